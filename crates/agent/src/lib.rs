@@ -1,5 +1,5 @@
-//! The part of Counterpoint that runs inside other people's processes. It is preloaded, prints
-//! nothing, and must never harm its host.
+//! The part of Counterpoint that runs inside other people's processes. It is preloaded into the
+//! host (the profiled program), prints nothing, and must never harm the host.
 //!
 //! ```text
 //!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a stub in the
@@ -18,7 +18,7 @@
 //! |---|---|
 //! | [`os`] | wraps the operating system; injects panics in test builds |
 //! | [`state`] | knows whether something is being recorded, and what was requested |
-//! | [`process`] | holds what one process owns: its row of the loss table and its part of the profile |
+//! | [`process`] | manages a process's row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
 //! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`], [`adapters::loops`], and [`adapters::plugins`] for profiler plugins |
 //! | [`entry`] | contains the host's entry points: constructor, sessions, C interface, `exec` |
@@ -26,18 +26,17 @@
 //! Rules:
 //!
 //! - The agent never ends the host. It calls neither `exit` nor `abort`, and no panic leaves an
-//!   exported function. The one exception is a variable of IREE's original hook that only asks for
-//!   a list: the agent prints the list and exits.
+//!   exported function. There is one exception: if a variable of IREE's original hook asks only for
+//!   the list of counters, the list is printed, and the agent ends the process.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
-//! - In a process that loads no IREE executable the agent does nothing, unless the run asks for
-//!   profiler plugins; it does not even open a
-//!   file.
+//! - In a process in which there is nothing to record, the agent does nothing; it does not even
+//!   open a file. If the run asks for profiler plugins, it reads the run file in every process.
 //! - The agent needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
-/// Marks a place in the agent at which the test library can panic. Expands to nothing in other
-/// builds.
+/// Marks a point in the agent at which the library that is built for tests can panic. Expands to
+/// nothing in other builds.
 macro_rules! point {
     ($name:ident) => {
         #[cfg(feature = "inject-panics")]

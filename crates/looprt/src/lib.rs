@@ -1,14 +1,14 @@
-//! A runtime of instrumented loops, to link with programs in which nothing else finds Counterpoint.
-//! It passes every call on to the shared library, if that is in the process, and records nothing
-//! itself. `include/counterpoint/loops.h` is the contract.
+//! A runtime for instrumented loops, to link with programs that cannot find Counterpoint in another
+//! way. It passes every call on to Counterpoint's shared library, if that is in the process, and
+//! records nothing itself. `include/counterpoint/loops.h` defines the interface.
 //!
-//! Two kinds of programs need this runtime: a program for a glibc older than 2.34 that is not
-//! linked with libdl, because an instrumented module finds no `dlsym` there; and a build that wants
-//! `counterpoint_loops_register` defined at link time. In a statically linked program, into which
-//! nothing can be preloaded, `register` returns 1, and the instrumented code counts nothing.
+//! Two kinds of programs need this runtime: programs for a glibc older than 2.34 that are not
+//! linked with libdl (an instrumented module finds no `dlsym` there), and builds that need a
+//! definition of `counterpoint_loops_register` at link time. In a statically linked program, into
+//! which nothing can be preloaded, `register` returns 1, and the instrumented code counts nothing.
 //!
-//! The crate neither allocates nor has thread-local storage, and imports only `dlsym`, as a weak
-//! reference.
+//! The crate allocates no memory and has no thread-local storage. It imports only `dlsym`, as a
+//! weak reference.
 #![no_std]
 
 use core::ffi::{CStr, c_char, c_void};
@@ -20,7 +20,7 @@ type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Register = unsafe extern "C" fn(*mut Module) -> i32;
 type Unregister = unsafe extern "C" fn(*mut Module);
 
-/// `RTLD_DEFAULT` and `RTLD_NEXT` of Linux.
+/// The handles `RTLD_DEFAULT` and `RTLD_NEXT` of Linux.
 const SCOPES: [isize; 2] = [0, -1];
 
 core::arch::global_asm!(".weak dlsym");
@@ -54,7 +54,8 @@ fn dlsym() -> Option<Dlsym> {
     unsafe { transmute::<usize, Option<Dlsym>>(address) }
 }
 
-/// Finds a function of this name that is not the one in this crate.
+/// Returns the address of a function with this name that is not the function in this crate, whose
+/// address is `own`.
 fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     let dlsym = dlsym()?;
     let look = |scope: &isize| {
@@ -64,7 +65,8 @@ fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     SCOPES.iter().map(look).find(|found| !found.is_null() && *found as usize != own)
 }
 
-/// Passes the module on to Counterpoint. Returns 1 if Counterpoint is not in the process.
+/// Passes the module on to Counterpoint's function of the same name. Returns 1 if Counterpoint is
+/// not in the process.
 ///
 /// # Safety
 /// `include/counterpoint/loops.h` says what `module` must be.
@@ -72,24 +74,24 @@ fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let own: Register = counterpoint_loops_register;
     match find(REGISTER_SYMBOL, own as usize) {
-        // SAFETY: a function with this name has this type, and the caller meets its contract, which
-        // is also this function's.
+        // SAFETY: a function with this name has this type. It has the same contract as this
+        // function, and the caller meets that contract.
         Some(found) => unsafe { transmute::<*mut c_void, Register>(found)(module) },
         None => 1,
     }
 }
 
-/// Passes the module on to Counterpoint. Modules that Counterpoint has registered call
-/// Counterpoint's function themselves.
+/// Passes the module on to Counterpoint's function of the same name. If Counterpoint has registered
+/// a module, the module calls Counterpoint's function directly.
 ///
 /// # Safety
-/// As for [`counterpoint_loops_register`].
+/// The requirements of [`counterpoint_loops_register`] apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     let own: Unregister = counterpoint_loops_unregister;
     if let Some(found) = find(UNREGISTER_SYMBOL, own as usize) {
-        // SAFETY: a function with this name has this type, and the caller meets its contract, which
-        // is also this function's.
+        // SAFETY: a function with this name has this type. It has the same contract as this
+        // function, and the caller meets that contract.
         unsafe { transmute::<*mut c_void, Unregister>(found)(module) }
     }
 }

@@ -1,12 +1,12 @@
-//! The fifth layer: one folder for each kind of host. An adapter finds the calls to record and
-//! hands them to the recorder. [`crate::entry::adapters`] lists all adapters.
+//! The fifth layer of the agent: one folder for each kind of host. An adapter finds the calls to
+//! record and hands them to the recorder. [`crate::entry::adapters`] lists all adapters.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`announced`] | handles hosts that announce themselves and their ops through the agent's table |
+//! | [`announced`] | handles hosts that announce themselves and their ops through agent.h |
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a stub for each exported function |
-//! | [`op_calls`] | what adapters for hosts that call ops have in common |
-//! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
+//! | [`op_calls`] | the code that the adapters for hosts with ops share |
+//! | [`loops`] | counts loops of modules that `counterpoint loops instrument` has rewritten |
 //! | [`plugins`] | loads profiler plugins and drives them |
 //! | [`torch`] | handles stock PyTorch: ops, ranges and parallel regions, and profiler plugins inside its own profiler |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |

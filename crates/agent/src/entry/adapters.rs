@@ -3,7 +3,8 @@
 use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
-/// All adapters. The run comes from the first one whose source of runs is asked for.
+/// All adapters. If several adapters have a source of runs that is asked for, the first one in this
+/// list is used.
 pub static ADAPTERS: &[&Adapter] = &[
     &iree::ADAPTER,
     &tvm::ADAPTER,

@@ -1,5 +1,6 @@
-//! The C interface: the exported table of functions that programs and the Python package call. The
-//! agents of a process also find each other by the table's name ([`crate::entry::one_agent`]).
+//! The C interface: the exported table of functions that programs and the Python package call. If a
+//! process contains several copies of the agent, they also find each other by the table's name
+//! ([`crate::entry::one_agent`]).
 
 use std::ffi::{CStr, c_char};
 
@@ -60,7 +61,7 @@ extern "C" fn ticks() -> u64 {
 unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
     let Some(profile) = session::profile() else { return 0 };
     if !path.is_null() && profile.len() < capacity {
-        // SAFETY: agent.h requires that `path` has room for `capacity` bytes, which is more than
+        // SAFETY: agent.h requires that `path` has space for `capacity` bytes, which is more than
         // the path's length.
         unsafe {
             path.cast::<u8>().copy_from_nonoverlapping(profile.as_ptr(), profile.len());

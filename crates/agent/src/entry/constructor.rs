@@ -1,6 +1,6 @@
-//! The start and the end of the process. The constructor only notes where the run file is, or that
-//! a source of runs asks for one; everything else waits until there is something to record. Without
-//! either, recording can start and end later ([`crate::entry::session`]).
+//! The start and the end of the process. The constructor only stores where the run file is, or that
+//! a source of runs asks for one; everything else is done when there is something to record. If
+//! there is neither, recording can still start and end later ([`crate::entry::session`]).
 
 use model::Loss;
 
@@ -53,7 +53,8 @@ fn main_begins() {
 }
 
 /// Reads the environment, unless the process has more rights than its user. The user who started
-/// such a process chose its environment, and must not choose what the process reads and writes.
+/// such a process has chosen its environment, and must not thereby choose which files the process
+/// reads and writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
         return;
@@ -75,7 +76,8 @@ extern "C" fn destructor() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
-    // After an internal error, a source of runs still reports what was recorded before it.
+    // Even if the agent has switched itself off after an internal error, a source of runs reports
+    // what was recorded before the error.
     if !epoch::is_off() {
         guarded(end);
     }

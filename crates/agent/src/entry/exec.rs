@@ -1,6 +1,7 @@
-//! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`. If
-//! the new program cannot carry this library and would not start with it, it gets an environment
-//! without it. A program that cannot carry the library is counted as a loss of the run.
+//! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`.
+//! Some programs cannot be recorded, because the library cannot be loaded into them; each of them
+//! is counted as a loss of the run. If such a program would not even start with the library in
+//! `LD_PRELOAD`, it gets an environment without the library.
 //!
 //! ```text
 //!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
@@ -11,16 +12,17 @@
 //! ```
 //!
 //! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
-//! It therefore does not allocate or lock, and leaves `errno` as the real call does. Files are
-//! examined on a stack of our own, and a copy of the environment has a place of its own
-//! ([`places`]). An environment without our variables is not changed, because it was cleared on
-//! purpose.
+//! Therefore it does not allocate or lock, and it leaves `errno` as the real call does. Files are
+//! examined on a separate stack, and a copy of the environment is put into separate memory
+//! ([`places`]). If an environment does not contain our variables, nothing is added to it, because
+//! the program has cleared it on purpose.
 //!
-//! If profiler plugins record in this very process, they hand over their events before `exec`
-//! replaces it ([`crate::adapters::plugins`]). This does allocate, but never in a forked child.
+//! If profiler plugins record in this process, they hand over their events before `exec` replaces
+//! the program ([`crate::adapters::plugins`]). This does allocate memory, but it never happens in a
+//! forked child.
 //!
-//! Two cases are not seen: programs started by a raw system call (Go), and the shell of `system`
-//! and `popen`, which glibc starts by itself.
+//! Two kinds of programs are not seen: programs that are started by a raw system call (Go), and the
+//! shells of `system` and `popen`, which glibc starts by itself.
 
 mod functions;
 mod places;
@@ -50,11 +52,12 @@ pub fn prepare() {
 
 type Strings = *const *const c_char;
 
-/// The program to start, as the caller named it. Pointers are C strings.
+/// The program to start, as the caller named it. The pointers refer to C strings.
 #[derive(Clone, Copy)]
 enum Program {
     Path(*const c_char),
-    /// A path relative to a directory, or the descriptor itself if the path is empty.
+    /// A path relative to the directory of this descriptor. If the path is empty, the descriptor
+    /// itself is the program.
     At(c_int, *const c_char),
     Descriptor(c_int),
     /// A name that is looked up in `PATH` as `execvp` does.
@@ -62,10 +65,10 @@ enum Program {
 }
 
 /// Does what [`launch`] does, for a call that replaces the program of this process: profiler
-/// plugins hand over their events first. If the call fails, they record again.
+/// plugins hand over their events before the call. If the call fails, the plugins record again.
 ///
 /// # Safety
-/// Same as for [`launch`].
+/// The requirements of [`launch`] apply.
 unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
     // SAFETY: by this function's contract, the program's pointers are C strings or null.
     let stopped = plugins::record_here() && unsafe { exists(program) } && plugins::before_exec();
@@ -78,7 +81,8 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
     result
 }
 
-/// Returns whether the program exists. Many callers try one path after the other.
+/// Returns whether the program exists. This is checked because many callers try one path after the
+/// other.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -88,12 +92,12 @@ unsafe fn exists(program: Program) -> bool {
     guarded_apart(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
-/// Makes the real call, `go`, with an environment that suits the program. A nonzero result means
-/// that the program was not started.
+/// Makes the real call, `go`. The environment contains this library only if the program can start
+/// with it. A nonzero result means that the program was not started.
 ///
 /// # Safety
-/// As for the real call: pointers are C strings, and the environment is null or an array of C
-/// strings that ends with a null pointer.
+/// The requirements of the real call apply: pointers refer to C strings, and the environment is
+/// null or an array of C strings that ends with a null pointer.
 unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
     if sys::has_more_rights() {
         return go(environment);
@@ -114,11 +118,12 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
     result
 }
 
-/// Returns the loss that was counted, and whether this library must be removed from the
-/// environment. The loss is counted before the call, because nothing can count it afterwards.
+/// Examines the program and its environment. Returns the loss that was counted, if any, and whether
+/// this library must be removed from the environment. The loss is counted before the real call,
+/// because after a successful `exec` nothing can count it.
 ///
 /// # Safety
-/// Same as for [`launch`].
+/// The requirements of [`launch`] apply.
 #[inline(never)]
 unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
     let _errno = ErrnoGuard::new();
@@ -155,7 +160,7 @@ const VARIABLES: Loss = Loss::ChildWithoutVariables;
 /// no calls to record, so it is not a loss.
 ///
 /// # Safety
-/// Same as for [`carrier`].
+/// The requirements of [`carrier`] apply.
 unsafe fn is_ldconfig(program: Program) -> bool {
     let Program::Path(path) = program else { return false };
     // SAFETY: by this function's contract, the program's pointers are C strings or null.
@@ -165,8 +170,8 @@ unsafe fn is_ldconfig(program: Program) -> bool {
         }
 }
 
-/// Returns what kind of program it is, if it exists. Its file is only examined if `is_wanted` is
-/// set.
+/// Returns whether the program can be started with this library, or `None` if the program does not
+/// exist. The program's file is examined only if `is_wanted` is set.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -193,8 +198,8 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
     }
 }
 
-/// Calls `body` with the path of the file that `execvp` will find. If the actions of a spawn change
-/// the directory first, a relative path may mean another file.
+/// Calls `body` with the path of the file that `execvp` will find. (If `posix_spawn` is told to
+/// change the directory first, a relative path may refer to another file.)
 #[inline(never)]
 fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     let name = file.to_bytes_with_nul();
@@ -202,7 +207,7 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
         return Some(body(file));
     }
     // SAFETY: the name is a C string, so `getenv` returns null or a C string. Its bytes stay valid
-    // as long as the program does not change `PATH` during its own search of it.
+    // as long as the program does not change `PATH` while this function runs.
     let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
     let path = match path.is_null() {
         true => c"/bin:/usr/bin",
@@ -226,11 +231,12 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     None
 }
 
-/// The settings of ours that an environment contains.
+/// Which of our settings an environment contains.
 struct Brings {
     library: bool,
     variables: bool,
-    /// The run file's variable is there but empty: the program is one of ours and is not recorded.
+    /// Whether the run file's variable is set but empty: the program is one of ours and is not
+    /// recorded.
     declines: bool,
 }
 
@@ -262,22 +268,24 @@ impl Brings {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Returns the libraries in a list. glibc splits it at colons and spaces.
+/// Returns the libraries in a list of `LD_PRELOAD`. Like glibc, splits the list at colons and
+/// spaces.
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| matches!(b, b':' | b' ')).filter(|element| !element.is_empty())
 }
 
-/// Returns whether `library` is this library, by its file name. Version and path do not matter,
-/// because another copy would not start either.
+/// Returns whether `library` is this library, judging by the file name. Version and path are not
+/// compared, because the program would not start with another copy either.
 fn is_ours(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next().unwrap_or_default();
     name.strip_prefix(b"libcounterpoint.so").is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
 }
 
-/// Calls `body` with each string, and returns their number.
+/// Calls `body` with each string of the environment. Returns the number of strings.
 ///
 /// # Safety
-/// As for [`Brings::read`]; in addition, the strings must live as long as `body` keeps them.
+/// The requirements of [`Brings::read`] apply; in addition, the strings must stay valid as long as
+/// `body` uses them.
 unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usize {
     let mut count = 0;
     // SAFETY: by contract, `environment` is null or an array of C strings that ends with a null
@@ -291,10 +299,11 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
     count
 }
 
-/// Makes the call with a copy of the environment that does not preload this library.
+/// Makes the real call with a copy of the environment in which `LD_PRELOAD` does not contain this
+/// library.
 ///
 /// # Safety
-/// Same as for [`launch`].
+/// The requirements of [`launch`] apply.
 unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_int {
     let mut bytes = 0;
     // SAFETY: by this function's contract, `environment` is null or an array of C strings that ends
@@ -314,14 +323,14 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
     }
 }
 
-/// Copies the array to `place`, followed by each list of libraries without ours. A list that
-/// becomes empty is left out.
+/// Copies the array of pointers to `place`, and after it the text of each `LD_PRELOAD` without our
+/// library. If the list becomes empty, the variable is left out.
 ///
 /// # Safety
-/// `environment` must have `count` strings. `place` must be aligned for pointers, and have room for
-/// `count + 1` pointers and for the texts of all lists of libraries.
+/// `environment` must have `count` strings. `place` must be aligned for pointers, and have space
+/// for `count + 1` pointers and for the texts of all `LD_PRELOAD` variables.
 unsafe fn copy(environment: Strings, count: usize, place: *mut u8) -> Strings {
-    // SAFETY: by contract, `environment` has `count` strings, and `place` has room for the array
+    // SAFETY: by contract, `environment` has `count` strings, and `place` has space for the array
     // and for the texts that are copied.
     unsafe {
         let array = place.cast::<*const c_char>();

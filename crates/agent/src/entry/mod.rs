@@ -5,9 +5,9 @@
 //! | [`constructor`] | handles the start and the end of the process |
 //! | [`adapters`] | lists the adapters |
 //! | [`session`] | lets recording start and end within the process |
-//! | [`c_interface`] | exports the table of functions |
+//! | [`c_interface`] | exports the table of functions of the C interface |
 //! | [`one_agent`] | decides whether this is the one agent of the process |
-//! | [`exec`] | checks which of the programs that the host starts can carry the library |
+//! | [`exec`] | checks whether programs that the host starts can be started with the library |
 //! | [`namespaces`] | lets a program with plugins call `unshare` and `setns` |
 //! | [`sanitizer`] | makes the library acceptable to AddressSanitizer, and detects valgrind's race checkers |
 

@@ -1,9 +1,9 @@
-//! Interposes `unshare` and `setns`, which the kernel refuses for some namespaces while the process
-//! has more than one thread. Threads of profiler plugins, and ours that call plugins, must not be
-//! the reason for that: the plugins hand over their events and end before the call, and record
-//! again after it, as around an `exec` that fails.
+//! Replaces `unshare` and `setns`. For some namespaces, the kernel refuses these calls while the
+//! process has more than one thread. Threads of profiler plugins, and our threads that call
+//! plugins, must not be the reason for a refusal. So the plugins hand over their events and end
+//! before the call, and record again after it, as they do when an `exec` fails.
 //!
-//! For a program that makes the system call itself (Go), the threads are still there.
+//! If a program makes the system call itself (Go), this does not help: the threads still exist.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
 
-/// A function of the next library that has it.
+/// A glibc function that is called: its name, and the address of the next definition after this
+/// library's.
 struct Real(&'static std::ffi::CStr, AtomicPtr<c_void>);
 
 static UNSHARE: Real = Real(c"unshare", AtomicPtr::new(std::ptr::null_mut()));
@@ -38,7 +39,7 @@ pub fn prepare() {
     SETNS.get();
 }
 
-/// Calls `real` without threads of plugins, if plugins record in this process.
+/// Calls `real`. If plugins record in this process, ends their threads before the call.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();
@@ -52,10 +53,10 @@ fn alone(real: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Interposes `unshare`.
+/// Replaces `unshare`.
 ///
 /// # Safety
-/// As for `unshare(2)`.
+/// The requirements of `unshare(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let real = UNSHARE.get();
@@ -66,19 +67,18 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     // SAFETY: `real` is the C library's `unshare`, which has this type.
     let real =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(real) };
-    // SAFETY: the arguments are the host's own, which called us in place of the C library's
-    // function.
+    // SAFETY: the host passed these arguments, and called us in place of the C library's function.
     let go = || unsafe { real(flags) };
-    // For these, the kernel wants a process with a single thread (unshare(2)).
+    // For these flags, the kernel requires a process with a single thread (unshare(2)).
     const SINGLE: c_int =
         libc::CLONE_NEWUSER | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
     if flags & SINGLE == 0 { go() } else { alone(go) }
 }
 
-/// Interposes `setns`.
+/// Replaces `setns`.
 ///
 /// # Safety
-/// As for `setns(2)`.
+/// The requirements of `setns(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     let real = SETNS.get();
@@ -89,7 +89,6 @@ pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
     // SAFETY: `real` is the C library's `setns`, which has this type.
     let real = unsafe { std::mem::transmute::<*mut c_void, Setns>(real) };
-    // SAFETY: the arguments are the host's own, which called us in place of the C library's
-    // function.
+    // SAFETY: the host passed these arguments, and called us in place of the C library's function.
     alone(|| unsafe { real(fd, kind) })
 }

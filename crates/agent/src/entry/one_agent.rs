@@ -1,9 +1,10 @@
-//! Decides whether this is the one agent of the process, and reports its state.
+//! Decides whether this copy of the agent is the one that records in this process, and reports its
+//! state.
 //!
-//! The first copy in the process wins, which is the one that the dynamic linker finds under the
-//! name of the C interface's table. Preloaded copies are all in the global scope, in their order. A
-//! copy that is loaded later sees a preloaded one. A copy that is loaded later and is the first
-//! makes itself global, so that the copies after it see it.
+//! The first copy in the process records. It is the one that the dynamic linker finds under the
+//! name of the C interface's table. Preloaded copies are all in the global scope, in the order of
+//! the list. A copy that is loaded later finds a preloaded copy. If a copy is loaded later and is
+//! the first one, it makes itself global, so that further copies find it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +13,21 @@ use abi::agent::{AgentState, AgentTable, TABLE_SYMBOL};
 
 use crate::state::{epoch, run};
 
-/// Set if another agent was in the process first.
+/// Set if another copy of the agent was in the process first.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Notes that another agent records.
+/// Notes that another copy of the agent records, and this one does not.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether another agent records.
+/// Returns whether another copy of the agent records.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Returns this agent's state, a number of [`AgentState`]. A function of the C interface.
+/// Returns this agent's state, a number of [`AgentState`]. This function belongs to the C
+/// interface.
 pub extern "C" fn state() -> u32 {
     let state = if is_quiet() {
         AgentState::Quiet
@@ -41,8 +43,8 @@ pub extern "C" fn state() -> u32 {
     state as u32
 }
 
-/// Returns whether another copy is already in the process. Called only under a profile or when a
-/// session begins, because it costs a few symbol lookups.
+/// Returns whether another copy is already in the process. Called only if the process is to be
+/// recorded or a session begins, because it costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
     // SAFETY: `name` is a C string. RTLD_DEFAULT stands for the scope of the program, or of the
@@ -54,7 +56,7 @@ pub fn another_is_first() -> bool {
     if !is_own(first) {
         return true;
     }
-    // SAFETY: dlopen takes null in place of a name, and `name` is a C string. The handle stays
+    // SAFETY: dlopen accepts null instead of a name, and `name` is a C string. The handle stays
     // open, because closing the program's handle would do nothing.
     let found = unsafe {
         let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
@@ -66,21 +68,22 @@ pub fn another_is_first() -> bool {
     false
 }
 
-/// Returns whether this is our own table. A function in the table decides, because no other copy
-/// contains it. Comparing the address of the table would not work: if this copy takes the address
-/// of its own table, it gets that of the first copy's table, since the dynamic linker resolves both
-/// names the same way.
+/// Returns whether `table` belongs to this copy of the agent. This is decided by the address of a
+/// function in the table, because no other copy contains this function. Comparing the address of
+/// the table would not work: if this copy takes the address of its own table, it gets that of the
+/// first copy's table, because the dynamic linker resolves both names in the same way.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
-    // SAFETY: `dlsym` found the table. Every object with this name starts with its size and is
-    // constant.
+    // SAFETY: `dlsym` found the table. Every version of the table starts with its size, and the
+    // table is constant.
     unsafe {
         (*table).size as usize >= size_of::<AgentTable>()
             && std::ptr::fn_addr_eq((*table).state, state as extern "C" fn() -> u32)
     }
 }
 
-/// Moves this library, which was loaded for one caller, to the scope of all libraries loaded later.
+/// Makes this library, which was loaded for one caller only, visible to all libraries that are
+/// loaded later.
 fn become_global(own: *const c_void) {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -1,22 +1,23 @@
-//! Cooperation with AddressSanitizer and valgrind.
+//! Makes this library work together with AddressSanitizer and valgrind.
 //!
 //! AddressSanitizer's shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at its
 //! start if another library comes before the runtime, because that library might replace `malloc`.
 //! This library replaces no function that allocates. The functions that it does replace call the
-//! next definition, which is the sanitizer's where it has one
-//! ([`crate::adapters::iree::interpose`]). The check can therefore be switched off.
+//! next definition, which is the sanitizer's if it has one ([`crate::adapters::iree::interpose`]).
+//! The check can therefore be switched off.
 //!
 //! The runtime calls the function below for options before it reads `ASAN_OPTIONS`. A definition in
-//! the program itself is found first. In that case the check stays, and such a program does not get
-//! this library (`record::preloadable`). A statically linked runtime has no such check and does not call
-//! our function. The alternative was an environment variable, but programs started by a raw system
-//! call would not get it, and all other programs would see it.
+//! the program itself is found first. In that case, the check stays on, and the library is not
+//! preloaded into such a program (`record::preloadable`). A statically linked runtime has no such
+//! check and does not call our function. The alternative was an environment variable. But programs
+//! that are started by a raw system call would not get it, and all other programs would see it.
 //!
-//! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report every
-//! page that two threads have used one after the other, so nothing is recorded under them. Memcheck
-//! and the other tools of valgrind report nothing about this library. Neither does ThreadSanitizer,
-//! which does not see inside a library that was built without it. It does see what libc's functions
-//! (`memcpy`, `clock_gettime`) read and write for us, so it is told to ignore the work on our own stacks.
+//! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report
+//! every page that two threads have used one after the other, so nothing is recorded under them.
+//! Memcheck and the other tools of valgrind report nothing about this library. ThreadSanitizer
+//! reports nothing either, because it does not see inside a library that was built without it. But
+//! it sees what libc's functions (`memcpy`, `clock_gettime`) read and write for us, so it is told
+//! to ignore work on the agent's own stacks.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -32,8 +33,8 @@ pub extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// Called by the constructor: returns whether one of valgrind's race checkers runs. It preloads its
-/// own library into the program, as we do.
+/// Returns whether one of valgrind's race checkers runs. Such a checker preloads its own library
+/// into the program. Called by the constructor.
 pub fn checks_races() -> bool {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string, which nothing changes
     // while the dynamic linker runs constructors.
@@ -45,8 +46,8 @@ pub fn checks_races() -> bool {
     has(b"/vgpreload_helgrind-") || has(b"/vgpreload_drd-")
 }
 
-/// Called by the constructor, before it does anything on a stack of ours: makes ThreadSanitizer, if
-/// there is one, ignore such work.
+/// Makes ThreadSanitizer, if it is present, ignore work on the agent's own stacks. Called by the
+/// constructor, before anything runs on such a stack.
 pub fn hide_our_work() {
     let function = |name: &CStr| {
         // SAFETY: the name is a C string. ThreadSanitizer's function with this name has this type,
@@ -68,6 +69,7 @@ pub fn hide_our_work() {
     else {
         return;
     };
-    // SAFETY: the four only count in the state that ThreadSanitizer has of the calling thread.
+    // SAFETY: the four functions only change counters in ThreadSanitizer's state of the calling
+    // thread.
     unsafe { own_stack::annotate_by([reads, writes], [writes_end, reads_end]) };
 }

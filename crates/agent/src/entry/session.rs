@@ -8,12 +8,13 @@
 //!
 //! The other threads notice at their next call that their state belongs to another epoch. They
 //! close their counters and give up their page, which is collected from the pool. If there is a new
-//! session, they attach again. A thread that is inside a call meanwhile does not record that call.
+//! session, they attach again. If a session ends while a thread is inside a call, that call is not
+//! recorded.
 //!
-//! A session leaves behind the part of the pool before its pages (1.1 MiB of address space, some 20
-//! KiB of memory) and 20 KiB of its own. The next session reuses both, unless a thread is still in
-//! a call or has not made a call since. The names of its files and its list of counters, about 1
-//! KiB, are never freed.
+//! After a session, two things stay allocated: the part of the pool before its pages (1.1 MiB of
+//! address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next session
+//! reuses both, unless a thread is still in a call or has made no call since the session ended. The
+//! names of the session's files and its list of counters, about 1 KiB, are never freed.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -33,8 +34,8 @@ use crate::recorder::{attach, handler_fork};
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
-/// Runs of sessions that have ended. The next session reuses the memory of one that no thread uses
-/// any more. Protected by the process's lock.
+/// Runs of sessions that have ended. The next session reuses the memory of a run that no thread
+/// uses any more. Protected by the process's lock.
 static mut ENDED: Vec<&'static Run> = Vec::new();
 
 /// Reads the run file of a session.
@@ -42,7 +43,8 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
-    // A thread that is attaching may have read the run before the session ended.
+    // A thread that is attaching right now may have read the run before the session ended, so
+    // nothing is reused meanwhile.
     let calm = attach::nobody_attaches();
     let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
     let place = ended.iter().position(free);
@@ -53,7 +55,7 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     Some(run)
 }
 
-/// Keeps the run of a session that has ended, so that its memory can be reused.
+/// Stores the run of a session that has ended, so that its memory can be reused.
 fn retire(run: &'static Run, _: &Lock) {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
@@ -62,7 +64,7 @@ fn retire(run: &'static Run, _: &Lock) {
     }
 }
 
-/// Begins to record as the run file at `path` says. Returns one of the numbers of [`session`].
+/// Begins a session with the run file at `path`. Returns one of the numbers of [`session`].
 pub fn begin(path: &CStr) -> i32 {
     let _errno = ErrnoGuard::new();
     guarded_apart(|| begin_unguarded(path)).unwrap_or(session::OFF)
@@ -89,7 +91,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();
-    // Modules that are registered now take the lock themselves.
+    // Adapters register modules in `session_began`, and take the lock for this themselves.
     drop(lock);
     guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_began)()));
     session::BEGAN
@@ -122,19 +124,20 @@ pub fn end() -> i32 {
     0
 }
 
-/// Returns the current time on the clock of the records, or 0 if nothing is being recorded.
+/// Returns the current time on the clock that is used in the records, or 0 if nothing is being
+/// recorded.
 pub fn ticks() -> u64 {
     run::current().filter(|_| epoch::wanted()).map_or(0, |run| run.clock.begin())
 }
 
-/// Returns the path of the profile that is being recorded.
+/// Returns the path of the profile that is being recorded, or `None` if nothing is being recorded.
 pub fn profile() -> Option<&'static str> {
     let _errno = ErrnoGuard::new();
     guarded_apart(load::load).flatten().map(|run| run.profile.as_str())
 }
 
-/// Counts a loss of this process by the loss's name. Returns 0, 1 if nothing is being recorded, or
-/// −1 if there is no such loss.
+/// Counts a loss of this process; `name` is the name of the loss. Returns 0, or 1 if nothing is
+/// being recorded, or −1 if there is no such loss.
 pub fn lose(name: &CStr, count: u64) -> i32 {
     let named = |loss: &&Loss| loss.name().as_bytes() == name.to_bytes();
     let Some(loss) = Loss::ALL.iter().find(named) else { return -1 };

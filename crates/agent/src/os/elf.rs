@@ -1,6 +1,7 @@
-//! Reads the headers and the symbols of an ELF in this process's memory, which may be none.
+//! Reads the headers and the symbols of an ELF in this process's memory. The memory may contain no
+//! ELF.
 //!
-//! Everything is read through [`crate::os::sys`], so that a wrong guess cannot fault.
+//! Everything is read through [`crate::os::sys`], so that reading a wrong address causes no fault.
 
 use crate::os::sys;
 
@@ -10,8 +11,8 @@ const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 
-/// Returns the address of the function with this name in the dynamic symbol table of the ELF at `base`,
-/// if it is in `[text, text + bytes)`.
+/// Returns the address of the function with this name, if the ELF at `base` has it in its dynamic
+/// symbol table and the address is in `[text, text + bytes)`.
 pub fn function_in(base: usize, text: usize, bytes: usize, function: &str) -> Option<usize> {
     let headers = program_headers(base)?;
     let dynamic = headers.iter().find(|header| header[0] as u32 == PT_DYNAMIC)?;
@@ -45,9 +46,9 @@ pub fn function_in(base: usize, text: usize, bytes: usize, function: &str) -> Op
     None
 }
 
-/// Returns the program headers of the ELF at `base`, each as seven words: type (low half) and
-/// flags (high half), offset, address, physical address, bytes in the file, bytes in memory,
-/// alignment.
+/// Returns the program headers of the ELF at `base`. Each header is returned as seven words: type
+/// (low half) and flags (high half), offset, address, physical address, size in the file, size in
+/// memory, alignment.
 pub fn program_headers(base: usize) -> Option<Vec<[u64; 7]>> {
     if !is_header(base) {
         return None;

@@ -1,9 +1,9 @@
-//! A function that is called when a thread exits, for threads that have asked for it.
+//! Calls a function when a thread exits, if the thread has registered a value for it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A function that is called with the value that the thread has registered.
+/// A function, and the key under which threads register the value with which it is called.
 pub struct ExitKey {
     key: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),
@@ -18,7 +18,7 @@ impl ExitKey {
     }
 
     /// Registers the function, so that it is called with `value` when the calling thread exits. If
-    /// there is no room for another key, the function is not called.
+    /// no further key can be created, the function will not be called.
     pub fn register(&self, value: *mut c_void) {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {
@@ -31,7 +31,7 @@ impl ExitKey {
             match self.key.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => key = fresh,
                 Err(other) => {
-                    // SAFETY: the key was just created, and nobody else knows it.
+                    // SAFETY: the key was just created, and nobody else uses it.
                     unsafe { libc::pthread_key_delete(fresh) };
                     key = other;
                 }

@@ -1,4 +1,4 @@
-//! Runs a program and waits for it without the host being able to notice.
+//! Runs a program and waits for it so that the host cannot notice it.
 //!
 //! ```text
 //!  host thread ── clone, exit signal 0 ──► go-between ── clone ──► exec of the program
@@ -10,15 +10,16 @@
 //! There are two processes because `execve` resets the exit signal of a process to SIGCHLD,
 //! whatever `clone` set (`de_thread` in fs/exec.c). A direct child would therefore trigger the
 //! host's SIGCHLD handler, and the host's `wait()` would find it. The go-between never calls
-//! `execve`, so its exit signal stays 0: its end signals nobody, and only a wait with `__WCLONE`
-//! finds it. The program is a child of the go-between, which outlives it, so the program is never
-//! reparented to a host that is a subreaper.
+//! `execve`, so its exit signal stays 0: nobody gets a signal when it ends, and only a wait with
+//! `__WCLONE` finds it. The program is a child of the go-between, and the go-between lives longer
+//! than the program. So the program never becomes a child of the host, even if the host is a
+//! subreaper.
 //!
 //! Both processes share the host's memory and run on their own stacks while the host's thread is
 //! suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
-//! copy-on-write, and `pthread_atfork` handlers do not run. The two processes only make raw system
-//! calls. Meanwhile all signals are blocked on this thread, so that none of the host's handlers
-//! runs in a child.
+//! copy-on-write, and `pthread_atfork` handlers do not run. Until the program starts, the two
+//! processes make only raw system calls. During all of this, all signals are blocked on the host's
+//! thread, so that no signal handler of the host runs in one of the two processes.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -31,15 +32,16 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// The input of the two children. They write the outcome back through the shared memory.
+/// The data for the two processes. They write the result back into it, because they share the
+/// memory.
 struct Errand {
     program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
-    /// Write end of the pipe, or −1.
+    /// Write end of the pipe, or −1 if no answer is wanted.
     answer: c_int,
     second_stack: usize,
-    /// `errno` of the step that failed; 0 if everything worked.
+    /// `errno` of the system call that failed; 0 if none failed.
     errno: c_int,
     /// Wait status of the program.
     status: c_int,
@@ -47,7 +49,7 @@ struct Errand {
 
 /// Runs `program` with `arguments` (the first is its own name) and `environment`, and waits until
 /// it ends. Bytes that the program writes to descriptor 3 are stored in `answer`, as far as they
-/// fit. Returns the number of bytes stored.
+/// fit. Returns the number of stored bytes.
 ///
 /// # Errors
 /// Returns the `errno` of the system call that failed, or `EIO` if the program did not end with
@@ -95,7 +97,7 @@ fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
     let before = set_mask(ALL_SIGNALS);
     let errand: *mut Errand = errand;
     // SAFETY: the stack was mapped for the go-between alone; `errand` outlives the go-between,
-    // because this thread is suspended until it ends.
+    // because this thread is suspended until the go-between ends.
     let made = unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, stack, go_between, errand) };
     if made > 0 {
         // SAFETY: no pointers are passed. EINTR cannot occur, because every signal is blocked.
@@ -110,11 +112,12 @@ fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
-    // If the host ignores SIGCHLD, the kernel reaps children by itself, and would reap ours before
-    // the wait. The table of handlers is a copy, so changing it here does not affect the host.
+    // If the host ignores SIGCHLD, the kernel reaps children by itself, and would reap the program
+    // before the wait. The table of handlers is a copy, so changing it here does not affect the
+    // host.
     set_default(libc::SIGCHLD);
-    // SAFETY: by contract, `errand` is valid. Nothing but the program uses its second stack, until
-    // the program's execve.
+    // SAFETY: by contract, `errand` is valid. Only the process that becomes the program uses the
+    // second stack, until its `execve`.
     unsafe {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let made = clone(flags, (*errand).second_stack, start_program, errand);
@@ -130,18 +133,18 @@ unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
     }
 }
 
-/// Runs in the child that becomes the program.
+/// Runs in the process that becomes the program.
 ///
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
-    // The exec would reset the handlers, but signals are unblocked before it, and none of the
-    // host's handlers may run here.
+    // `execve` would reset the signal handlers. But signals are unblocked before it, and no handler
+    // of the host may run in this process.
     for signal in 1..=64 {
         set_default_if_handled(signal);
     }
-    // SAFETY: by contract, `errand` is valid. Its pointers live as long as the host's thread is
-    // suspended, which it is meanwhile.
+    // SAFETY: by contract, `errand` is valid. Its pointers are valid while the host's thread is
+    // suspended, which it is now.
     unsafe {
         if (*errand).answer >= 0 {
             raw(libc::SYS_dup3, [(*errand).answer.into(), ANSWER.into(), 0, 0]);
@@ -183,7 +186,7 @@ fn set_default_if_handled(signal: c_int) {
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const mask as c_long, &raw mut before as c_long);
-    // SAFETY: both sets have the size that the call names.
+    // SAFETY: both sets have the size that is passed to the call.
     unsafe { raw(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK.into(), new, old, 8]) };
     before
 }
@@ -195,7 +198,7 @@ fn exit(code: c_int) -> ! {
     }
 }
 
-/// Makes a system call without touching `errno`, which the children share with the suspended
+/// Makes a system call without changing `errno`, which the two processes share with the suspended
 /// thread.
 ///
 /// # Safety
@@ -217,7 +220,7 @@ unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     result
 }
 
-/// Same as the function for x86-64.
+/// The same function for AArch64.
 ///
 /// # Safety
 /// The requirements of the system call apply.
@@ -238,12 +241,13 @@ unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     result
 }
 
-/// Calls `clone` and runs `body` in the child on its own stack. We do not use glibc's wrapper: with
-/// shared memory, versions before 2.25 overwrite the process id that the host's thread has cached.
+/// Calls `clone`, and runs `body` in the child, on the child's own stack. glibc's wrapper is not
+/// used, because with shared memory, versions before 2.25 overwrite the process id that is cached
+/// for the host's thread.
 ///
 /// # Safety
-/// `stack` must be the upper end of memory that only the child uses, and `errand` must outlive the
-/// child's use of it.
+/// `stack` must be the upper end of memory that only the child uses, and `errand` must stay valid
+/// as long as the child uses it.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone(
     flags: c_int,
@@ -274,10 +278,10 @@ unsafe fn clone(
     result
 }
 
-/// Same as the function for x86-64. This code has not been run yet.
+/// The same function for AArch64. This code has not been run yet.
 ///
 /// # Safety
-/// Same as the function for x86-64.
+/// The requirements of the function for x86-64 apply.
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone(
     flags: c_int,

@@ -1,13 +1,14 @@
-//! Panics and signals on demand, for the test that no internal error of the agent reaches the host.
-//! This module is built only with the feature `inject-panics`, which no release enables.
+//! Panics or raises signals on demand. With this, a test checks that no internal error of the agent
+//! reaches the host. This module is built only with the feature `inject-panics`, which no release
+//! enables.
 //!
-//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point and an action. `panic` panics each time the
-//! point is reached. `signal` raises SIGUSR2 the first time, as if a signal had arrived at that
-//! very instruction. The library exports the list of points, so that a test can go through all of
-//! them.
+//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point and an action. The action `panic` panics each
+//! time the point is reached. The action `signal` raises SIGUSR2 when the point is reached for the
+//! first time, as if a signal had arrived at exactly that instruction. The library exports the list
+//! of points, so that a test can try all of them.
 //!
-//! `COUNTERPOINT_INJECT_LOG=FILE` appends the name of each point to a file when a process first reaches
-//! it, so that a test tries only what its programs reach.
+//! If `COUNTERPOINT_INJECT_LOG=FILE` is set, the name of each point is appended to the file when a
+//! process first reaches the point. A test can then try only the points that its programs reach.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +21,7 @@ macro_rules! points {
         pub enum Point { $( $name, )* }
 
         const NAMES: &[&str] = &[ $( stringify!($name), )* ];
-        /// The names of the points, each with a line feed.
+        /// The names of the points, each followed by a line feed.
         const LINES: &[&str] = &[ $( concat!(stringify!($name), "\n"), )* ];
         const LIST: &str = concat!($( stringify!($name), "\n", )* "\0");
     };
@@ -59,8 +60,8 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static SIGNALS: AtomicBool = AtomicBool::new(false);
 static REACHED: AtomicU32 = AtomicU32::new(0);
 
-/// Performs the requested action if `point` was chosen. Never inlined; released builds do not
-/// contain it.
+/// Performs the requested action if `point` was chosen. Released builds do not contain this
+/// function.
 #[inline(never)]
 pub fn reach(point: Point) {
     log(point);
@@ -86,13 +87,12 @@ pub fn reach(point: Point) {
     }
 }
 
-/// The points that this process has logged, one bit for each.
+/// The points that this process has logged: one bit for each point.
 static LOGGED: [AtomicU32; NAMES.len().div_ceil(32)] =
     [const { AtomicU32::new(0) }; NAMES.len().div_ceil(32)];
 
-/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if the point is reached for
-/// the first time. Whatever the host does, this function leaves `errno` and every descriptor as
-/// they were.
+/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if the process reaches the
+/// point for the first time. This function changes neither `errno` nor the host's open descriptors.
 fn log(point: Point) {
     let (word, bit) = (point as usize / 32, 1 << (point as u32 % 32));
     if LOGGED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 || crate::os::sys::has_more_rights()

@@ -1,6 +1,6 @@
-//! Heap memory that lives as long as the process.
+//! Allocates heap memory that is kept until the process ends.
 //!
-//! LeakSanitizer, in a host that is built with it, reports heap memory that no pointer reaches. It
+//! If a host is built with LeakSanitizer, that tool reports heap memory that no pointer reaches. It
 //! looks for pointers in the writable data of each library, on stacks and on the heap, but not in
 //! anonymous mappings, where most of our state is ([`crate::process::part`],
 //! [`crate::recorder::thread`]). This module therefore links everything that is never freed into
@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 #[repr(C)]
 struct Kept<T> {
-    /// The value kept before this one. Only LeakSanitizer follows this pointer.
+    /// The value that was kept before this one. Only LeakSanitizer follows this pointer.
     before: *mut c_void,
     value: T,
 }
 
 static NEWEST: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps `value` until the process ends. May be called on any thread; allocates.
+/// Keeps `value` until the process ends. May be called on any thread. Allocates memory.
 pub fn keep<T: 'static>(value: T) -> &'static T {
     let node = Box::into_raw(Box::new(Kept { before: ptr::null_mut(), value }));
     let mut before = NEWEST.load(Ordering::Relaxed);
     loop {
-        // SAFETY: the node was allocated above; no other thread knows it before the exchange below
-        // succeeds.
+        // SAFETY: the node was allocated above; no other thread has its address before the exchange
+        // below succeeds.
         unsafe { (*node).before = before };
         match NEWEST.compare_exchange_weak(
             before,
@@ -33,7 +33,7 @@ pub fn keep<T: 'static>(value: T) -> &'static T {
             Ordering::Release,
             Ordering::Relaxed,
         ) {
-            // SAFETY: the node is in the list now: nobody writes to it or frees it from now on.
+            // SAFETY: the node is now in the list, and from now on nobody writes to it or frees it.
             Ok(_) => return unsafe { &(*node).value },
             Err(newer) => before = newer,
         }

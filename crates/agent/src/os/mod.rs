@@ -2,14 +2,14 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`sys`] | makes system calls that leave `errno` alone, and reads memory without faulting |
+//! | [`sys`] | makes system calls that do not change `errno`, and reads memory without faulting |
 //! | [`elf`] | reads headers and symbols of an ELF in memory |
 //! | [`exit_key`] | calls a function when a thread exits |
 //! | [`hidden_child`] | runs a program without the host being able to notice |
-//! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
+//! | [`kept`] | allocates memory that is kept until the process ends and that LeakSanitizer finds |
 //! | [`own_image`] | keeps this library's code and data in memory |
 //! | [`own_stack`] | runs work on a stack of our own, because the program's may be small |
-//! | [`scratch`] | pages for what is too large for the program's stack |
+//! | [`scratch`] | provides memory for data that is too large for the program's stack |
 //! | `inject` | panics or raises signals at named points, in a library built for tests |
 
 pub mod elf;

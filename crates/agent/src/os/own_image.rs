@@ -1,15 +1,15 @@
 //! Keeps this library's own code, data and stack in memory, so that a counter of page faults counts
-//! only those of the program.
+//! only page faults of the program.
 //!
-//! The kernel maps a page of a library when the page is first used. The recorder may do that inside
-//! of an open call, whose counters are running:
+//! The kernel maps a page of a library when the page is first used. The recorder may use a page for
+//! the first time inside of an open call, while the call's counters are running:
 //!
 //! ```text
 //!  counters read ─► the program's op … a hook of ours: code, or a table, that was not used before ─► counters read
 //!                                      └── a page fault, counted as the op's
 //! ```
 //!
-//! The same happens after a fork: the parent's data is copied when it is next written.
+//! The same happens after a fork: a page of data is copied at the next write to it.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -20,27 +20,29 @@ use crate::os::{elf, sys};
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_E552;
-/// The flag of a segment that is writable, in the word of a program header that contains the flags.
+/// The flag of a writable segment, in the word of a program header that contains the type and the
+/// flags.
 const PF_W: u64 = 2 << 32;
 const PAGE: usize = 4096;
 
-/// The range of the writable data, once it was found.
+/// The address range of the library's writable data; zeros before [`make_present`] has run.
 static DATA: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 unsafe extern "C" {
-    /// The place where the linker put this library's header.
+    /// The address of this library's ELF header, defined by the linker.
     #[link_name = "__ehdr_start"]
     static HEADER: u8;
 }
 
-/// Makes code and data present. Measured with `strace -T`: 0.2 to 0.4 ms.
+/// Makes the pages of this library's code and data present. Takes 0.2 to 0.4 ms, measured with
+/// `strace -T`.
 pub fn make_present() {
     let base = &raw const HEADER as usize;
     let Some(headers) = elf::program_headers(base) else { return };
     let range =
         |header: &[u64; 7]| base + header[2] as usize..base + (header[2] + header[5]) as usize;
     let of_kind = |kind: u32| headers.iter().filter(move |header| header[0] as u32 == kind);
-    // Relocations have been written there, and now it is read-only.
+    // These ranges have already been written to by the dynamic linker, and are read-only now.
     let relocated: Vec<Range<usize>> = of_kind(PT_GNU_RELRO).map(range).collect();
     for header in of_kind(PT_LOAD) {
         let whole = range(header);
@@ -59,8 +61,8 @@ pub fn make_present() {
     }
 }
 
-/// Makes the data writable without a fault again, after this process has forked. Measured with `strace -T`:
-/// about 0.25 ms.
+/// Called after this process has forked: makes the data writable without page faults again. Takes
+/// about 0.25 ms, measured with `strace -T`.
 pub fn make_own() {
     let [start, end] = DATA.each_ref().map(|place| place.load(Ordering::Relaxed));
     if start < end {
@@ -68,14 +70,14 @@ pub fn make_own() {
     }
 }
 
-/// Writes to the lowest of the next bytes of the stack.
+/// Writes to the stack `BYTES` bytes below the caller's frame, so that this page is present.
 #[inline(never)]
 pub fn touch_stack<const BYTES: usize>() {
     let mut frame = MaybeUninit::<[u8; BYTES]>::uninit();
     let lowest = frame.as_mut_ptr().cast::<u8>();
     // SAFETY: `lowest` points to the first byte of `frame`.
     unsafe { lowest.write_volatile(0) };
-    // Otherwise, the compiler makes an array of one byte.
+    // Without this, the compiler would make an array of one byte.
     black_box(&mut frame);
 }
 
@@ -83,10 +85,11 @@ pub fn touch_stack<const BYTES: usize>() {
 fn populate(start: usize, end: usize, for_writing: bool) {
     let start = start / PAGE * PAGE;
     let bytes = end.next_multiple_of(PAGE) - start;
-    // If there is no memory for the pages, a later use may fault, as it would have without this.
-    // Before Linux 5.14, each page is touched instead. The kernel also returns EINVAL for a page
-    // that may not be read, or not written, and touching such a page would end the program. For an
-    // empty range, only a kernel before 5.14 returns EINVAL, which tells the two cases apart.
+    // If there is no memory for the pages, a later use may cause a page fault, as it would without
+    // this function. Kernels before Linux 5.14 cannot populate pages and return EINVAL; each page
+    // is touched instead. But newer kernels also return EINVAL, namely for a page that may not be
+    // read or not be written, and touching such a page would end the program. A call with an empty
+    // range distinguishes the two cases: only a kernel before 5.14 returns EINVAL for it.
     let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
     if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));
@@ -112,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the number of minor page faults of the calling thread so far.
+    /// Returns how many minor page faults the calling thread has caused.
     fn faults() -> c_long {
         // SAFETY: `rusage` consists of integers, for which zeros are values, and outlives the call
         // that fills it.
@@ -155,14 +158,14 @@ mod tests {
         children.push(waiting_child());
         make_own();
         assert_eq!(write_each_page(), 0);
-        // Do what is done on a kernel that cannot populate.
+        // Touches the pages, which is done on a kernel that cannot populate.
         children.push(waiting_child());
         let table = &raw const TABLE as usize;
         (table..table + TABLE.len()).step_by(PAGE).for_each(|at| touch(at, true));
         assert_eq!(write_each_page(), 0);
         assert!(TABLE.iter().step_by(PAGE).all(|byte| byte.load(Ordering::Relaxed) == 4));
         for child in children {
-            // SAFETY: `child` was forked by this test and not waited for yet.
+            // SAFETY: `child` was forked by this test and has not been waited for yet.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, std::ptr::null_mut(), 0);
@@ -170,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Memory is left alone if a page of it was made read-only or unreadable.
+    /// A page that was made read-only or unreadable is not touched.
     #[test]
     fn what_may_not_be_used_is_left_alone() {
         let at = sys::map_zeros(PAGE).expect("a page") as usize;

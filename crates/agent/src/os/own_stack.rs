@@ -1,10 +1,10 @@
-//! Runs work on a stack of our own.
+//! Runs work on a separate stack that belongs to the agent.
 //!
-//! We are a guest on the program's stacks, and some of them are small: a thread may have 16 KiB, and
-//! below a stack for `makecontext` or `sigaltstack` there often lies the program's own data without a
-//! guard. So at most 1 KiB of the program's stack is used for anything (`cargo xtask tidy --built` reads
-//! it from the machine code). Work that needs more (attaching a thread, appending a page, registering
-//! modules, looking at files) runs on a private mapping:
+//! The agent's functions are called on the program's stacks, and some of these are small: a thread
+//! may have 16 KiB, and the memory below a stack for `makecontext` or `sigaltstack` often is the
+//! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack
+//! (`cargo xtask tidy --built` checks this in the machine code). Work that needs more (attaching a
+//! thread, appending a page, registering modules, looking at files) runs on a private mapping:
 //!
 //! ```text
 //!  the program's stack          our mapping
@@ -15,51 +15,56 @@
 //!                               page without access
 //! ```
 //!
-//! * Signals are blocked during the work, so no handler of the program runs on our stack, and none
-//!   leaves it by `longjmp`. Signals that the thread itself causes stay open; they find 100 KiB or
-//!   more.
-//! * The work does not call the program's own code, which may look at its stack or throw.
-//! * Panics are caught on our stack: nothing unwinds through the switch. For debuggers, the
-//!   switch's unwind table says where the program's stack goes on.
-//! * Calls and returns stay balanced, so shadow stacks (CET) do not notice.
-//! * A stack is used by one thread at a time, and afterwards kept for the next one; a second stack
-//!   that comes back is unmapped. It is not noted who uses a stack, so a forked child has nothing
-//!   to correct: it maps its own if it was forked while another thread had the only one. A child of
-//!   `vfork` shares its parent's memory and takes and returns stacks as its threads do.
-//! * valgrind takes a switch to a stack that happens to be near for growth, and the memory in
-//!   between for memory that is gone. So under valgrind, nothing else is near. valgrind could be
-//!   told about each stack instead, but then its tool drd fails.
+//! * Signals are blocked during the work, so no signal handler of the program runs on our stack,
+//!   and none leaves our stack by `longjmp`. Signals that the thread itself causes are not blocked;
+//!   their handlers find 100 KiB or more of free stack.
+//! * The work does not call the program's own code, because that code may examine its stack or
+//!   throw exceptions.
+//! * Panics are caught on our stack, so nothing unwinds through the switch of stacks. For
+//!   debuggers, the unwind table of the switch says where the program's stack continues.
+//! * Calls and returns stay balanced, so the switch works with shadow stacks (CET).
+//! * A stack is used by one thread at a time. Afterwards, it is kept for the next thread; at most
+//!   one unused stack is kept, and others are unmapped. The agent does not store which thread uses
+//!   a stack, so a forked child has nothing to correct. If the child was forked while another
+//!   thread used the only stack, it maps a new one. A child of `vfork` shares its parent's memory,
+//!   and takes and gives back stacks like a thread of the parent.
+//! * If the stack pointer moves to another stack that happens to be near, valgrind regards this as
+//!   growth of the old stack, and regards the memory in between as lost. So under valgrind, a stack
+//!   is mapped far from all other memory. (valgrind could be informed about each stack instead, but
+//!   then its tool drd fails.)
 //! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic
-//!   operations by which a stack or a page goes from thread to thread. So it is made to ignore the
-//!   work on our stack ([`annotate_by`]).
-//! * Work that begins on our stack and asks for one again goes on where it is.
+//!   operations that hand a stack or a page from one thread to another. So it is told to ignore
+//!   work on our stacks ([`annotate_by`]).
+//! * Work that is already on our stack and asks for a stack again stays on the same stack.
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::os::sys::{self, SignalsBlocked};
 
-/// The size of a stack in bytes, with the guard page below it. Of the reserved memory, only what is
-/// used becomes present. Stacks are at multiples of this size, so that an address tells which stack
-/// it is on.
+/// The size of a stack in bytes, including the guard page below it. Only the parts that are used
+/// take physical memory. Stacks are at addresses that are multiples of this size, so the stack that
+/// an address belongs to can be computed.
 const BYTES: usize = 256 * 1024;
-/// The page without access.
+/// The size in bytes of the guard page, which cannot be accessed.
 const GUARD: usize = 4096;
 
-/// A stack that is free; 0 if there is none.
+/// The unused stack that is kept; 0 if there is none.
 static FREE: AtomicUsize = AtomicUsize::new(0);
-/// The stacks in use; 0 for none. If more are in use at a time, the others are only not recognised.
+/// The stacks in use; 0 in unused elements. If more stacks are in use at the same time, the others
+/// are not recognised as ours, which does no harm.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// A function of ThreadSanitizer that takes the caller's file (null if it is not known) and line.
+/// The type of ThreadSanitizer's functions that take the file (null if it is not known) and the
+/// line of the caller.
 pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
 
-/// The functions that are called before and after work on our stack; 0 for none.
+/// The functions that are called before and after work on our stack; 0 if there are none.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Makes each work on our stack call `before` and `after`, from now on. Must be called while there
-/// is one thread, which is not on our stack.
+/// Stores functions that are called before and after all further work on our stacks. Must be called
+/// while the process has only one thread, and not on our stack.
 ///
 /// # Safety
 /// The functions must be callable on any thread, and in a signal handler.
@@ -73,7 +78,7 @@ fn annotate(places: &[AtomicUsize; 2]) {
     for place in places {
         let function = place.load(Ordering::Relaxed);
         if function != 0 {
-            // SAFETY: only `annotate_by` stores to these places, and its contract allows calls on
+            // SAFETY: only `annotate_by` stores functions here, and its contract allows calls on
             // any thread.
             unsafe { std::mem::transmute::<usize, Annotate>(function)(std::ptr::null(), 0) };
         }
@@ -135,43 +140,45 @@ std::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    /// Calls `function(data)` with the stack pointer at `top`, or where it is if `top` is 0.
+    /// Calls `function(data)` with the stack pointer set to `top`; if `top` is 0, on the current
+    /// stack.
     fn cp_own_stack(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize);
 }
 
-/// The data that goes to the other stack and comes back.
+/// The data that is passed to the other stack and back.
 struct Errand<F, T> {
     body: Option<F>,
     result: Option<T>,
 }
 
-/// Runs `body` on a stack of our own, and returns its result. `body` must not panic, and must not
-/// call the program's code. Signals are blocked while it runs.
+/// Runs `body` on a separate stack of the agent, and returns its result. `body` must not panic, and
+/// must not call the program's code. Signals are blocked while it runs.
 ///
 /// # Errors
-/// The `errno` with which no stack could be mapped; `body` has not run.
+/// Returns the `errno` with which no stack could be mapped; `body` has then not run.
 #[inline(never)]
 pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     let mut errand = Errand { body: Some(body), result: None };
     let data = (&raw mut errand).cast::<c_void>();
-    // SAFETY: `data` points to the errand for which this runner is made, and the runner does not
-    // unwind.
+    // SAFETY: `data` points to the errand for which this `runner` is instantiated, and the runner
+    // does not unwind.
     unsafe { switch(data, runner::<T, F>) }?;
     errand.result.ok_or(libc::EIO)
 }
 
-/// Does what [`run`] does, for an errand of any type.
+/// Does what [`run`] does, for an errand of any type: calls `function(data)` on our stack.
 ///
 /// # Safety
-/// `function` may be called with `data`, once, and must not unwind.
+/// It must be allowed to call `function` with `data` once, and `function` must not unwind.
 #[inline(never)]
 unsafe fn switch(
     data: *mut c_void,
     function: unsafe extern "C" fn(*mut c_void),
 ) -> Result<(), i32> {
     if is_ours(here()) {
-        // Not called directly: its frame would become a part of this one's.
-        // SAFETY: with 0 for a stack, the function is called on the current one. By contract,
+        // `function` is not called directly, because the compiler could then inline it and enlarge
+        // this function's frame.
+        // SAFETY: because `top` is 0, `function` is called on the current stack. By contract,
         // `function` may be called with `data` and does not unwind.
         unsafe { cp_own_stack(data, function, 0) };
         return Ok(());
@@ -182,8 +189,8 @@ unsafe fn switch(
         place.compare_exchange(0, stack, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
     annotate(&BEFORE);
-    // SAFETY: the stack is mapped, and is only this thread's until it is given back. By contract,
-    // `function` may be called with `data` and does not unwind.
+    // SAFETY: the stack is mapped, and only this thread uses it until it is given back. By
+    // contract, `function` may be called with `data` and does not unwind.
     unsafe { cp_own_stack(data, function, stack + BYTES) };
     annotate(&AFTER);
     if let Some(place) = place {
@@ -193,13 +200,14 @@ unsafe fn switch(
     Ok(())
 }
 
-/// Runs on our stack. A panic cannot leave this function: it would end the process.
+/// Runs an errand's body on our stack. If the body panicked, the panic could not leave this
+/// function and would end the process.
 ///
 /// # Safety
 /// `data` must point to the errand.
 unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
-    // SAFETY: by contract, `data` points to the errand, which is on the stack of the caller, who
-    // waits.
+    // SAFETY: by contract, `data` points to the errand, which is on the stack of the caller, and
+    // the caller waits.
     let errand = unsafe { &mut *data.cast::<Errand<F, T>>() };
     errand.result = errand.body.take().map(|body| body());
 }
@@ -248,23 +256,23 @@ fn map() -> Result<usize, i32> {
     Ok(stack)
 }
 
-/// Returns how far away the nearest other mapping has to be. valgrind takes a change of the stack
-/// pointer by less than 2 MB for growth (its option --max-stackframe).
+/// Returns how many bytes around a stack must stay unmapped. valgrind regards a change of the stack
+/// pointer by less than 2 MB as growth of the stack (see its option --max-stackframe).
 fn margin() -> usize {
     if runs_on_valgrind() { 4 << 20 } else { 0 }
 }
 
 /// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. They are not on the
-/// stack, which is the program's.
+/// stack, because the stack belongs to the program.
 static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 
-/// Makes a client request of valgrind: a sequence of instructions that changes nothing, and that no
-/// compiler generates. Returns whether valgrind answered.
+/// Makes a client request to valgrind: executes a sequence of instructions that changes nothing and
+/// that no compiler generates. Returns whether valgrind answered.
 fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instructions rotate `rdi` by 128 bits in all, which changes nothing, and exchange
-    // a register with itself. valgrind reads the request and sets `rdx`.
+    // SAFETY: the instructions rotate `rdi` by 128 bits in total, which changes nothing, and
+    // exchange a register with itself. valgrind reads the request and sets `rdx`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -279,8 +287,8 @@ fn runs_on_valgrind() -> bool {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the instructions rotate `x12` by 128 bits in all, which changes nothing, and exchange
-    // a register with itself. valgrind reads the request by `x4` and sets `x3`.
+    // SAFETY: the instructions rotate `x12` by 128 bits in total, which changes nothing, and
+    // combine a register with itself. valgrind reads the request through `x4` and sets `x3`.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",
@@ -308,7 +316,7 @@ mod tests {
         let (inside, nested, text) = run(move || {
             let inside = here();
             let nested = run(here).expect("goes on where it is");
-            // This is more than the page that a thread's smallest stack would have.
+            // This is more than a thread's smallest stack has.
             let deep = std::hint::black_box([7u8; 100_000]);
             assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
             (inside, nested, text)

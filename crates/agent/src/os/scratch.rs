@@ -1,12 +1,12 @@
-//! Pages of memory for data that would take too much of the program's stack, on paths that are too
-//! hot for a stack of our own ([`super::own_stack`]). Pages that were given back are kept for the next
-//! users. They are in a fixed number of places, of which each thread looks at a few: usually, taking a page
-//! and giving it back is one atomic operation each. A page for which none of these places is free is
-//! unmapped.
+//! Provides pages of memory for data that would take too much of the program's stack, on paths that
+//! are too hot to switch to another stack ([`super::own_stack`]). Pages that were given back are
+//! kept for the next users in a fixed number of places. Each thread looks at only a few of these
+//! places, so usually it takes one atomic operation to take a page, and one to give it back. If
+//! none of the thread's places is free for a page, the page is unmapped.
 //!
-//! A page is given back by hand, because functions through which the program's exceptions pass must
-//! have nothing to clean up (`adapters/iree/probe.rs` says why). If an exception does pass, its
-//! page is lost.
+//! A page must be given back explicitly, because functions through which the program's exceptions
+//! pass must not need any clean-up (`adapters/iree/probe.rs` says why). If an exception does pass,
+//! the page is lost.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,18 +15,19 @@ use crate::os::sys;
 /// The size of a page in bytes.
 pub const BYTES: usize = 4096;
 
-/// Number of places.
+/// Number of places for unused pages.
 const PLACES: usize = 64;
-/// Number of places that one thread looks at. A thread seldom has more pages at a time.
+/// Number of places that one thread looks at. A thread seldom uses more pages at the same time.
 const OF_THREAD: usize = 4;
 
-/// A page that is free; null if there is none. Threads use different cache lines.
+/// An unused page; null if there is none. Each place has its own cache line, because different
+/// threads use them.
 #[repr(align(64))]
 struct Place(AtomicPtr<u8>);
 
 static FREE: [Place; PLACES] = [const { Place(AtomicPtr::new(std::ptr::null_mut())) }; PLACES];
 
-/// The places of the calling thread.
+/// Returns the places that the calling thread looks at.
 #[inline(always)]
 fn places() -> impl Iterator<Item = &'static AtomicPtr<u8>> {
     // SAFETY: `pthread_self` has no preconditions.
@@ -35,7 +36,7 @@ fn places() -> impl Iterator<Item = &'static AtomicPtr<u8>> {
     (first..first + OF_THREAD).map(|at| &FREE[at % PLACES].0)
 }
 
-/// Returns memory for a `T`, with any content, or `None` if there is no memory.
+/// Returns memory for a `T`, with undefined content, or `None` if there is no memory.
 #[inline(always)]
 pub fn take<T>() -> Option<*mut T> {
     const { assert!(size_of::<T>() <= BYTES && align_of::<T>() <= BYTES) };
@@ -80,7 +81,8 @@ fn unmap(page: *mut u8) {
 mod tests {
     use super::*;
 
-    /// As with a region inside of a task inside of a region.
+    /// A thread takes several pages at once if a region is inside of a task, which is inside of a
+    /// region.
     #[test]
     fn a_thread_finds_the_pages_again_that_it_gave_back() {
         let take = || take::<u64>().expect("memory");
@@ -107,18 +109,19 @@ mod tests {
     /// Returns whether there is memory at this address.
     fn is_mapped(page: *mut u64) -> bool {
         let mut present = 0u8;
-        // SAFETY: `mincore` reads no memory of the page, and writes one byte for it.
+        // SAFETY: `mincore` does not read the page, and writes one byte about it to `present`.
         unsafe { libc::mincore(page.cast(), BYTES, &mut present) == 0 }
     }
 
-    /// Gives the pages back in a forked child, where no other thread maps memory at the same address.
+    /// Gives the pages back in a forked child, where no other thread can map memory at the same
+    /// address.
     #[test]
     fn a_page_for_which_no_place_is_free_is_unmapped() {
         let pages: [_; OF_THREAD + 1] = std::array::from_fn(|_| take::<u64>().expect("memory"));
         // SAFETY: the child only makes system calls, and ends without returning.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // Another test may have given pages back before the fork.
+            // Another test may have given back pages before the fork.
             places().for_each(|place| place.store(std::ptr::null_mut(), Ordering::Relaxed));
             let before = pages.iter().all(|page| is_mapped(*page));
             // SAFETY: the pages were taken above, and nobody uses them any more in the child.

@@ -1,20 +1,20 @@
-//! System calls for injected code. They are not cancellation points, leave `errno` alone, keep no
-//! descriptor open, and read memory without trusting addresses.
+//! System calls for injected code. The calls are no cancellation points, do not change `errno`, and
+//! keep no descriptor open. Memory can be read at addresses that may be invalid.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`files`] | files, directories and pipes |
+//! | [`files`] | reads and writes files, directories and pipes |
 //! | [`memory`] | maps memory |
-//! | [`mappings`] | what is mapped where |
+//! | [`mappings`] | finds out what is mapped at an address |
 //! | [`untrusted`] | reads memory at addresses where nothing may be mapped |
-//! | [`processes`] | this process and its threads |
-//! | [`signals`] | keeps the host's signal handlers away |
+//! | [`processes`] | ids, names and ends of this process and its threads |
+//! | [`signals`] | blocks signals, so that no signal handler of the host runs |
 
 use std::ffi::{CString, c_long};
 use std::os::unix::ffi::OsStringExt;
 
-/// Restores the thread's `errno` when dropped. Every function that the host calls and that leads to
-/// slow code holds one.
+/// Restores the thread's `errno` when dropped. Every function that the host calls has such a guard
+/// if it may run slow code.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {
@@ -36,8 +36,8 @@ impl Drop for ErrnoGuard {
     }
 }
 
-/// Returns whether this process has more rights than the user who started it: set-user-id,
-/// set-group-id, file capabilities, or a security module's decision (`AT_SECURE` of getauxval(3)).
+/// Returns whether this process has more rights than the user who started it: because of
+/// set-user-id, set-group-id, file capabilities or a security module (`AT_SECURE` of getauxval(3)).
 pub fn has_more_rights() -> bool {
     // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
     // pointer.
@@ -50,9 +50,9 @@ pub fn set_errno(value: i32) {
     unsafe { *libc::__errno_location() = value }
 }
 
-/// Makes a system call through `libc::syscall`, which is not a cancellation point. `open` and
-/// `write` are cancellation points, and a host that cancels its threads must not unwind through our
-/// frames.
+/// Makes a system call through `libc::syscall`, which is not a cancellation point. libc's `open`
+/// and `write` are cancellation points, and if the host cancels a thread, the unwinding must not
+/// pass through our frames.
 macro_rules! syscall {
     ($number:expr $(, $argument:expr)*) => {{
         // SAFETY: each use passes the arguments that its system call documents, with pointers that
@@ -62,7 +62,7 @@ macro_rules! syscall {
     }};
 }
 
-// The modules are below the macro, because they use it.
+// The modules are declared below the macro, because they use it.
 mod files;
 mod mappings;
 mod memory;
@@ -86,18 +86,18 @@ pub use processes::{
 pub use signals::SignalsBlocked;
 pub use untrusted::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// Writes `line` to stderr unchanged. Meant for problems that cannot be reported in any other way.
+/// Writes `line` to stderr. To be used only for problems that cannot be reported in any other way.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }
 
-/// Converts bytes to text; invalid UTF-8 is replaced.
+/// Converts bytes to text. Replaces invalid UTF-8.
 pub fn lossy(bytes: Vec<u8>) -> String {
     std::ffi::OsString::from_vec(bytes).to_string_lossy().into_owned()
 }
 
-/// Converts text to a path for system calls. Text that contains a NUL becomes the empty path, which
-/// names no file.
+/// Converts text to a path for system calls. If the text contains a NUL byte, returns the empty
+/// path, which names no file.
 pub fn path(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

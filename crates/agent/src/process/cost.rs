@@ -1,6 +1,6 @@
 //! Measures the processor time that the library uses before the first call: for its constructor, to
-//! load the run, and to register libraries and their names. Threads that attach account for
-//! themselves.
+//! load the run, and to register libraries and their names. The time for attaching a thread is
+//! measured separately, for each thread.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
 static LOADING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that these costs are about. A forked child has not paid for them.
+/// The process that has spent this time. In a forked child, these costs are 0.
 static OF: AtomicU32 = AtomicU32::new(0);
 
 fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
@@ -22,13 +22,13 @@ fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs the constructor.
+/// Runs the constructor, and measures its time.
 pub fn of_constructor<T>(body: impl FnOnce() -> T) {
     OF.store(sys::process_id(), Ordering::Relaxed);
     timed(&CONSTRUCTOR_NS, body);
 }
 
-/// Runs work that has to be done before calls can be recorded.
+/// Runs work that must be done before calls can be recorded, and measures its time.
 pub fn of_loading<T>(body: impl FnOnce() -> T) -> T {
     timed(&LOADING_NS, body)
 }
@@ -39,12 +39,12 @@ pub fn add(cpu_ns: u64) {
     LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
 }
 
-/// Notes how much longer code takes right after counters were read.
+/// Stores how much longer other code takes immediately after counters were read.
 pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }
 
-/// Returns the costs so far.
+/// Returns the costs up to now.
 pub fn so_far() -> ProcessCost {
     let mine = OF.load(Ordering::Relaxed) == sys::process_id();
     let own = |sum: &AtomicU64| if mine { sum.load(Ordering::Relaxed) } else { 0 };
@@ -56,7 +56,8 @@ pub fn so_far() -> ProcessCost {
     }
 }
 
-/// Returns the costs, at the end of the process or of a session. The next session begins with none.
+/// Returns the costs at the end of the process or of a session, and resets them for the next
+/// session.
 pub fn take(process_ends: bool) -> ProcessCost {
     let process_cpu_ns = if process_ends { record::clock::process_cpu_ns() } else { 0 };
     let cost = ProcessCost { process_cpu_ns, ..so_far() };

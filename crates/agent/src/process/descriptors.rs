@@ -1,5 +1,5 @@
-//! The descriptors of the counters that threads of this process have open. A forked child inherits
-//! them and has to close them.
+//! The descriptors of the counters that threads of this process have opened. A forked child
+//! inherits them and has to close them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::process::lock;
 /// One bit for each descriptor.
 static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-/// Records whether a thread of this process holds the counter `fd`.
+/// Stores whether a thread of this process has the counter `fd` open.
 pub fn note(fd: i32, held: bool) {
     let Some(word) = usize::try_from(fd).ok().and_then(|fd| DESCRIPTORS.get(fd / 64)) else {
         return;
@@ -22,10 +22,11 @@ pub fn note(fd: i32, held: bool) {
     }
 }
 
-/// Called in a forked child: closes the counters of the parent's threads. Otherwise they would keep
-/// counting in the parent for as long as the child lives.
+/// Called in a forked child. Closes the counters of the parent's threads. Otherwise they would
+/// continue to count in the parent as long as the child lives.
 pub fn close_inherited() {
-    // In a later session of the same process, the other threads close their counters themselves.
+    // In a later session of the same process, there is nothing to close: the other threads close
+    // their counters themselves.
     if !lock::is_first_in_process() {
         return;
     }

@@ -1,9 +1,9 @@
-//! Files of events in this process's part of the profile, which profiler plugins and other tools
-//! hand over. `plugin_host::stream` defines their format, and the command line turns them into
-//! activities and tracks of the profile.
+//! Files of events in this process's part of the profile, with the events that profiler plugins and
+//! other tools hand over. `plugin_host::stream` defines their format, and the command line turns
+//! them into activities and tracks of the profile.
 //!
-//! A file that does not end with the stream's end belongs to a process that was killed or that has
-//! crashed. The events that it contains count, and the command line counts the rest as lost.
+//! If the end of the stream is missing in a file, the process was killed or has crashed. The events
+//! in the file are used, and the command line counts the rest as lost.
 
 use std::ffi::CString;
 use std::io;
@@ -15,20 +15,21 @@ use record::meta::{events_name, trace_name};
 use crate::os::sys::{self, AppendError};
 use crate::process::part::Process;
 
-/// One file of events. Each write opens the file, appends to it and closes it again, because the
+/// A file of events. Each write opens the file, appends to it and closes it again, because the
 /// program could close a descriptor that stays open and reuse its number.
 #[derive(Debug)]
 pub struct EventsFile {
     process: Process,
-    /// Tells whether this is still the process that created the file.
+    /// Serial number of the part in which the file was created. If it has changed, this is a forked
+    /// child or another session.
     serial: u32,
     path: CString,
 }
 
-/// Begins a new file of events, with at most `limit` bytes of events and names, or any number if
-/// `limit` is `None`. The file appears with the first write of [`Writer`], which collects 64 KiB.
-/// `wrap` may add a layer around the file. Returns `None` if the process has no part, which was
-/// then counted as a loss.
+/// Begins a new file of events. It may contain at most `limit` bytes of events and names; `None`
+/// means no limit. The file is created at the first write of [`Writer`], which collects 64 KiB.
+/// `wrap` may add a layer around the file. Returns `None` if the process has no part; this is
+/// counted as a loss.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,
@@ -39,8 +40,8 @@ pub fn create<W: io::Write>(
     Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
 }
 
-/// Returns the path of a new trace file for a recording of PyTorch's profiler, which PyTorch writes
-/// itself.
+/// Returns the path of a new trace file for a recording of PyTorch's profiler. PyTorch writes this
+/// file itself.
 pub fn trace_path(process: Process) -> Option<CString> {
     let directory = &process.paths()?.directory;
     Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
@@ -50,7 +51,8 @@ impl io::Write for EventsFile {
     /// Appends all of the bytes. A failure is counted as a loss.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.process.serial() != self.serial {
-            // In a forked child, and after a session has ended, the part is not ours any more.
+            // In a forked child, and after a session has ended, the file's part does not belong to
+            // this process any more.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         let errno = match sys::append(&self.path, bytes) {

@@ -8,16 +8,17 @@ use record::meta::Frame;
 /// The number that the next host gets.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A host, with the data that is needed to write its description once into each part.
+/// A host, and the data that is needed to write its description once into each part.
 #[derive(Debug)]
 pub struct Described {
     /// The description of the host.
     pub host: Host,
-    /// The name of the host's op whose arguments say how much storage it allocates; empty if it has none.
+    /// The name of the host's op that allocates storage and whose arguments say how much; empty if
+    /// there is no such op.
     pub allocates: &'static [u8],
     /// The host's number plus one, or 0 before the host has a number.
     number: AtomicU32,
-    /// Serial number of the part that contains its description.
+    /// Serial number of the part that contains the host's description.
     told: AtomicU32,
 }
 
@@ -28,14 +29,14 @@ impl Described {
         Self { host, allocates: &[], number, told }
     }
 
-    /// Adds the name of the op with which the host allocates storage.
+    /// Sets the name of the op with which the host allocates storage.
     pub const fn allocating(mut self, op: &'static [u8]) -> Self {
         self.allocates = op;
         self
     }
 
-    /// Returns the host's number, the same in this process and in its forked children. A host gets one when it
-    /// is first asked for.
+    /// Returns the host's number, which is the same in this process and in its forked children. A
+    /// host gets its number at the first call of this function.
     pub fn number(&self) -> u8 {
         let mut number = self.number.load(Ordering::Relaxed);
         if number == 0 {
@@ -43,12 +44,12 @@ impl Described {
             let order = Ordering::Relaxed;
             number = self.number.compare_exchange(0, new, order, order).map_or_else(|n| n, |_| new);
         }
-        // Readers keep far fewer descriptions.
+        // Readers of profiles keep far fewer than 256 descriptions.
         u8::try_from(number - 1).unwrap_or(u8::MAX)
     }
 
-    /// Returns the host's frame if the part with this serial number does not contain it yet. The caller writes
-    /// it there.
+    /// Returns the host's frame if the part with this serial number does not contain it yet. The
+    /// caller must write the frame to that part.
     pub fn untold(&self, serial: u32) -> Option<Vec<u8>> {
         let told = self.told.swap(serial, Ordering::Relaxed) == serial;
         let frame = || Frame::Host(self.number(), Box::new(self.host.clone())).to_bytes();

@@ -1,5 +1,5 @@
-//! Loads the run that the environment asks for. The first thread that has something to record does
-//! so.
+//! Loads the run that the environment asks for. The first thread that has something to record loads
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,20 +10,19 @@ use crate::process::panics::guarded_apart;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 
-/// 0 before loading; [`LOADED`] once the run is loaded or known to be unloadable; otherwise the
-/// thread that is loading it, with the process id in the upper half and the thread id in the lower
-/// half.
+/// 0 before loading. [`LOADED`] once the run is loaded or cannot be loaded. Otherwise, the thread
+/// that is loading the run: the process id in the upper half, and the thread id in the lower half.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 const LOADED: u64 = u64::MAX;
 
-/// Marks loading as done, because a session has brought its own run.
+/// Marks loading as done. Called when a session has set its own run.
 pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
 /// Returns the run, and loads it if necessary. Returns `None` if no profile was requested or if the
-/// run cannot be opened. If the run cannot be opened, there is nowhere to report the failure, and
-/// the process continues as if the agent were absent.
+/// run cannot be loaded. In the latter case, the failure cannot be reported anywhere, and the
+/// process continues as if the agent were absent.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;
@@ -38,10 +37,11 @@ pub fn load() -> Option<&'static Run> {
         match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(LOADED) => return run::current(),
-            // A signal interrupted this very thread while it was loading; do not wait for
-            // ourselves.
+            // A signal handler has interrupted this thread while it was loading the run. It must
+            // not wait for itself.
             Err(other) if other == me => return None,
-            // The thread that was loading does not exist in this forked child; take over.
+            // This is a forked child, and the thread that was loading the run exists only in the
+            // parent. This thread takes over.
             Err(other) if other >> 32 != me >> 32 => holder = other,
             Err(_) => {
                 holder = 0;
@@ -61,7 +61,7 @@ pub fn load() -> Option<&'static Run> {
     run::current()
 }
 
-/// Reads the run file. If there is a source of runs, it makes the run file first.
+/// Reads the run file. If there is a source of runs, that source makes the run file first.
 fn read() -> Option<Run> {
     // SAFETY: only this thread loads the run, and no other thread reads the path before this thread
     // is done.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::os::sys;
 
-/// Two words in memory that a forked child finds zeroed. The first is the thread id of the lock's
-/// holder, or 0 while the lock is free. The second is 1 once the process has closed its inherited
-/// counters.
+/// Two words in memory that is zeroed in a forked child. The first word is the id of the thread
+/// that has the lock, or 0 while the lock is free. The second word is 1 once the process has closed
+/// its inherited counters.
 static WORDS: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
 const BYTES: usize = 4096;
 
@@ -27,22 +27,23 @@ fn words() -> Result<&'static [AtomicU32; 2], i32> {
     Ok(unsafe { &*at })
 }
 
-/// Returns true for the first caller in this process. A forked child counts as a new process.
+/// Returns true for the first caller in this process. A forked child is a new process in this
+/// sense.
 pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// The process's lock, held until dropped.
+/// The process's lock. This value has it until dropped.
 pub struct Lock {
     word: &'static AtomicU32,
-    /// Unblocks the signals when dropped, which is after `Lock::drop` has released the lock.
+    /// Unblocks the signals when dropped. This happens after `Lock::drop` has released the lock.
     _calm: sys::SignalsBlocked,
 }
 
 impl Lock {
-    /// Waits for the lock, however long its holder takes. Returns `None` if the words could not be
-    /// mapped, or if this very thread already holds the lock because a signal handler has
-    /// interrupted it.
+    /// Waits for the lock, without a time limit. Returns `None` if the words could not be mapped.
+    /// Also returns `None` if this thread already has the lock, because the caller runs in a signal
+    /// handler that has interrupted it.
     pub fn take() -> Option<Self> {
         let [word, _] = words().ok()?;
         let me = sys::thread_id();

@@ -9,7 +9,7 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::{run, run_file, source};
 
-/// Counts a loss of this process if it has its own row.
+/// Counts a loss of this process, if the process already has a row of its own.
 #[cold]
 #[inline(never)]
 pub fn lose(loss: Loss, count: u64, errno: i32) {
@@ -18,8 +18,8 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's shared row of losses. It also works in a process that has not loaded
-/// the run and never will. It neither allocates nor locks. Does nothing if there is no run file.
+/// Calls `body` with the run's shared row of losses. Also works in a process that never loads the
+/// run. Neither allocates nor locks. Does nothing if there is no run file.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());
@@ -27,7 +27,7 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     if !run_file::is_asked_for() || source::current().is_some() {
         return;
     }
-    // Without memory for a stack, nothing is counted.
+    // If there is no memory for a stack, the loss is not counted.
     let _ = own_stack::run(|| {
         // SAFETY: without a source of runs, only the constructor writes the path, and the
         // constructor ran before.

@@ -1,20 +1,20 @@
-//! The third layer: the state that one process contributes to a profile.
+//! The third layer of the agent: the state that one process contributes to a profile.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`part`] | owns the process's row of the loss table and its part of the profile; renewed after a fork |
-//! | [`events`] | writes files of events in the process's part |
-//! | [`plugins`] | holds the profiler plugins that are loaded into the process |
-//! | [`program`] | the moment before the program's `main` |
-//! | [`hosts`] | numbers the hosts that were seen, and writes what each says about itself |
-//! | [`names`] | holds the dictionary of names and ids that all adapters share |
+//! | [`part`] | a process's row of losses and part of the profile; made again after a fork |
+//! | [`events`] | writes files of events to the process's part |
+//! | [`plugins`] | stores which profiler plugins are loaded into the process |
+//! | [`program`] | calls a function before the program's `main` |
+//! | [`hosts`] | gives numbers to hosts that were seen, and writes their descriptions |
+//! | [`names`] | stores the names and ids of libraries and exports, for all adapters |
 //! | [`losses`] | counts losses |
 //! | [`panics`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
-//! | [`cost`] | the processor time that the library uses before the first call |
-//! | [`thread_times`] | the processor time of all threads, at the end of the process |
+//! | [`cost`] | measures the processor time that the library uses before the first call |
+//! | [`thread_times`] | writes the processor times of all threads at the end of the process |
 //! | [`lock`] | the process's lock |
-//! | [`descriptors`] | tracks the counters that a forked child inherits and has to close |
+//! | [`descriptors`] | knows the counters that a forked child inherits and has to close |
 
 pub mod cost;
 pub mod descriptors;

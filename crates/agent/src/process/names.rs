@@ -1,8 +1,8 @@
 //! The dictionary of names and ids that all adapters share.
 //!
-//! Ids are unique in a process and its forked children, whichever adapter takes them. The names of
-//! a library are kept for as long as the process lives: the library's own memory goes away when it
-//! is unloaded, and a forked child has to write the names again.
+//! Ids are unique in a process and its forked children, even if different adapters take them. The
+//! names of a library are kept until the process ends, because a forked child has to write them
+//! again, and the library's own memory is gone once the library is unloaded.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -13,10 +13,10 @@ use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 
 /// A distinct library that this process, or the parent that it was forked from, has seen. Nodes are
-/// leaked and only ever prepended. The list can therefore be walked without a lock, even after a
-/// fork in the middle of a change.
+/// never freed, and new ones are only added at the front. So the list can be read without a lock,
+/// even in a child that was forked during a change.
 struct Known {
-    /// Hash of everything except ids and time.
+    /// Hash of the library's metadata, except ids and time.
     identity: u64,
     first_export: u32,
     host: &'static Described,
@@ -38,12 +38,13 @@ fn known() -> impl Iterator<Item = &'static Known> {
     })
 }
 
-/// Takes `count` ids for exports that belong to no table of functions, and returns the first.
+/// Takes `count` ids for exports that are in no table of functions. Returns the first id.
 pub fn take_exports(count: u32) -> u32 {
     NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
 }
 
-/// Takes a library id for something else that owns exports, such as a virtual machine.
+/// Takes a library id for something other than a library that has exports, such as a virtual
+/// machine.
 pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
@@ -53,9 +54,10 @@ pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
     known().for_each(|known| body(known.host, &known.frame));
 }
 
-/// Assigns ids to a library and its exports. If the library equals one seen before (a module that
-/// was loaded again), it gets the same export ids and the function returns `None`. A new library is
-/// remembered, and its frame is returned for the caller to write after its host's description.
+/// Assigns ids to a library and its exports. If an equal library was seen before (a module that was
+/// loaded again), this library gets the same export ids, and the function returns `None`.
+/// Otherwise, the library is stored, and its frame is returned. The caller must write the frame
+/// after the description of the library's host.
 pub fn remember(
     library: &mut Library,
     host: &'static Described,

@@ -1,4 +1,4 @@
-//! Catches internal panics before they reach the host, and switches the agent off after one.
+//! Catches internal panics before they reach the host. After a panic, switches the agent off.
 
 use model::Loss;
 
@@ -8,8 +8,8 @@ use crate::process::losses;
 use crate::process::part::Process;
 use crate::state::{epoch, run, run_file};
 
-/// Runs agent code that might panic. A panic switches the agent off and returns `None`. `body` must
-/// not call the host's code, because the agent must not catch the host's exceptions.
+/// Runs agent code that might panic. If it panics, switches the agent off and returns `None`.
+/// `body` must not call the host's code, because the agent must not catch the host's exceptions.
 #[inline(always)]
 pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
@@ -21,9 +21,9 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Does what [`guarded`] does on a stack of our own ([`own_stack`]), for work that needs more than
-/// 1 KiB of stack. Also returns `None` if there is no memory for such a stack. Signals are blocked
-/// during the work.
+/// Does what [`guarded`] does, on a separate stack of the agent ([`own_stack`]), for work that
+/// needs more than 1 KiB of stack. Also returns `None` if there is no memory for such a stack.
+/// Signals are blocked during the work.
 #[inline(always)]
 pub fn guarded_apart<T>(body: impl FnOnce() -> T) -> Option<T> {
     own_stack::run(|| guarded(body)).ok().flatten()
@@ -37,7 +37,7 @@ fn caught(panic: Box<dyn std::any::Any + Send>) {
     let _errno = ErrnoGuard::new();
     switch_off_after_error();
 }
-/// Switches the agent off after an internal error, and counts the loss on the first call.
+/// Switches the agent off after an internal error, and counts the loss at the first call.
 fn switch_off_after_error() {
     let before = epoch::switch_off();
     if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {

@@ -1,8 +1,8 @@
 //! The state that one process owns: a row in the pool's table of losses and a part of the profile.
 //!
-//! The words that describe both ([`PartWords`]) are in memory that a forked child finds zeroed. So
-//! the child notices at its first call that it has neither, and creates its own. It never writes to
-//! its parent's part.
+//! The words that describe both ([`PartWords`]) are in memory that is zeroed in a forked child. So
+//! the child notices at its first call that it has neither a row nor a part, and creates them. It
+//! never writes to its parent's part.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +24,7 @@ use crate::process::{cost, descriptors, names, thread_times};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
-/// This process, ready to record.
+/// This process, which has a row and can record.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     state: &'static PartWords,
@@ -32,8 +32,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns this process, and prepares it first if it is new (first executable, or first call
-    /// after a fork).
+    /// Returns this process. If it is new (first executable, or first call after a fork), creates
+    /// its row and its part first.
     pub fn current(run: &'static Run) -> Option<Self> {
         let process = Self { state: run.part, run };
         if process.state.ready.load(Ordering::Acquire) != READY {
@@ -43,14 +43,14 @@ impl Process {
         Some(process)
     }
 
-    /// Does what [`Process::current`] does, for a caller that holds the lock.
+    /// Does what [`Process::current`] does, for a caller that has the lock.
     pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
         let process = Self { state: run.part, run };
         process.start();
         (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
     }
 
-    /// Returns this process if it has a row. For signal handlers and for counting losses.
+    /// Returns this process if it already has a row. Used in signal handlers, and to count losses.
     pub fn existing(run: &'static Run) -> Option<Self> {
         let state = run.part;
         (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
@@ -92,8 +92,8 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
-        // This is the environment with which the process was started. Reading the present one would
-        // race with threads of the program that change it.
+        // This file contains the environment with which the process was started. The present
+        // environment is not read, because threads of the program may be changing it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
         if let Some(job) = Job::of(variables_in(&environment)) {
             self.append(&Frame::Job(job));
@@ -111,9 +111,9 @@ impl Process {
         state.ready.store(READY, Ordering::Release);
     }
 
-    /// Creates the directory of the part. The first generation whose directory does not exist yet
-    /// is ours. The first process that records into a profile also creates the directory that
-    /// contains all parts.
+    /// Creates the directory of the part. Generations are tried in ascending order; the first one
+    /// whose directory does not exist yet belongs to this process. The first process that records
+    /// into a profile also creates the directory that contains all parts.
     fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
         let parts = format!("{}/{PARTS_NAME}", self.run.profile);
         let (mut generation, mut tried) = (0, false);
@@ -146,7 +146,7 @@ impl Process {
         self.run.pool.row(self.row_number())
     }
 
-    /// Returns the run that the process records into.
+    /// Returns the run into which the process records.
     pub fn run(&self) -> &'static Run {
         self.run
     }
@@ -156,13 +156,13 @@ impl Process {
         self.state.row.load(Ordering::Relaxed)
     }
 
-    /// Returns the part's files, if the part could be created.
+    /// Returns the paths of the part's files, or `None` if the part could not be created.
     pub fn paths(&self) -> Option<&'static Paths> {
         // SAFETY: `paths` is null or a value that is kept until the process ends.
         unsafe { self.state.paths.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Returns the process id, start time (clock ticks since boot) and generation.
+    /// Returns the process's id, start time (in clock ticks since boot) and generation.
     pub fn identity(&self) -> (u32, u64, u32) {
         (
             self.state.pid.load(Ordering::Relaxed),
@@ -171,13 +171,13 @@ impl Process {
         )
     }
 
-    /// Returns the number for a new thread, and counts the thread.
+    /// Returns the number for a new thread, and increments the row's number of threads.
     pub fn next_thread(&self) -> u32 {
         self.row().threads.fetch_add(1, Ordering::Relaxed);
         self.state.next_thread.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a number for a new run of pages with tables of loops.
+    /// Returns a number for a new set of contiguous pages with tables of loops.
     pub fn next_loops(&self) -> u32 {
         self.state.next_loops.fetch_add(1, Ordering::Relaxed)
     }
@@ -187,7 +187,7 @@ impl Process {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends frames to the file of loops. A failure is counted.
+    /// Appends frames to the part's file of loops. A failure is counted as a loss.
     pub fn append_loops(&self, frames: &[u8]) -> Result<(), AppendError> {
         let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
         sys::append(&paths.loops, frames).inspect_err(|error| match error {
@@ -196,7 +196,7 @@ impl Process {
         })
     }
 
-    /// Appends to another file of the part.
+    /// Appends to another file of the part. A failure is not counted.
     pub fn append_to(&self, name: &str, bytes: &[u8]) -> Result<(), AppendError> {
         let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
         let loops = paths.loops.to_str().map_err(|_| AppendError::Errno(libc::EINVAL))?;
@@ -204,19 +204,19 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true for the first caller, which is the first thread of the process that calibrates.
+    /// Returns true for the first caller. This is the first thread of the process that calibrates.
     pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Returns a number that differs between all parts that this process and its ancestors made. It
-    /// tells whether a frame was written to this part or to an ancestor's part.
+    /// Returns a number that differs between all parts that this process and its ancestors have
+    /// made. It is stored to remember which part already contains a frame.
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)
     }
 
-    /// Appends a frame to the metadata.
+    /// Appends a frame to the part's metadata.
     pub fn append(&self, frame: &Frame) {
         self.append_bytes(&frame.to_bytes());
     }
@@ -239,14 +239,15 @@ impl Process {
         }
     }
 
-    /// Records that an ending thread has appended its last page, which took `cpu_ns` of CPU time.
+    /// Counts a thread that has ended and appended its last page, which took `cpu_ns` of processor
+    /// time.
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Called when the process ends in an orderly way: appends the second snapshot of its clocks,
-    /// and the cost of ending its threads.
+    /// Called at the orderly end of the process. Appends the second snapshot of the process's
+    /// clocks, and the cost of ending its threads.
     pub fn at_exit(&self) {
         self.finish(true);
     }
@@ -257,8 +258,8 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        // The time of the process is read first: the part that is not in any thread's time belongs
-        // to threads that have ended.
+        // The process's time is read before the threads' times. The part of it that is in no
+        // thread's time belongs to threads that have ended.
         let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
@@ -267,18 +268,18 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
-    /// Ends the part at the end of a session, so that the collector of the profile need not wait
-    /// until the process ends.
+    /// Ends the part at the end of a session, so that the collector of the profile does not have to
+    /// wait until the process ends.
     pub fn leave(&self) {
-        // The program goes on, so its present usage says nothing about the recorded part of the
-        // program.
+        // The program continues, so the processor time that it has used up to now is not that of
+        // its recorded part.
         self.finish(false);
         self.row().left.store(1, Ordering::Release);
     }
 
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
-        // A signal handler may fork while the recorder is interrupted. The interrupted work then
-        // finishes in the child, which has no row.
+        // A signal handler may fork while it interrupts the recorder. The interrupted work then
+        // finishes in the child, which has no row yet.
         let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
         let row = if is_ours { self.row() } else { self.run.pool.run_row() };
         row.lose(loss, count, errno);

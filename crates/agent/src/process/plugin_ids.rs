@@ -1,8 +1,10 @@
-//! Ids of ops for the plugins that record: `run --plugin-ids`. A plugin keeps a stack of ids for
-//! each thread, so it knows which op has launched a kernel, and writes that as the argument
-//! `External id` of the kernel. The op's record has the same id ([`record::page::KEY_PLUGIN_ID`]).
+//! Ids of ops for the plugins that record: `run --plugin-ids`. A plugin has a stack of ids for each
+//! thread. So it can find out which op has launched a kernel, and it writes the op's id as the
+//! argument `External id` of the kernel. The op's record contains the same id
+//! ([`record::page::KEY_PLUGIN_ID`]).
 //!
-//! Ids count from 1 in each process. They are given to calls of all threads in the order of their starts.
+//! Ids are numbered from 1 in each process, in the order in which calls start, on all threads
+//! together.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -15,28 +17,28 @@ use crate::os::kept::keep;
 /// The plugins of one recording that take ids.
 struct Takers {
     all: Vec<Correlation>,
-    /// The process that records ([`process_number`]). Its forked children inherit the list, but not the
-    /// plugins.
+    /// The process that records ([`process_number`]). Its forked children have a copy of this list,
+    /// but cannot use the plugins.
     process: u32,
-    /// The last id before this recording. Ids up to it were pushed in earlier sessions of the plugins, and
-    /// ops that have them may still be in progress.
+    /// The last id that was given before this recording. Smaller ids were pushed in earlier
+    /// sessions of the plugins, and ops with such ids may still be in progress.
     before: u64,
 }
 
 impl Takers {
-    /// Returns whether the plugins have got this id in this recording.
+    /// Returns whether this id was pushed to the plugins in this recording.
     fn has(&self, id: u64) -> bool {
         id > self.before
     }
 }
 
-/// The plugins that take ids; null if there are none. Never freed, because another thread may be
-/// using it, and a [`Correlation`] does nothing after its session's end.
+/// The plugins that take ids; null if there are none. A list is never freed, because another thread
+/// may be using it. A [`Correlation`] that is used after the end of its session does nothing.
 static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
-/// The last id in use.
+/// The last id that was given.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Gives ids to these plugins from now on. Returns whether any of them takes ids.
+/// Makes ids get pushed to these plugins from now on. Returns whether any of the plugins takes ids.
 pub fn begin(all: Vec<Correlation>) -> bool {
     let all: Vec<Correlation> = all.into_iter().filter(|one| one.wants(Stack::Ops)).collect();
     if all.is_empty() {
@@ -48,7 +50,7 @@ pub fn begin(all: Vec<Correlation>) -> bool {
     true
 }
 
-/// Stops giving ids.
+/// Ends the pushing of ids.
 pub fn end() {
     TAKERS.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -59,13 +61,14 @@ fn takers() -> Option<&'static Takers> {
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns whether the plugins that take ids belong to a process from which this process was
-/// forked, so that ids do not reach the plugins.
+/// Returns whether the plugins that take ids belong to an ancestor process, from which this process
+/// was forked. Ids that are pushed here do not reach them.
 pub fn are_inherited() -> bool {
     takers().is_some_and(|takers| takers.process != process_number())
 }
 
-/// Pushes a new id on the calling thread, and returns it; 0 if no plugin takes ids.
+/// Pushes a new id to the plugins for the calling thread, and returns the id; 0 if no plugin takes
+/// ids.
 pub fn push() -> u64 {
     let Some(takers) = takers() else { return 0 };
     let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -73,8 +76,9 @@ pub fn push() -> u64 {
     id
 }
 
-/// Pops this id, the last one that the calling thread has pushed. Does nothing if the plugins have
-/// begun a new recording since then, because they do not have the id.
+/// Pops this id, which must be the last one that the calling thread has pushed. Does nothing if the
+/// plugins have begun a new recording since it was pushed, because they do not have the id any
+/// more.
 pub fn pop(id: u64) {
     if let Some(takers) = takers().filter(|takers| takers.has(id)) {
         takers.all.iter().for_each(|one| one.pop(Stack::Ops));
@@ -87,17 +91,18 @@ mod tests {
         LAST, Ordering, TAKERS, Takers, are_inherited, keep, process_number, push, takers,
     };
 
-    /// Runs `body` in a forked child, whose statics are its own, and returns whether it was true there.
+    /// Runs `body` in a forked child, which has its own copy of the statics. Returns whether `body`
+    /// returned true there.
     fn in_child(body: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child only runs `body`, which only allocates, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: `_exit` ends the child without running anything of the parent's.
+            // SAFETY: `_exit` ends the child without running destructors or handlers of the parent.
             unsafe { libc::_exit(i32::from(!matches!(holds, Ok(true)))) }
         }
         let mut status = -1;
-        // SAFETY: `child` was forked above, and `status` has room for its status.
+        // SAFETY: `child` was forked above, and `status` has space for its status.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         status == 0
     }

@@ -1,9 +1,11 @@
 //! The profiler plugins that are loaded into this process. Each file is loaded at most once and is
-//! never unloaded, so any number of adapters can use it: each makes sessions of its own
-//! (`Profiler::create`), and `plugin_host` lets only one of them call a profiler at a time.
+//! never unloaded, so any number of adapters can use it. Each adapter makes its own sessions
+//! (`Profiler::create`), and `plugin_host` ensures that only one session calls a profiler at a
+//! time.
 //!
-//! A forked child has the plugins' memory but not their threads. There, nothing is loaded and
-//! [`loaded`] is empty; sessions of the parent do nothing (`plugin_host::lineage`).
+//! A forked child has the plugins' memory but not their threads. In such a child, no plugins are
+//! loaded, [`loaded`] returns nothing, and sessions of the parent do nothing
+//! (`plugin_host::lineage`).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -15,8 +17,8 @@ use plugin_host::{Host, Plugin, Problem};
 use crate::os::kept::keep;
 use crate::os::sys;
 
-/// A plugin that is loaded, or whose loading has failed. If its loading has failed, it has no
-/// profilers, and its problems contain the reason.
+/// A plugin that is loaded, or whose loading has failed. In the latter case, it has no profilers,
+/// and its problems contain the reason.
 #[derive(Debug)]
 pub struct Loaded {
     /// Number of the plugin in this process, from 0.
@@ -25,9 +27,10 @@ pub struct Loaded {
     real: PathBuf,
     /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
-    /// The plugin's problems during loading.
+    /// The plugin's problems that occurred during loading.
     pub at_load: Vec<(Problem, u64)>,
-    /// The host of this plugin alone, which knows the kinds that the plugin has declared.
+    /// The host object through which this plugin calls us. It contains the kinds that the plugin
+    /// has declared.
     pub host: &'static Host,
 }
 
@@ -35,37 +38,38 @@ pub struct Loaded {
 #[derive(Debug)]
 pub struct Line {
     pub number: u32,
-    /// The level as in KINETO_LOG_LEVEL, 0 to 4.
+    /// The level of the line, with the numbers of KINETO_LOG_LEVEL: 0 to 4.
     pub level: u32,
     pub text: String,
 }
 
 type List = Vec<&'static Loaded>;
 
-/// All plugins, in the order in which they were loaded. The list is replaced as a whole, and never
-/// freed.
+/// All plugins, in the order in which they were loaded. A new list replaces the old one, which is
+/// never freed.
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
-/// The process that has loaded plugins: its [`process_number`], or 0 if none has.
+/// The process that has loaded plugins, as [`process_number`] returns it; 0 if no process has.
 static HOME: AtomicU32 = AtomicU32::new(0);
-/// The number of the attempt that is loading plugins, or 0. The upper half is the thread's id, and the lower
-/// half is different for each attempt, because a later thread may get the same id.
+/// The number of the attempt that is loading plugins at present, or 0. The upper half is the id of
+/// the thread. The lower half is different for each attempt, because a later thread may get the
+/// same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
-/// Logged lines that were not taken yet.
+/// Logged lines that no adapter has taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-/// The largest number of lines that are kept; further lines of a plugin are dropped.
+/// The largest number of lines that are kept; further lines are dropped.
 const MOST_LINES: usize = 1000;
 /// Lines below this level are dropped.
 static LEVEL: AtomicU32 = AtomicU32::new(2);
 
-/// Returns whether plugins can be used in this process. They cannot in a forked child of a process
-/// that had loaded plugins.
+/// Returns whether plugins can be used in this process. They cannot be used in a forked child of a
+/// process that had loaded plugins.
 pub fn are_usable() -> bool {
     let home = HOME.load(Ordering::Acquire);
     home == 0 || home == process_number()
 }
 
-/// Returns all plugins that were loaded so far; none in a forked child. Takes no lock.
+/// Returns all plugins that were loaded up to now; none in a forked child. Takes no lock.
 pub fn loaded() -> &'static [&'static Loaded] {
     if !are_usable() {
         return &[];
@@ -74,18 +78,19 @@ pub fn loaded() -> &'static [&'static Loaded] {
     unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
-/// Loads these files, as [`Loader::load`] does, and waits however long it takes.
+/// Loads these files, as [`Loader::load`] does, without a time limit.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
     Loader::default().load(files)
 }
 
 /// Loads these files, except those that are loaded already, and returns all of them in the same
-/// order. Mistakes in a file are in its problems. Returns nothing in a forked child of a process
-/// that had loaded plugins, and if a plugin that is being loaded calls this.
+/// order. Errors are stored in the problems of the plugin. Returns nothing in a forked child of a
+/// process that had loaded plugins. Also returns nothing if a plugin calls this while it is being
+/// loaded.
 ///
-/// Must not be called while another thread that waits for this one has the dynamic linker's lock.
-/// Signals are blocked during loading, so threads that plugins start have them blocked, too: the
-/// program's signals go to the program's own threads.
+/// Must not be called if another thread has the dynamic linker's lock and waits for this thread.
+/// Signals are blocked during loading, so threads that plugins start have them blocked, too. The
+/// program's signals therefore go to the program's own threads.
 fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
     let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
@@ -121,8 +126,8 @@ fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     wanted
 }
 
-/// One attempt to load plugins, shared by the thread that loads them and a thread that waits for
-/// it.
+/// An attempt to load plugins. It is shared by the thread that loads them and a thread that waits
+/// for it.
 #[derive(Clone, Debug, Default)]
 pub struct Loader(Arc<Attempt>);
 
@@ -135,14 +140,14 @@ struct Attempt {
 
 impl Loader {
     /// Loads these files, except those that are loaded already, and returns all of them in the same
-    /// order. Returns nothing if the attempt was given up before others had loaded theirs.
+    /// order. Returns nothing if the attempt was given up while it waited for another attempt.
     pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
         load_locked(files, self)
     }
 
-    /// Lets other threads load plugins although this attempt has not returned, because a plugin
-    /// hangs. The plugin that it is loading is never used. If another attempt is loading, that one
-    /// goes on, and this one does not get the lock.
+    /// Gives this attempt up, because a plugin hangs: other threads can load plugins although this
+    /// attempt has not returned. The plugin that it is loading is never used. If another attempt is
+    /// loading at present, that attempt continues, and this one will not get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
         let number = self.0.number.load(Ordering::SeqCst);
@@ -152,19 +157,19 @@ impl Loader {
     }
 }
 
-/// The right to load plugins. It lasts until this value is dropped, unless it was taken away
-/// ([`Loader::pass_over`]).
+/// The right to load plugins. It lasts until this value is dropped, or until [`Loader::pass_over`]
+/// takes it away.
 struct LoadLock(u64);
 
 impl LoadLock {
-    /// Waits for the lock. Returns `None` if this very thread has it, because a plugin that is
-    /// being loaded has called us, or if the loader was given up.
+    /// Waits for the lock. Returns `None` if the loader was given up. Also returns `None` if this
+    /// thread already has the lock, because a plugin that is being loaded has called us.
     fn wait(loader: &Loader) -> Option<Self> {
         static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
         let number = me << 32 | u64::from(ATTEMPTS.fetch_add(1, Ordering::Relaxed));
         // The number is stored before the lock is taken, so that the lock can be taken away from
-        // its first moment.
+        // the first moment on.
         loader.0.number.store(number, Ordering::SeqCst);
         loop {
             let taken = LOADING.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
@@ -180,7 +185,7 @@ impl LoadLock {
         }
     }
 
-    /// Returns whether the right was not taken away.
+    /// Returns whether this attempt still has the lock.
     fn is_ours(&self) -> bool {
         LOADING.load(Ordering::SeqCst) == self.0
     }
@@ -192,12 +197,12 @@ impl Drop for LoadLock {
     }
 }
 
-/// Sets the lowest level of the lines that are kept, as KINETO_LOG_LEVEL has it.
+/// Sets the lowest level of the lines that are kept, with the numbers of KINETO_LOG_LEVEL.
 pub fn set_level(level: u32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Called by a plugin that logs a line, on any thread.
+/// Called when a plugin logs a line, on any thread.
 fn note_line(number: u32, level: u32, text: &str) {
     if level < LEVEL.load(Ordering::Relaxed) || !are_usable() {
         return;
@@ -208,7 +213,7 @@ fn note_line(number: u32, level: u32, text: &str) {
     }
 }
 
-/// Takes the lines that the plugin with this number has logged.
+/// Returns the lines that the plugin with this number has logged, and removes them from the list.
 pub fn take_lines(number: u32) -> Vec<Line> {
     if !are_usable() {
         return Vec::new();
@@ -223,8 +228,9 @@ pub fn take_lines(number: u32) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    /// A loader that is given up while it waits never takes the lock; one that is given up while it
-    /// loads lets the next one in. This is all in one test, because the process has only one lock.
+    /// If a loader is given up while it waits, it never takes the lock. If it is given up while it
+    /// loads, the next loader gets the lock. All of this is in one test, because the process has
+    /// only one lock.
     #[test]
     fn only_the_lock_of_the_one_that_is_given_up_is_taken_away() {
         let (slow, impatient, hung) = (Loader::default(), Loader::default(), Loader::default());
@@ -251,7 +257,8 @@ mod tests {
             std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
-        // The thread returns after all, and does not give back a lock that it does not have.
+        // The first thread returns after all. It must not give back a lock that it does not have
+        // any more.
         drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }

@@ -1,13 +1,13 @@
-//! Does work right before the program's `main`, on its thread, when the dynamic linker has
-//! initialised every library. The constructor runs too early for such work.
+//! Calls a function immediately before the program's `main`, on the main thread, after the dynamic
+//! linker has initialised every library. The constructor would be too early for this work.
 //!
 //! ```text
 //!  _start ─► __libc_start_main (ours) ─► glibc's ─► counterpoint_main ─► main
 //!                                                     │ the adapters' work, then a jump
 //! ```
 //!
-//! The jump leaves no frame of ours below `main`. In a program that does not begin by glibc's
-//! function (Go without cgo), this work is not done.
+//! The jump leaves no frame of ours below `main`. If a program does not start through glibc's
+//! function (Go without cgo), the work is not done.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -28,28 +28,28 @@ type Start = unsafe extern "C" fn(
 
 /// The function that is called before `main`, or null.
 static WORK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// The program's `main`, for the jump below.
+/// The address of the program's `main`, to which the code below jumps.
 static MAIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether the program has called our function.
+/// Whether the program has already called our `__libc_start_main`.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Makes `function` run before `main`. Called by the constructor.
+/// Stores the function that will be called before `main`. Called by the constructor.
 pub fn call_before_main(function: fn()) {
     WORK.store(function as *mut (), Ordering::Release);
 }
 
-/// Called by the constructor: returns whether the program will begin by our function. It will not
-/// if it has already begun, because this library was loaded later.
+/// Returns whether the program will start through our function. It will not if it has already
+/// started, because this library was loaded later. Called by the constructor.
 pub fn will_begin() -> bool {
     // SAFETY: the name is a C string, and constructors may look up symbols.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
     first.cast_const() == __libc_start_main as *const c_void && !HAS_BEGUN.load(Ordering::Relaxed)
 }
 
-/// Interposes the function with which programs begin.
+/// Replaces the function through which programs start.
 ///
 /// # Safety
-/// As for glibc's `__libc_start_main`, which only the program's start code calls.
+/// The requirements of glibc's `__libc_start_main` apply. Only the program's start code calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_start_main(
     main: Option<Main>,
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn __libc_start_main(
     // this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr()) };
     if real.is_null() {
-        // Without libc's function, no program can begin: the dynamic linker would have refused to
-        // start it.
+        // This cannot happen: without libc's function, the dynamic linker would have refused to
+        // start the program.
         return 127;
     }
     let has_work = !WORK.load(Ordering::Acquire).is_null();
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn __libc_start_main(
 }
 
 unsafe extern "C" {
-    /// Does the work and jumps to the program's `main` with the same arguments.
+    /// Does the work, and then jumps to the program's `main` with the same arguments.
     fn counterpoint_main(
         count: c_int,
         words: *mut *mut c_char,
@@ -158,13 +158,13 @@ std::arch::global_asm!(
     main = sym MAIN,
 );
 
-/// Called by the code above.
+/// Called by the assembly code above.
 extern "C" fn work() {
     let work = WORK.load(Ordering::Acquire);
     if work.is_null() {
         return;
     }
     let _errno = ErrnoGuard::new();
-    // SAFETY: only `call_before_main` stores to `WORK`, and what it stores is a `fn()`.
+    // SAFETY: only `call_before_main` stores to `WORK`, and it stores a `fn()`.
     guarded(|| unsafe { std::mem::transmute::<*mut (), fn()>(work)() });
 }

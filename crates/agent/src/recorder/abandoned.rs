@@ -1,5 +1,5 @@
-//! Calls that never end, because an exception or `longjmp` has left them. The thread's next call finds
-//! them: their frames lie at or below its own.
+//! Removes calls that never end, because an exception or `longjmp` has left them. The thread's next
+//! call finds them: their frames are at or below its own frame.
 
 use model::Loss;
 
@@ -9,9 +9,9 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{DEEPEST, OpenCall, State, Thread};
 
 impl Thread {
-    /// Forgets abandoned calls before anything is started for a new call with this frame. Plugins take
-    /// back the innermost id of the thread, so the ids of abandoned calls must be taken back before the
-    /// new call has one.
+    /// Forgets abandoned calls before anything is started for a new call with this frame. Plugins
+    /// can only pop the innermost id of the thread, so the ids of abandoned calls must be popped
+    /// before the new call gets an id.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_before(&mut self, frame: usize, ending: Ending) {
@@ -27,8 +27,9 @@ impl Thread {
         });
     }
 
-    /// Prepares for a call inside of another. Forgets calls that were abandoned (their frames are at or below
-    /// the new one), and refuses a call that is nested too deeply.
+    /// Prepares for a call inside of another call. Forgets calls that were abandoned (their frames
+    /// are at or below the new one). Returns false if the new call is nested too deeply and is
+    /// refused.
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&mut self, frame: usize, ending: Ending) -> bool {
@@ -41,10 +42,10 @@ impl Thread {
         true
     }
 
-    /// Forgets the calls that were abandoned if a new call has this frame.
+    /// Forgets the calls that must have been abandoned because a new call has this frame.
     fn forget_left(&mut self, frame: usize, ending: Ending) {
-        // Only functions that we replace can be called from a frame that the host puts above the frame of the
-        // op.
+        // Frames that the host puts above the frame of an op can call only functions that we
+        // replace.
         let allows = if ending == Ending::Here { WRAPPERS } else { 0 };
         let frame = if ending == Ending::Held { stack_address() } else { frame };
         self.forget_abandoned(|open| {
@@ -53,7 +54,7 @@ impl Thread {
         });
     }
 
-    /// Forgets the calls inside of call `at`, which ends.
+    /// Forgets the calls inside of call `at`, which is ending.
     #[cold]
     #[inline(never)]
     pub(super) fn abandon_inside(&mut self, at: usize) {
@@ -62,7 +63,8 @@ impl Thread {
         }
     }
 
-    /// Forgets the innermost calls for which this is true, up to the first for which it is not.
+    /// Forgets calls from the innermost one outwards, up to the first one for which `is_abandoned`
+    /// returns false.
     #[cold]
     #[inline(never)]
     pub(super) fn forget_abandoned(&mut self, is_abandoned: impl Fn(&OpenCall) -> bool) {

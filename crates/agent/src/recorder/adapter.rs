@@ -1,5 +1,5 @@
-//! The interface of an adapter: a few cold functions. Hot paths do not go through them; there, an
-//! adapter calls the recorder directly.
+//! The interface of an adapter: a few functions, which are not called on hot paths. On a hot path,
+//! the adapter calls the recorder directly.
 
 use crate::recorder::thread::Thread;
 use crate::state::source::RunSource;
@@ -7,33 +7,34 @@ use crate::state::source::RunSource;
 /// One kind of host. `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
-    /// Called by the constructor, before there are threads, in every process: looks up the symbols
-    /// that must not be looked up later.
+    /// Called by the constructor in every process, before there are threads. Looks up symbols that
+    /// must not be looked up later.
     pub prepare: fn(),
-    /// Called at the end of the constructor, when it is known whether the environment asks for a profile.
+    /// Called at the end of the constructor, when the agent knows whether the environment asks for
+    /// a profile.
     pub constructed: fn(),
-    /// Called on the main thread when all libraries are initialised, right before the program's
-    /// `main`. Not called in a process whose `main` had begun when this library was loaded.
+    /// Called on the main thread immediately before the program's `main`, when all libraries are
+    /// initialised. Not called if this library was loaded after `main` had begun.
     pub main_begins: fn(),
     /// Called after a session has begun, on the thread that began it.
     pub session_began: fn(),
-    /// Called before a session ends, on the thread that ends it. The process's part can still be
-    /// written.
+    /// Called before a session ends, on the thread that ends it. It can still write to the
+    /// process's part.
     pub session_ends: fn(),
-    /// Called at the orderly end of the process, on the thread that ends it.
+    /// Called when the process ends normally, on the thread that ends it.
     pub at_exit: fn(),
-    /// Brackets `calls` empty calls with the same code that brackets real calls, and returns how
-    /// long each took. `uncounted` selects calls for which no counter is read.
+    /// Makes `calls` empty calls, with the same bracket code as real calls, and returns how long
+    /// each call took. `uncounted` selects calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,
     /// Whether the adapter has calls for which no counter is read unless the run asks for it.
     pub has_uncounted: bool,
-    /// The adapter's own way of asking for a profile.
+    /// The adapter's own way to ask for a profile without a run file, if it has one.
     pub run_source: Option<&'static RunSource>,
 }
 
 impl Adapter {
-    /// An adapter that does nothing and measures nothing, with the default values for the fields of
-    /// real adapters.
+    /// An adapter that does nothing. Real adapters take the values of fields that they do not set
+    /// from it.
     pub const NOTHING: Self = Self {
         prepare: || {},
         constructed: || {},
@@ -47,7 +48,7 @@ impl Adapter {
     };
 }
 
-/// Ticks of each empty call, without and with the bracket.
+/// The durations of empty calls in ticks, without and with the bracket.
 #[derive(Debug, Default)]
 pub struct Took {
     /// Ticks without the bracket.

@@ -29,23 +29,24 @@ use crate::state::run::Run;
 
 mod stages;
 
-/// Maximum number of times a thread may attach, because destructors that run during its exit may
-/// make calls again.
+/// The largest number of times that a thread may attach. It attaches again if destructors make
+/// calls after its exit began.
 const MOST_LIVES: u32 = 3;
-/// Number of calls that a thread without a page lets pass before it asks for a page again.
+/// If a thread got no page, the number of calls that pass through before it tries again.
 const RETRY_CALLS: u32 = 1024;
 
 /// Attaches the calling thread for a call of this adapter. Returns null if the thread cannot be
-/// recorded; the loss has then been counted, and the call passes through.
+/// recorded; this was then counted as a loss, and the call must pass through.
 #[cold]
 #[inline(never)]
 pub fn attach(adapter: &Adapter) -> *mut Thread {
     let _errno = ErrnoGuard::new();
     let local = thread::local();
-    // SAFETY: `local` and the state in it are the calling thread's own. A signal handler on this
-    // thread sees `attaching` set and leaves them alone.
+    // SAFETY: `local` and the state in it are the calling thread's own. If a signal handler on this
+    // thread gets here, it finds `attaching` set and does not change them.
     unsafe {
-        // Read the epoch before the run: if a session begins in between, the new state is stale.
+        // Read the epoch before the run: if a session begins in between, the new state has the old
+        // epoch and is stale.
         let epoch = epoch::current();
         if epoch >= epoch::IDLE {
             return std::ptr::null_mut();
@@ -72,8 +73,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
-        // From here on, no handler of the program runs on this thread, because it might not find
-        // the stack that `make` needs.
+        // From here on, signals are blocked, because a signal handler of the program on this thread
+        // might not find the stack that `make` needs.
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         ATTACHING.fetch_add(1, Ordering::SeqCst);
@@ -98,11 +99,12 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             }
             None => std::ptr::null_mut(),
         };
-        // Keep the state of an earlier session in place, so that it can be reused.
+        // If the thread could not attach, keep the state of an earlier session, so that it can be
+        // reused.
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
-        // Touch the stack, so that the thread's first call does not count the page faults of the
+        // Touch the stack, so that the thread's first call does not count page faults of the
         // recorder's own frames.
         own_image::touch_stack::<TOUCHED>();
         compiler_fence(Ordering::SeqCst);
@@ -111,28 +113,29 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
     }
 }
 
-/// The number of bytes of the stack below [`attach`] that are touched. With the frames of `attach`
-/// and of its callers, this is as much as `tidy` allows.
+/// The number of bytes of stack below the frame of [`attach`] that are touched. Together with the
+/// frames of `attach` and its callers, this is as much stack as `cargo xtask tidy` allows the agent
+/// to use.
 const TOUCHED: usize = 512;
 
 /// Number of threads that are in [`attach`].
 static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether no thread is in the middle of attaching.
+/// Returns whether no thread is attaching at this moment.
 pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// The error that the thread cannot be attached at the moment.
+/// Returned if the thread cannot be attached at the moment.
 struct TryLater;
 
-/// Creates the state. `old` is the thread's previous state, or null. If it belongs to an earlier
-/// session, its memory is reused: a call that began in that session then still finds a valid state
-/// when it ends.
+/// Creates the thread's state. `old` is the thread's previous state, or null. If `old` belongs to
+/// an earlier session, its memory is reused, so that a call that began in that session finds a
+/// valid state when it ends.
 ///
-/// Each stage takes a resource and gives it back when it is dropped. So if a later stage fails, the
-/// earlier ones are undone in the reverse order. When nothing can fail any more, the state keeps
-/// all resources.
+/// Each stage takes a resource, and gives it back when the stage is dropped. So if a later stage
+/// fails, the earlier stages are undone in reverse order. When no stage can fail any more, the
+/// state takes over all resources.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
     // SAFETY: `old` is null or the calling thread's own state.
@@ -150,13 +153,14 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut draws = TakenDraws::new(&memory);
     draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
     if draws.draws.is_on() {
-        // The counters work, and they are opened again for each call in which they are read.
+        // It is now known that the counters work. They will be opened again for each call in which
+        // they are read.
         counters.close_for_now();
     }
     let draws = draws.keep();
     let parts = Parts { epoch, run, start, draws, counting: counters.are_open };
-    // SAFETY: the page was claimed for this thread, and `memory` is this thread's and has the size
-    // of a state.
+    // SAFETY: the page was claimed for this thread, and `memory` belongs to this thread and has the
+    // size of a state.
     let thread = unsafe { parts.write_to(memory.at, &page, counters.keep(), process) };
     page.keep();
     let is_fresh = memory.is_fresh;
@@ -170,8 +174,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     if run.budget != Some(0.0) {
         calibrate::calibrate(thread, &process, adapter);
     }
-    // The first clock record marks the end of attaching, so that its CPU time is not attributed
-    // to the program.
+    // The first clock record marks the end of attaching. So the processor time of attaching is not
+    // attributed to the program.
     thread.clock_record();
     thread.store_first_usage(begun_ns);
     thread.begin_draws();
@@ -179,7 +183,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     Ok(thread)
 }
 
-/// Returns the start of the thread's first page.
+/// Returns the header of the thread's first page.
 fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     let (pid, start_time, generation) = process.identity();
     PageStart {
@@ -201,7 +205,7 @@ fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     }
 }
 
-/// The parts of a new state.
+/// The values of which a new state is made.
 struct Parts {
     epoch: u32,
     run: &'static Run,
@@ -212,11 +216,11 @@ struct Parts {
 }
 
 impl Parts {
-    /// Writes the state. The thread is busy until it has attached.
+    /// Writes the new state to `memory`. The state is marked as busy until the thread has attached.
     ///
     /// # Safety
-    /// `memory` must have the size of a state and be the calling thread's, and the page must have been
-    /// claimed for it.
+    /// `memory` must have the size of a state and belong to the calling thread, and `page` must
+    /// have been claimed for this thread.
     unsafe fn write_to<'a>(
         self,
         memory: *mut Thread,
@@ -238,8 +242,8 @@ impl Parts {
         // SAFETY: by contract, the memory has the right size. Every field of it is set, and
         // `Thread` is plain data without a destructor.
         unsafe {
-            // The state is written field by field, because as a whole it would not fit on the stack
-            // of a small thread.
+            // The state is written field by field, because the whole struct would not fit on the
+            // stack of a small thread.
             macro_rules! set {
                 ($field:ident $([$index:ident])?, $value:expr) => {
                     (&raw mut (*memory).$field$([$index])?).write($value)
@@ -284,7 +288,8 @@ impl Parts {
     }
 }
 
-/// Does not compile if `Thread` has a field that is not named here. [`Parts::write_to`] must set each of them.
+/// Does not compile if `Thread` has a field that is not listed here. [`Parts::write_to`] must set
+/// all of these fields.
 const _: fn(&Thread) = |thread| {
     let Thread {
         after: _,
@@ -330,14 +335,15 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
     let thread = thread.cast::<Thread>();
-    // SAFETY: `thread` is the pointer that this thread registered. In a forked child its memory is
-    // zeroed (`epoch` is 0) and there is nothing to do, because the page belongs to the parent.
+    // SAFETY: `thread` is the pointer that this thread registered. In a forked child, its memory is
+    // zeroed (so `epoch` is 0), and there is nothing to write, because the page belongs to the
+    // parent.
     unsafe {
         if (*local).thread == thread {
             (*local).thread = std::ptr::null_mut();
         }
         (*local).lives = (*local).lives.saturating_add(1);
-        // The thread is counted before the epoch is read: see `wait_for_leaving`.
+        // The thread is added to `LEAVING` before the epoch is read; `wait_for_leaving` says why.
         LEAVING.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let of = (*thread).epoch.load(Ordering::SeqCst);
@@ -356,10 +362,10 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until no thread writes its last page any more, for at most a second. Called after the
-/// epoch of a session has ended, so that no further thread begins to write one. The program may
-/// have joined a thread whose last page is still missing, because Python joins threads before their
-/// destructors have run. Without this wait, a reader of the profile would find half of the page, or
-/// none.
+/// epoch of a session has ended, so no further thread begins to write one. This is necessary
+/// because the last page of a thread may still be missing although the program has joined the
+/// thread: Python joins threads before their destructors have run. Without this wait, a reader of
+/// the profile might find half of the page or nothing.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {
@@ -372,15 +378,15 @@ pub fn wait_for_leaving() {
     }
 }
 
-/// Called at the end of the process, for the thread that ends it. The thread leaves, so that its
-/// page goes to the profile and becomes free for other processes of the run. Other threads may
-/// still be writing to their pages; those stay in the pool, from which `run` or `report` collects
-/// them.
+/// Called at the end of the process, on the thread that ends it. Detaches the thread, so that its
+/// page is appended to the profile and becomes free for other processes of the run. Other threads
+/// may still be writing to their pages; these pages stay in the pool, and `run` or `report`
+/// collects them.
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
     // SAFETY: `local` and the state in it are the calling thread's own, and the state is not used
-    // any more once the pointer is cleared. Its memory stays mapped, because the thread may be
+    // any more after the pointer is cleared. Its memory stays mapped, because the thread may be
     // ending the process from inside a call.
     unsafe {
         let thread = (*local).thread;
@@ -391,12 +397,12 @@ pub fn at_process_exit() {
     }
 }
 
-/// Called at the end of a session, before its epoch ends, for the thread that ends it. The thread
-/// leaves, but it may attach again.
+/// Called at the end of a session, before its epoch ends, on the thread that ends it. Detaches the
+/// thread; it may attach again.
 pub fn at_session_end() {
     let thread = thread::current();
-    // SAFETY: `thread` is null or the calling thread's own state. A call that the thread is in the
-    // middle of will find it detached.
+    // SAFETY: `thread` is null or the calling thread's own state. If the thread is inside a call,
+    // the end of that call will find it detached.
     unsafe {
         if !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set() {
             leave(thread, Loss::CallCutShort);
@@ -404,8 +410,8 @@ pub fn at_session_end() {
     }
 }
 
-/// Detaches the thread: writes its last page to the profile and closes its counters. Calls in progress
-/// are counted as the loss `open`.
+/// Detaches the thread: writes its last page to the profile and closes its counters. Calls that are
+/// still open are counted as the loss `open`.
 ///
 /// # Safety
 /// `thread` must be the calling thread's attached state.
@@ -413,15 +419,16 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
     // SAFETY: by contract, `thread` is the calling thread's attached state.
     unsafe {
         (*thread).busy.set();
-        // These are functions of the program, so they run on its stack.
+        // The functions called here belong to the program, so they run on the program's stack.
         guarded(|| {
             let depth = (*thread).depth as usize;
-            // The thread-local values of plugins, which are C++, have been destroyed by now.
+            // The thread-local values of plugins (C++ objects) have been destroyed by now, so their
+            // ids must not be popped.
             (0..depth).for_each(|at| (*thread).collected[at].plugin_id = 0);
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });
         if guarded_apart(|| (*thread).leave(open)).is_none() && !epoch::is_off() {
-            // There is no memory for a stack: the page stays in the pool, for the collector.
+            // There is no memory for a stack. The page stays in the pool for the collector.
             (*thread).close_counters();
             (*thread).epoch.store(0, Ordering::Relaxed);
             (*thread).run.threads.fetch_sub(1, Ordering::SeqCst);
@@ -430,7 +437,7 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
 }
 
 impl Thread {
-    /// Does what [`leave`] does, on a stack of our own.
+    /// The part of [`leave`] that runs on a separate stack of the agent.
     fn leave(&mut self, open: Loss) {
         point!(ThreadExit);
         if self.depth > 0 {
@@ -453,7 +460,7 @@ impl Thread {
         self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
-            // SAFETY: the writer still has its page, which is retired before it is released.
+            // SAFETY: the writer still has its page, and the page is retired before it is released.
             unsafe { self.writer.retire() };
             self.run.pool.release_page(self.page);
             pages::note_released(self.page);

@@ -1,16 +1,17 @@
-//! The bracket around a call: the states of an open call, and the functions that change them. This is the hot
-//! path, whichever adapter brackets the call.
+//! The bracket around a call (the pair of readings of counters and clock before and after it): the
+//! states of an open call, and the functions that change them. This is the hot path of all
+//! adapters.
 //!
 //! ```text
 //!  read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record
 //! ```
 //!
-//! The clock is read inside the counters, so that reading counters does not lengthen the recorded
-//! time. The counters therefore include the two clock reads and half of each `read` (see
+//! The clock is read between the two readings of the counters, so that the recorded time does not
+//! contain them. The counters therefore include the two clock reads and half of each `read` (see
 //! [`crate::recorder::calibrate`]).
 //!
-//! A call has the same states whichever adapter makes it. [`OpenCall`] holds its state, and
-//! [`Ending`] says how its end finds it again.
+//! A call has the same states in all adapters. [`OpenCall`] contains the state, and [`Ending`] says
+//! how the end of the call finds it.
 //!
 //! ```text
 //!   new ──── no budget ────────────────────────────────┐
@@ -27,17 +28,17 @@
 //! | state | what is true in it | left by |
 //! |---|---|---|
 //! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
-//! | drawn | how likely it was is known, and it may still be refused, which gives it back | [`Thread::open`] |
-//! | open | its [`OpenCall`] has its frame, the page names it, and its counters have been read | the original call |
-//! | started | for a call that ends in another function of ours: its start is in its [`OpenCall`] | [`Thread::finish`] |
-//! | finished | it has ended, but collectors may still run, whose calls are inside of it | [`Thread::end`] |
+//! | drawn | it was chosen at random; if it is refused now, that is undone | [`Thread::open`] |
+//! | open | [`OpenCall`] has its frame, the page has its export, counters are read | the call |
+//! | started | if it ends in another function of ours: its start is stored | [`Thread::finish`] |
+//! | finished | it has ended; its collectors, and calls inside of them, may run | [`Thread::end`] |
 //!
-//! The most frequent cases have short ways of their own through the same states
+//! For the most frequent cases, there are faster functions, which go through the same states
 //! ([`crate::recorder::short`]).
 //!
-//! The bracket does not allocate, lock or panic. It makes system calls only for counters, and
-//! without touching `errno`. The memory written here belongs to the thread, is present, and is not
-//! shared with a forked child, so an empty call counts no page fault.
+//! The bracket does not allocate, lock or panic. It makes system calls only for counters, and does
+//! not change `errno`. The memory that it writes to belongs to the thread, is present, and is not
+//! shared with a forked child, so no page fault is counted in an empty call.
 
 use std::ffi::c_void;
 
@@ -60,42 +61,45 @@ pub(crate) struct NewCall {
     pub(crate) ending: Ending,
     /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
-    /// Whether the caller has counted the call, in a run with a budget, and found that it must be
-    /// recorded.
+    /// In a run with a budget: whether the caller has already counted the call, and found that it
+    /// must be recorded.
     pub(crate) is_counted: bool,
-    /// The way in which it is decided whether the call is recorded, in a run with a budget.
+    /// In a run with a budget: how it is decided whether the call is recorded.
     pub(crate) how: How,
-    /// For an op: the adapter's description of it, which is never freed. It also identifies an op
-    /// that is only counted.
+    /// For an op: the adapter's description of it, which is never freed. If the op is only counted,
+    /// it is identified by this pointer.
     pub(crate) subject: *const c_void,
 }
 
-/// The place where a call ends, and the way in which its end finds the call. This determines what
-/// its `frame` refers to.
+/// Where a call ends, and how its end finds the open call. The meaning of the call's `frame`
+/// depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The call ends in the function of ours that makes it. The frame is that function's.
+    /// The call ends in the same function of ours that makes it. `frame` is an address in that
+    /// function's frame.
     Here,
-    /// The call ends in another call of the host, which only says which export ends. The frame
-    /// belongs to the function that called us before the call.
+    /// The call ends when the host calls us again. The host then only says which export ends.
+    /// `frame` is an address in the function that called us before the call.
     ByExport,
-    /// The call ends in another call of the host, made from the same place, so that it has the same
-    /// frame. The host may have frames of its own between that frame and the call.
+    /// The call ends when the host calls us again, from the same place as before the call, so that
+    /// `frame` is the same. There may be further frames of the host between that frame and the
+    /// call.
     ByFrame,
-    /// The call ends in another call of the host, as for [`Self::ByFrame`], but the host makes that
-    /// call whatever happens, even if the recorded call throws. The frame is made by [`held`] and
-    /// is not a stack address, so the call never counts as abandoned.
+    /// The call ends when the host calls us again, as for [`Self::ByFrame`], but the host does this
+    /// in any case, even if the recorded call throws. `frame` is made by [`held`] and is not a
+    /// stack address. So the call is never regarded as abandoned because of its frame.
     Held,
 }
 
 impl Ending {
-    /// Returns whether the call is an op, which the host ends even if it is only counted.
+    /// Returns whether the call is an op. The host calls us at the end of an op even if the op is
+    /// only counted.
     #[inline(always)]
     pub(crate) const fn is_of_op(self) -> bool {
         matches!(self, Self::ByFrame | Self::Held)
     }
 
-    /// Returns the state of an open call whose end is found in this way.
+    /// Returns the first state of an open call with this ending.
     #[inline(always)]
     const fn state(self) -> State {
         match self {
@@ -113,11 +117,11 @@ pub fn held(address: usize) -> usize {
     address | 1 << (usize::BITS - 1)
 }
 
-/// Maximum number of stack bytes that the host may use between the frame of a wrapped call and the
-/// functions that the call itself calls. Such a function may therefore begin above the frame.
+/// The largest number of stack bytes that the host may use between the frame of a wrapped call and
+/// the functions that this call calls. Such a function may begin above the frame by this much.
 pub const WRAPPERS: usize = 4096;
 
-/// Returns an address in the caller's stack frame. Frames of open calls lie above those of
+/// Returns an address in the caller's stack frame. The frames of open calls are above those of
 /// later calls.
 #[inline(always)]
 pub fn stack_address() -> usize {
@@ -125,7 +129,8 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// The start of a split call (one whose start and end are two calls of the host), kept for its end.
+/// The data of a split call (one whose start and end are two calls by the host) that is needed when
+/// the call is recorded.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) export: u32,
@@ -135,9 +140,9 @@ pub(crate) struct Finished {
 }
 
 impl Thread {
-    /// Begins a call: in a run with a budget, counts it and decides whether it is drawn; then opens
-    /// it. Returns false if the call is not recorded and must pass through. After a split call,
-    /// [`Thread::start`] must follow.
+    /// Begins a call. In a run with a budget, first counts it and decides whether it is drawn
+    /// (chosen to be timed). Opens the call. Returns false if the call is not recorded and must
+    /// pass through. If the call is split, [`Thread::start`] must be called next.
     #[inline(always)]
     pub(crate) fn begin(&mut self, call: &NewCall) -> bool {
         if !self.draws.is_on() {
@@ -152,8 +157,9 @@ impl Thread {
         }
     }
 
-    /// Opens a call; `reads` says whether its counters are read. If it was `drawn`, that is stored before
-    /// counters are read. Returns false if the call cannot be recorded now and must pass through.
+    /// Opens a call. `reads` says whether its counters are read. If `drawn` is set, it is stored
+    /// before the counters are read. Returns false if the call cannot be recorded now and must pass
+    /// through.
     #[inline(always)]
     pub(super) fn open(&mut self, call: &NewCall, reads: bool, drawn: Option<&DrawnCall>) -> bool {
         if self.busy.is_set() {
@@ -189,26 +195,27 @@ impl Thread {
         opened || self.refuse(drawn)
     }
 
-    /// Reads the counters for call `at`, which begins. Like everything that only runs with
-    /// counters, this is a function of its own, so that the code of a call that is only timed is
-    /// short: between two calls, the program needs the processor's cache for its own code.
+    /// Reads the counters for call `at`, which is beginning. All code that only runs with counters
+    /// is in separate functions like this one, so that the code for a call without counters is
+    /// small: between two calls, the program displaces this code from the processor's caches.
     #[inline(never)]
     fn read_before(&mut self, at: usize) {
-        // The call's end needs a little more of the stack than its start does. If that is on a page
-        // that was not used before, or not since a fork, the page fault must not be counted for the
-        // call.
+        // The call's end needs a little more of the stack than its start does. If that part of the
+        // stack is on a page that was not used before, or not since a fork, the page fault must not
+        // be counted for the call.
         own_image::touch_stack::<160>();
-        // A failed read leaves its mark in the readings, which `end` checks.
+        // A failed read is marked in the readings, and `end` checks the mark.
         let _ = self.counters.read(&mut self.before[at % DEEPEST]);
     }
 
-    /// Reads the counters for a call that ends.
+    /// Reads the counters for a call that is ending.
     #[inline(never)]
     fn read_after(&mut self) {
         let _ = self.counters.read(&mut self.after);
     }
 
-    /// Stores a slot for the call that has just been opened. So far, no other thread has worked for it.
+    /// Stores a slot for the call that has just been opened. No other thread has worked for this
+    /// call yet.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, slot: Slot) {
         let call = self.last_opened();
@@ -216,8 +223,8 @@ impl Thread {
         call.slot = slot;
     }
 
-    /// Starts the call that has just been opened and will end in another call of the host. Returns
-    /// the time of the start. This is the last thing that a bracket does before the call.
+    /// Starts the call that has just been opened and that will end when the host calls us again.
+    /// Returns the time of the start. This is the last thing that is done before the call.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> u64 {
         let start = self.run.clock.begin();
@@ -225,8 +232,8 @@ impl Thread {
         start
     }
 
-    /// Finishes call `at`, which was started and has ended. Calls that collectors make from now on
-    /// do not find it any more.
+    /// Marks call `at`, which has ended, as finished. Calls that collectors make from now on are
+    /// not attributed to it.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
         let call = &mut self.calls[at % DEEPEST];
@@ -236,7 +243,7 @@ impl Thread {
     }
 
     /// Reads the counters for a call that is recorded apart: it is not among the open calls,
-    /// because it may end while other calls that began later are still open. Returns false if the
+    /// because it may end while calls that began later are still open. Returns false if the
     /// recorder is busy.
     pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
         if self.busy.is_set() {
@@ -246,14 +253,15 @@ impl Thread {
         while_busy!(self, {
             if self.counting && !self.draws.is_on() {
                 own_image::touch_stack::<160>();
-                // A failed read leaves its mark in the readings.
+                // A failed read is marked in the readings.
                 let _ = self.counters.read(into);
             }
         });
         true
     }
 
-    /// Records such a call, which began with the reading `before` and has just ended.
+    /// Records a call of this kind, which has just ended. `before` is the reading at its start.
+    /// Returns whether it was recorded.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
         if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -266,12 +274,13 @@ impl Thread {
                 if !self.draw_apart(call.export) {
                     break 'recorded false;
                 }
-                // Counters are not open between the two readings.
+                // In a run with a budget, the counters are not open between the start and the end
+                // of such a call.
                 self.calls[at].state = State::DRAWN.and(State::UNCOUNTED);
             } else if self.counting {
                 let _ = self.counters.read(&mut self.after);
             }
-            // The place of the next call is free, and the next call overwrites it.
+            // `before[at]` belongs to the next call, which overwrites it, so it can be used here.
             self.before[at].clone_from(before);
             self.record(call, &[]);
             if is_drawn {
@@ -281,8 +290,8 @@ impl Thread {
         })
     }
 
-    /// Ends call `at` and records it. Calls inside of it were abandoned. Returns whether counters were read for
-    /// it.
+    /// Ends call `at` and records it. Open calls inside of it are regarded as abandoned. Returns
+    /// whether counters were read for it.
     #[inline(always)]
     pub(crate) fn end(&mut self, at: usize, call: &Call, values: &[(u32, u64)]) -> bool {
         while_busy!(self, {
@@ -295,7 +304,7 @@ impl Thread {
             if self.depth as usize != at + 1 {
                 self.abandon_inside(at);
             }
-            // A collector may have made the recorder forget the call.
+            // A collector may have caused the recorder to forget the call.
             if self.depth as usize == at + 1 {
                 self.depth = at as u32;
                 self.record(call, values);
@@ -307,7 +316,8 @@ impl Thread {
         })
     }
 
-    /// Records the call that has ended, whose index is the number of calls that are still open.
+    /// Records the call that has just ended. Its index was `depth`, the number of calls that are
+    /// still open.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
@@ -323,7 +333,7 @@ impl Thread {
         let state = place.state;
         place.state = state.after_end();
         let drawn = state.has(State::DRAWN).then(|| self.draws.drawn_at(at));
-        // SAFETY: `at` is the index that the call had, and a page with room is attached.
+        // SAFETY: `at` is the index that the call had, and a page with enough space is attached.
         unsafe {
             if self.counting {
                 self.record_with_counters(call, drawn.as_ref(), at, state);
@@ -342,10 +352,10 @@ impl Thread {
         }
     }
 
-    /// Writes the record of a call of a thread that has counters.
+    /// Writes the record of a call, on a thread that has counters.
     ///
     /// # Safety
-    /// `at` must be the index that the call had, and a page with room must be attached.
+    /// `at` must be the index that the call had, and a page with enough space must be attached.
     #[inline(never)]
     unsafe fn record_with_counters(
         &mut self,
@@ -354,8 +364,8 @@ impl Thread {
         at: usize,
         state: State,
     ) {
-        // SAFETY: by contract, a page with room is attached and `at` is the index that the call
-        // had, so its readings follow this run's plan.
+        // SAFETY: by contract, a page with enough space is attached, and `at` is the index that the
+        // call had, so the readings at this index follow this run's plan.
         unsafe {
             if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);
@@ -383,10 +393,10 @@ impl Thread {
     }
 }
 
-/// Begins the record of a call, drawn or not.
+/// Begins the record of a call, which may have been drawn or not.
 ///
 /// # Safety
-/// A page with room must be attached to `writer`.
+/// A page with enough space must be attached to `writer`.
 #[inline(always)]
 unsafe fn begin_record(
     writer: &mut record::PageWriter,
@@ -394,7 +404,7 @@ unsafe fn begin_record(
     drawn: Option<&Drawn>,
     scaled: bool,
 ) -> record::page::Cursor {
-    // SAFETY: by contract, a page with room is attached to `writer`.
+    // SAFETY: by contract, a page with enough space is attached to `writer`.
     unsafe {
         match drawn {
             Some(drawn) if *drawn != Drawn::default() => writer.drawn_call(call, scaled, drawn),
@@ -403,17 +413,17 @@ unsafe fn begin_record(
     }
 }
 
-/// Writes a call for which no counter was read to a page of calls with counters.
+/// Writes the record of a call for which no counter was read, to a page whose calls have counters.
 ///
 /// # Safety
-/// A page with room must be attached to `writer`.
+/// A page with enough space must be attached to `writer`.
 unsafe fn record_uncounted(
     writer: &mut record::PageWriter,
     call: &Call,
     drawn: Option<&Drawn>,
     run: &Run,
 ) {
-    // SAFETY: by contract, a page with room is attached to `writer`.
+    // SAFETY: by contract, a page with enough space is attached to `writer`.
     unsafe {
         let mut cursor = begin_record(writer, call, drawn, false);
         run.plan.groups().iter().for_each(|_| cursor.put(0));
@@ -422,7 +432,8 @@ unsafe fn record_uncounted(
 }
 
 /// # Safety
-/// A page with room must be attached to `writer`, and both readings must follow `run`'s plan.
+/// A page with enough space must be attached to `writer`, and both readings must follow `run`'s
+/// plan.
 #[inline(always)]
 unsafe fn record_counted(
     writer: &mut record::PageWriter,
@@ -435,8 +446,8 @@ unsafe fn record_counted(
     let groups = run.plan.groups();
     let missing = before.missing() | after.missing();
     let (from, to) = (before.words(), after.words());
-    // SAFETY: by contract, both readings follow the plan, and `Plan` guarantees that its blocks fit
-    // into the words.
+    // SAFETY: by contract, both readings follow the plan, and `Plan` guarantees that all of its
+    // blocks are within the words.
     let delta =
         |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
     let mut scaled = false;
@@ -445,7 +456,7 @@ unsafe fn record_counted(
         scaled |= missing & group.mask() == 0 && delta(at + 1) != delta(at + 2);
         at += 3 + 2 * usize::from(group.len);
     }
-    // SAFETY: by contract, a page with room is attached to `writer`.
+    // SAFETY: by contract, a page with enough space is attached to `writer`.
     unsafe {
         let mut cursor = begin_record(writer, call, drawn, scaled);
         point!(Record);

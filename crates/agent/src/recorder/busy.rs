@@ -1,4 +1,4 @@
-//! The guard that marks the recorder as busy: it is changing a thread's state.
+//! The guard that marks a thread's state as busy while the recorder changes it.
 //!
 //! ```text
 //!  idle ──── set ────► busy    the state may be half changed; a call from a signal handler is not recorded
@@ -6,28 +6,29 @@
 //!    └───── clear ───────┘
 //! ```
 //!
-//! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this
-//! thread. A handler runs between two instructions of the thread, on the same processor or after a
-//! migration that makes the thread's own stores visible to the handler. So no other order than that
-//! of the instructions is needed: the accesses are relaxed, and compile to plain ones.
+//! **Who reads it.** Only the thread that owns the state reads the guard, and signal handlers that
+//! interrupt this thread. A handler runs between two instructions of the thread: on the same
+//! processor, or after a migration, which makes the thread's stores visible to the handler. So the
+//! order of the instructions is sufficient, the accesses can be relaxed, and they compile to plain
+//! loads and stores.
 //!
-//! **What the fences do.** The compiler may move other stores across a relaxed one. A store to the state
-//! that came before `set`, or after `clear`, would be seen half done by a handler that believes the guard.
-//! [`compiler_fence`] forbids that, and emits no instruction.
+//! **What the fences do.** The compiler may move other stores across a relaxed store. If it moved a
+//! store to the state before `set` or after `clear`, a handler could find the guard clear and the
+//! state half changed. [`compiler_fence`] forbids such moves, and emits no instruction.
 //!
-//! **What a panic does.** It switches the agent off for good ([`crate::process::panics`]), so the
-//! guard need not be cleared, and the state that may be half changed stays out of reach. A
-//! destructor that cleared the guard would give each bracket a landing pad; some brackets lie
-//! between the frames of the host and must not have one (`adapters/iree/probe.rs`).
+//! **What a panic does.** A panic switches the agent off permanently ([`crate::process::panics`]).
+//! So the guard need not be cleared, and the state, which may be half changed, is not used any
+//! more. A destructor that clears the guard would give each bracket a landing pad. Some brackets
+//! are between frames of the host and must not have a landing pad (`adapters/iree/probe.rs`).
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-/// Whether the recorder is changing the state of the thread that owns this.
+/// Set while the recorder is changing the state of the thread that owns this guard.
 #[repr(transparent)]
 pub(crate) struct Busy(AtomicU32);
 
 impl Busy {
-    /// Makes the guard of a state that is being created.
+    /// Makes the guard of a state that is being created. It is set.
     pub(super) fn while_made() -> Self {
         Self(AtomicU32::new(1))
     }
@@ -52,13 +53,14 @@ impl Busy {
     }
 }
 
-/// `while_busy!(thread, change)` runs `change` as the recorder, so that calls that a signal handler
-/// makes at the same time are not recorded. Where a handler of the program may have interrupted the
-/// recorder, the caller has checked that the guard is not set. `change` must not leave the macro
-/// (by `return`, for example), because the guard would stay set. It may break out of a labelled
-/// block that it contains.
+/// `while_busy!(thread, change)` sets the guard while it evaluates `change`, so that calls that a
+/// signal handler makes at the same time are not recorded. If a signal handler may be calling this,
+/// the caller must have checked that the guard is not set. `change` must not leave the macro (by
+/// `return`, for example), because the guard would stay set. It may break out of a labelled block
+/// inside of it.
 ///
-/// It is a macro because a closure is not certain to be inlined, and a bracket is to be one short function.
+/// This is a macro because a closure might not be inlined, and a bracket must be one short
+/// function.
 macro_rules! while_busy {
     ($thread:expr, $change:expr) => {{
         $thread.busy.set();

@@ -1,6 +1,6 @@
-//! Measures what an empty bracket costs and what it reads, once per thread, with the same code that
-//! brackets real calls. This also warms that code up, so that its first execution is not part of any
-//! call's counts. The first thread of a process also measures the steps of the clock.
+//! Measures what an empty bracket costs and how much its counters count, once per thread, with the
+//! same code as for real calls. This also warms that code up, so that its first execution is not
+//! counted in any call. The first thread of a process also measures the granularity of the clock.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
@@ -12,21 +12,21 @@ use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
 
-/// Number of empty calls on the first thread of a process: enough for a stable median, and few
-/// enough to take about half a millisecond with counters.
+/// Number of empty calls on the first thread of a process. It is large enough for a stable median,
+/// and small enough to take only about half a millisecond with counters.
 const CALLS: usize = 200;
-/// Number of empty calls on every other thread. Together with the first thread, these threads show how much
-/// threads differ. A program may start many threads, so each of them makes few calls.
+/// Number of empty calls on every other thread. Together with the first thread, these threads show
+/// how much threads differ. The number is smaller because a program may start many threads.
 const CALLS_LATER: usize = 64;
-/// Number of empty calls in a run with a budget, which pays for calibration; only on the first thread
-/// of a process.
+/// Number of empty calls in a run with a budget, because calibration uses up a part of the budget.
+/// They are made only on the first thread of a process.
 const FEW_CALLS: usize = 24;
-/// All records must fit into one page. The longest record of an empty call (two clock reads, times
-/// and 32 counters) takes less than 200 bytes.
+/// The records of all empty calls must fit into one page. The longest record of an empty call (two
+/// clock reads, times and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-/// Measures, and appends the result to the process's metadata. The thread is attached but not
-/// recording yet.
+/// Calibrates the thread, and appends the result to the process's metadata. The thread must be
+/// attached, but not recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     let first = process.is_first_to_calibrate();
@@ -57,7 +57,7 @@ fn measure(
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let took = thread::with_current(thread_pointer, || {
-        // SAFETY: the pointer comes from the reference `thread`, which is not used while the
+        // SAFETY: the pointer was made from the reference `thread`, which is not used while the
         // closure runs.
         unsafe { &mut *thread_pointer }
             .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls, uncounted))
@@ -78,8 +78,8 @@ fn measure(
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Times the brackets of empty calls in the same way as the brackets of the program's own calls are
-/// timed. This shows which part of a bracket this way of timing does not see.
+/// Times the brackets of empty calls in the same way as the brackets of the program's calls. This
+/// shows which part of a bracket's duration this way of timing misses.
 fn time_brackets(
     thread: &mut Thread,
     process: &Process,
@@ -90,7 +90,7 @@ fn time_brackets(
 ) {
     let thread_pointer: *mut Thread = thread;
     thread::with_current(thread_pointer, || {
-        // SAFETY: the pointer comes from the reference `thread`, which is not used while the
+        // SAFETY: the pointer was made from the reference `thread`, which is not used while the
         // closure runs.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
             thread.time_all_brackets();
@@ -104,10 +104,11 @@ fn time_brackets(
     thread.counters.rewind_scripts();
 }
 
-/// Returns how much longer some code takes right after counters were read than when it runs again:
-/// the median in ticks. Such effects are part of what counters cost a program, but they lie outside
-/// of every bracket. The code returns from some calls, because a system call makes the processor
-/// forget where they return to, and then reads 8 KiB, like the loop of a small kernel.
+/// Returns how much longer some code takes immediately after counters were read than normally: the
+/// median, in ticks. This slowdown is part of what counters cost a program, but it happens outside
+/// of every bracket. The code used here returns from some function calls, because a system call
+/// makes the processor forget their return addresses, and then reads 8 KiB, like the loop of a
+/// small kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
         return 0;
@@ -132,10 +133,10 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     Sorted::new(more).at(5).unwrap_or(0)
 }
 
-/// The approximate number of functions from which a runtime returns between two dispatches.
+/// About the number of functions that return in a runtime between two dispatches.
 const RETURNS: u32 = 8;
 
-/// Calls itself this many times, and then `body`.
+/// Calls itself recursively this many times, and then calls `body`.
 #[inline(never)]
 fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
     let result = match depth {
@@ -145,7 +146,7 @@ fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
     std::hint::black_box(result)
 }
 
-/// Reads some memory of the scratch page.
+/// Reads 8 KiB of the scratch page.
 #[inline(never)]
 fn touch(scratch: *mut u8) {
     let mut sum = 0u64;
@@ -158,7 +159,7 @@ fn touch(scratch: *mut u8) {
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run
-/// cold code, do not affect them.
+/// code that is not cached yet, do not influence these values.
 fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option<Calibration> {
     let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
     let mask = if thread.counting { thread.run.counter_mask } else { 0 };
@@ -196,9 +197,10 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
     })
 }
 
-/// Adds up the calls that ran warm code and that nothing interrupted. `probed`, `inside` and each of
-/// `values` have one entry per call, in the order of the calls. `None` if some call has no entry
-/// (a reading failed), because it is then not known which entries belong together.
+/// Adds up the calls that ran with warm caches and were not interrupted. `probed`, `inside` and
+/// each element of `values` have one entry per call, in the order of the calls. Returns `None` if
+/// an entry is missing for some call (because a reading failed), because it is then unknown which
+/// entries belong to the same call.
 fn sums(
     thread_uid: u32,
     bare: u64,
@@ -213,7 +215,7 @@ fn sums(
     }
     let sorted = Sorted::new(probed.to_vec());
     let (median, high) = (sorted.at(5)?, sorted.at(8)?);
-    // An interrupt takes 1 µs and more, which is far beyond the scatter of the others.
+    // An interrupt takes at least 1 µs, which is far longer than the variation of the other calls.
     let most = high.saturating_add(3 * high.saturating_sub(median)).saturating_add(median / 4);
     let mut sums = Sums {
         thread_uid,
@@ -232,7 +234,7 @@ fn sums(
     Some(sums)
 }
 
-/// Values of the empty calls, smallest first.
+/// Values of the empty calls, in ascending order.
 struct Sorted(Vec<u64>);
 
 impl Sorted {
@@ -241,7 +243,7 @@ impl Sorted {
         Self(values)
     }
 
-    /// Returns the value at this quantile, given in tenths.
+    /// Returns a quantile, which is given in tenths: 5 is the median.
     fn at(&self, tenths: usize) -> Option<u64> {
         self.0.get(self.0.len() * tenths / 10).copied()
     }
@@ -256,8 +258,9 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    /// Ten calls take 10 to 18 ticks, the first of them 90 (cold), and one is interrupted. Eight are
-    /// left: 11 + 12 + 13 + 14 + 15 + 16 + 17 + 18 = 116.
+    /// Of ten calls, the first takes 90 ticks (its code is not cached yet), and one is interrupted.
+    /// The other eight take 11 to 18 ticks. These are added up: 11 + 12 + 13 + 14 + 15 + 16 + 17 +
+    /// 18 = 116.
     #[test]
     fn cold_and_interrupted_calls_are_left_out() {
         let probed = [90, 11, 12, 13, 5_000, 14, 15, 16, 17, 18].map(|t| t + 30);

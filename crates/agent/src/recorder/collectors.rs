@@ -1,16 +1,17 @@
-//! The users' collectors of `include/counterpoint/collector.h`.
+//! Runs the users' collectors, which `include/counterpoint/collector.h` describes.
 //!
-//! A registered collector is never freed, because another thread may be in a call of it. Removing a
-//! collector frees its slots for others, but not its keys: a key never changes its meaning within a
-//! process.
+//! A registered collector is never freed, because another thread may be executing one of its
+//! functions. When a collector is removed, other collectors can use its slots, but not its keys:
+//! within a process, a key never changes its meaning.
 //!
-//! Ids of ops for profiler plugins ([`crate::process::plugin_ids`]) are given and taken back here, too: they
-//! have the same begin, end and abandonment.
+//! This module also pushes and pops the ids of ops for profiler plugins
+//! ([`crate::process::plugin_ids`]), because this is done at the same moments: when an op begins,
+//! ends or is abandoned.
 //!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
-//! code that runs the model. It stays raised, no other function is called before that, and the
-//! instrument fails with it.
+//! code that runs the model. This error stays raised, no other function of a collector is called,
+//! and our instrument returns the error.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -32,8 +33,8 @@ use crate::recorder::thread::{DEEPEST, MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
-/// Extra values after a collector's slots. A collector must not write there, and we check that it
-/// did not.
+/// Number of values in memory after the values of a collector's slots. A collector must not write
+/// to them, and it is checked that they are unchanged.
 const GUARD: usize = 16;
 
 struct Registered {
@@ -47,24 +48,24 @@ struct Registered {
 
 static ACTIVE: [AtomicPtr<Registered>; MOST_COLLECTORS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_COLLECTORS];
-/// One bit for each collector, and [`PLUGIN_IDS`].
+/// One bit for each registered collector, and the bit [`PLUGIN_IDS`].
 static MASK: AtomicU32 = AtomicU32::new(0);
-/// Set in [`MASK`] while ids are given to profiler plugins.
+/// The bit of [`MASK`] that is set while ids are given to profiler plugins.
 const PLUGIN_IDS: u32 = 1 << 31;
 const _: () = assert!(MOST_COLLECTORS < 31);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
-/// Returned by `stop` of an adapter's own collector that was interrupted.
+/// The result of `stop` of an adapter's own collector that was interrupted.
 pub const INTERRUPTED: i32 = 2;
-/// The address of this byte is returned by `start` of an adapter's own collector that was interrupted.
+/// If an adapter's own collector is interrupted in `start`, it returns the address of this byte.
 static INTERRUPTION: u8 = 0;
 
-/// Returns the value by which `start` of an adapter's own collector reports an interruption.
+/// Returns the value that `start` of an adapter's own collector returns if it was interrupted.
 pub fn interruption() -> *mut c_void {
     (&raw const INTERRUPTION).cast_mut().cast()
 }
 
-/// Gives ids of ops to profiler plugins from now on, or no more.
+/// Switches the giving of op ids to profiler plugins on or off.
 pub fn set_plugin_ids(given: bool) {
     match given {
         true => MASK.fetch_or(PLUGIN_IDS, Ordering::Release),
@@ -72,13 +73,14 @@ pub fn set_plugin_ids(given: bool) {
     };
 }
 
-/// Returns whether any collector is registered, or ids are given to plugins. One relaxed load.
+/// Returns whether any collector is registered or ids are given to plugins. This costs one relaxed
+/// load.
 #[inline(always)]
 pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
 }
 
-/// Registers a collector and returns its number, or a negative error code as in the header.
+/// Registers a collector. Returns its number, or a negative error code that the header describes.
 ///
 /// # Safety
 /// The requirements of `include/counterpoint/collector.h` apply.
@@ -95,7 +97,7 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     let Some(_lock) = Lock::take() else { return INCOMPLETE };
     let mut slots = Vec::new();
     for i in 0..collector.slots as usize {
-        // SAFETY: collector.h requires as many slots as the collector states.
+        // SAFETY: collector.h requires that there are as many slots as the collector states.
         let slot = unsafe { *collector.slot.add(i) };
         let kind = u8::try_from(slot.kind).ok().and_then(ValueKind::from_u8);
         let (Some(kind), false) = (kind, slot.name.is_null()) else { return INCOMPLETE };
@@ -141,19 +143,19 @@ pub fn remove(number: i32) -> i32 {
     0
 }
 
-/// The number that says that the name is free.
+/// The result of [`who_has`] if nothing uses the name.
 pub const NOBODY: u8 = 0;
 /// A view has a column with this name.
 const A_VIEW: u8 = 1;
-/// A counter that is being recorded has this name, or a column derived from it does.
+/// A counter that is being recorded has this name, or a column derived from the counter has it.
 const A_COUNTER: u8 = 2;
 /// A registered collector has a metric with this name.
 const A_COLLECTOR: u8 = 3;
 /// The name is empty or consists only of a unit.
 const NO_NAME: u8 = 4;
 
-/// Returns a number for what uses this name, or a name that differs from it only in case,
-/// separators or unit.
+/// Returns a number that says what already uses this name, or a name that differs from it only in
+/// case, separators or unit.
 pub fn who_has(name: &str) -> u8 {
     if columns::is_empty(name) {
         NO_NAME
@@ -174,12 +176,12 @@ fn is_counter(run: &Run, name: &str) -> bool {
 
 fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     ACTIVE.iter().enumerate().filter_map(|(number, place)| {
-        // SAFETY: a place holds null or a collector that `add` has leaked.
+        // SAFETY: a place contains null or a collector that `add` has leaked.
         unsafe { place.load(Ordering::Acquire).as_ref() }.map(|one| (number, one))
     })
 }
 
-/// Called before a call with this frame: starts all collectors.
+/// Called before a call that has this frame. Starts all collectors.
 #[inline(always)]
 pub fn start(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
     if !any() || thread.rehearsing {
@@ -206,7 +208,7 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
-    // The id is pushed last, so that work that collectors launch does not belong to the op.
+    // The id is pushed last, so that work that collectors launch is not attributed to the op.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
         started.plugin_id = push_id();
     }
@@ -214,8 +216,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     is_any.then_some(started)
 }
 
-/// Gives plugins an id. A forked child inherits [`MASK`] but has no plugins, so its first op stops
-/// giving ids.
+/// Pushes a new id to the plugins. A forked child inherits [`MASK`] but has no usable plugins, so
+/// its first op switches ids off.
 fn push_id() -> u64 {
     if plugin_ids::are_inherited() {
         set_plugin_ids(false);
@@ -224,9 +226,9 @@ fn push_id() -> u64 {
     plugin_ids::push()
 }
 
-/// Gives plugins an id for a call, and returns the id, or 0 if they get none. Called before a call
-/// of a host whose calls have no collectors, and before its counters are read. [`keep_id`] or
-/// [`give_up_id`] must follow.
+/// Pushes a new id for a call to the plugins. Returns the id, or 0 if the plugins get none. Called
+/// before a call of a host whose calls have no collectors, and before the call's counters are read.
+/// The caller must then call [`keep_id`] or [`give_up_id`].
 #[inline(always)]
 pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
@@ -244,7 +246,7 @@ fn give_id_now(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     push_id()
 }
 
-/// Stores the id of call `at`, which has begun.
+/// Stores the id for the open call with index `at`.
 #[inline(always)]
 pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     if plugin_id != 0 {
@@ -252,7 +254,7 @@ pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     }
 }
 
-/// Takes an id back, because the call is not recorded after all, or because it has been recorded.
+/// Pops an id, because the call is not recorded after all, or because it has been recorded.
 #[inline(always)]
 pub fn give_up_id(plugin_id: u64) {
     if plugin_id != 0 {
@@ -267,7 +269,7 @@ fn pop_id(id: u64) {
     plugin_ids::pop(id);
 }
 
-/// Returns whether a collector was started, or an id given, for call `at`.
+/// Returns whether a collector was started, or an id was pushed, for the open call with index `at`.
 #[inline(always)]
 pub fn has_any(thread: &Thread, at: usize) -> bool {
     thread.state_of(at).has(State::COLLECTED)
@@ -279,16 +281,16 @@ fn forget(thread: &mut Thread, at: usize) {
     call.state = call.state.without(State::COLLECTED);
 }
 
-/// Returns the id of call `at`, if nothing but an id was started for it.
+/// Returns the id of the open call with index `at`, if it has an id and no collectors.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     let is_only = has_any(thread, at) && thread.collected[at % DEEPEST].mask == 0;
     is_only.then(|| thread.collected[at % DEEPEST].plugin_id).filter(|id| *id != 0)
 }
 
-/// Takes the id that [`only_id`] returns out of the thread's state. The plugins still have the id:
-/// the caller takes it back with [`give_up_id`] once the counters have been read, so that the
-/// counters do not count that.
+/// Removes the id that [`only_id`] returns from the thread's state, and returns it. The plugins
+/// still have the id: the caller must pop it with [`give_up_id`] after the counters were read, so
+/// that this work is not counted.
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
@@ -296,7 +298,8 @@ pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     Some(id)
 }
 
-/// Abandons the started collectors, because the call is not recorded after all.
+/// Abandons the collectors that were started for a call, because the call is not recorded after
+/// all.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
@@ -308,7 +311,7 @@ pub fn give_up(started: Option<Started>) {
 
 fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_void)) {
     for (number, (one, state)) in started.states.iter().enumerate() {
-        // SAFETY: the list holds null or a collector that `add` has leaked.
+        // SAFETY: the list contains null or a collector that `add` has leaked.
         let one = unsafe { one.cast::<Registered>().as_ref() };
         if let Some(one) = one.filter(|_| started.mask >> number & 1 == 1) {
             body(one, *state);
@@ -316,7 +319,7 @@ fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_
     }
 }
 
-/// Stores the started collectors for call `at` of the thread.
+/// Stores the started collectors for the open call with index `at`.
 #[inline(always)]
 pub fn keep(thread: &mut Thread, at: usize, started: Option<Started>) {
     if let Some(started) = started {
@@ -333,7 +336,7 @@ fn take(thread: &mut Thread, at: usize) -> Option<Started> {
     })
 }
 
-/// Abandons the collectors of call `at`, which will have no end.
+/// Abandons the collectors of the open call with index `at`, which will have no end.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread, at: usize) {
     if has_any(thread, at) {
@@ -341,15 +344,15 @@ pub fn abandon(thread: &mut Thread, at: usize) {
     }
 }
 
-/// Room for the values of one call, in memory of its own ([`crate::os::scratch`]).
+/// Space for the values of one call, in separate memory ([`crate::os::scratch`]).
 pub struct Room {
     given: [Value; MOST_SLOTS + GUARD],
     /// The values with which the call is recorded.
     pub values: Values,
 }
 
-/// Called after a call: stops its collectors and adds their values. Returns whether one of them was
-/// interrupted.
+/// Called after a call. Stops the call's collectors and adds their values to `room`. Returns
+/// whether a collector was interrupted.
 #[inline(never)]
 pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;
@@ -370,7 +373,7 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
         let Some(stop) = one.collector.stop else { return };
         given.fill(Value::default());
         // SAFETY: the user's function is called with the argument that the user registered for it
-        // and the state that its `start` returned. `given` has room for at least `count` values.
+        // and the state that its `start` returned. `given` has space for at least `count` values.
         let code = unsafe { stop(one.collector.this, state, given.as_mut_ptr(), count as u32) };
         interrupted = one.can_be_interrupted && code == INTERRUPTED;
         let took = (code == 0)
@@ -383,8 +386,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
 }
 
 impl Registered {
-    /// Adds the values that the collector has given. Returns false if the collector wrote where it
-    /// must not, or if its slots cannot be written to the part.
+    /// Adds the values that the collector has written. Returns false if the collector wrote beyond
+    /// its slots, or if the names of its slots cannot be written to the part.
     fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
         let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
         if beyond || !self.tell(process) {
@@ -394,7 +397,7 @@ impl Registered {
             let bits = match slot.kind {
                 ValueKind::Text => text(value.bits, process),
                 ValueKind::Count => Some(value.bits),
-                // A NaN or an infinity means that the value was not measured.
+                // NaN and infinity mean that the value was not measured.
                 ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                     Some(value.bits).filter(|bits| f64::from_bits(*bits).is_finite())
                 }
@@ -415,7 +418,8 @@ impl Registered {
         }
     }
 
-    /// Writes the frames of the collector's slots to the part, unless they are already there.
+    /// Writes the frames of the collector's slots to the part, unless the part already contains
+    /// them.
     fn tell(&self, process: &Process) -> bool {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return true;
@@ -423,8 +427,8 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // The collector was registered before the session, and the session counts the same
-            // name.
+            // The collector was registered before the session, and a counter of the session has the
+            // same name.
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
             }
@@ -435,7 +439,7 @@ impl Registered {
     }
 }
 
-/// Returns the number of a text that a collector provides.
+/// Returns the number that is recorded for a text which a collector has passed.
 fn text(at: u64, process: &Process) -> Option<u64> {
     if at == 0 {
         return None;

@@ -1,6 +1,7 @@
 //! Handles a fork by a signal handler that has interrupted the recorder. When the handler returns
-//! in the child, the recorder continues in the middle of a record. But the child has none of the
-//! recorder's memory: thread states are wiped in a forked child, and pages belong to the parent.
+//! in the child, the recorder continues in the middle of a record. But the child has nothing of the
+//! memory that the recorder was writing to: thread states are wiped in a forked child, and pages of
+//! the pool belong to the parent.
 //!
 //! ```text
 //!  before the fork    copy the thread's state                    (its memory will be wiped)
@@ -9,13 +10,13 @@
 //!  at the next call   attach again, as every forked child does
 //! ```
 //!
-//! Forks by a handler and forks by the program itself look the same, so these steps are taken at
-//! every fork of a recording thread. They cost a mapping and a copy. Work that takes longer than a
-//! record (attaching, flushing, leaving, everything under the lock) cannot be interrupted, because
-//! signals are blocked meanwhile.
+//! The agent cannot distinguish a fork by a handler from a fork by the program itself, so these
+//! steps are taken at every fork of a recording thread. They cost a mapping and a copy. Longer work
+//! than writing a record (attaching, flushing, leaving, everything under the lock) cannot be
+//! interrupted, because signals are blocked during this work.
 //!
-//! A `clone` through a raw system call runs none of this code, so the child of such a `clone` must
-//! not return from the handler.
+//! If a handler calls `clone` by a raw system call, none of this code runs. The child must then not
+//! return from the handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -29,22 +30,24 @@ use crate::os::{own_image, own_stack};
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::{self, Run};
 
-/// A thread's state while the thread forks.
+/// The saved state of a thread while the thread forks.
 #[repr(C)]
 pub(crate) struct Saved {
     thread: MaybeUninit<Thread>,
-    /// Pages of counters that are read without a system call. The child does not have these pages.
+    /// Addresses of the pages through which counters are read without a system call. These pages
+    /// are not mapped in the child.
     counter_pages: [usize; MAX_COUNTERS],
 }
 
 const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 
-/// One bit for each page of the pool. It is set if the page is private memory in this process,
-/// because an ancestor used the page.
+/// One bit for each page of the pool. A bit is set if private memory is mapped over the page in
+/// this process, because an ancestor used the page when it forked.
 static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
-    /// The function behind `pthread_atfork`, which glibc provides only in a static library.
+    /// The function behind `pthread_atfork`, because glibc provides `pthread_atfork` only in a
+    /// static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -53,7 +56,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Makes every later fork call the functions below.
+/// Registers the functions below, so that every later fork calls them.
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -95,11 +98,12 @@ extern "C" fn in_parent() {
     }
 }
 
-/// The function of an adapter that runs in a forked child, on the thread that forked, or null.
+/// A function of an adapter that is called in a forked child, on the thread that forked; null if
+/// there is none.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes `function` run in forked children, before anything else runs there. At most one adapter
-/// may call `call_in_child`.
+/// Registers a function that is called in forked children before any other code runs there. At most
+/// one adapter may call this.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
 }
@@ -108,7 +112,7 @@ extern "C" fn in_child() {
     let function = ADAPTERS_OWN.load(Ordering::Acquire);
     if !function.is_null() {
         let _errno = ErrnoGuard::new();
-        // SAFETY: only `call_in_child` stores to this pointer, and what it stores is a `fn()`.
+        // SAFETY: only `call_in_child` stores to this pointer, and it stores a `fn()`.
         unsafe { std::mem::transmute::<*mut (), fn()>(function)() };
     }
     let saved = thread::take_saved().cast::<Saved>();
@@ -118,7 +122,7 @@ extern "C" fn in_child() {
     let _errno = ErrnoGuard::new();
     let thread = thread::current();
     // SAFETY: the state's memory is mapped and wiped, and there is no other thread in this process.
-    // The copy is of this thread's state, which is plain data.
+    // The copy was made from this thread's state, which is plain data.
     unsafe {
         thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
         (*thread).epoch.store(0, Ordering::Relaxed);
@@ -129,19 +133,19 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // Zeros mean that the counter is not on the CPU.
+            // A page of zeros means that the counter is not on the CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }
     sys::unmap(saved.cast(), SAVED_BYTES);
 }
 
-/// Called when a session begins: it has a new pool, none of whose pages is private.
+/// Called when a session begins, because no page of the session's new pool is private.
 pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Called before a claimed page is used, because it may still be private memory. Maps the shared
+/// Called before a claimed page is used. If private memory is mapped over the page, maps the shared
 /// page again. Returns false if that fails.
 pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
@@ -155,10 +159,10 @@ pub fn share(run: &Run, page: usize) -> bool {
     shared
 }
 
-/// glibc's `_Fork`, which exists since 2.34.
+/// The address of glibc's `_Fork`, which exists since glibc 2.34.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Looks the function up. Called by the constructor.
+/// Looks up glibc's `_Fork`. Called by the constructor.
 pub fn prepare() {
     // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes after
     // this library's.
@@ -167,10 +171,11 @@ pub fn prepare() {
     REAL.store(real, Ordering::Relaxed);
 }
 
-/// Interposes the async-signal-safe fork, which does not run the handlers of `pthread_atfork`.
+/// Replaces `_Fork`, the async-signal-safe fork, because it does not run the handlers of
+/// `pthread_atfork`.
 ///
 /// # Safety
-/// As for `_Fork(3)`.
+/// The requirements of `_Fork(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     if REAL.load(Ordering::Relaxed).is_null() {

@@ -1,7 +1,7 @@
-//! The fourth layer: records the calls of a thread, whichever adapter makes them. It knows no
-//! adapter by name.
+//! The fourth layer of the agent: records the calls of a thread. It serves all adapters and does
+//! not refer to any of them by name.
 //!
-//! It offers these operations to adapters:
+//! Adapters use these operations:
 //!
 //! | operation | where |
 //! |---|---|
@@ -14,19 +14,19 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`bracket`] | brackets a call; the hot path |
-//! | [`busy`] | the guard while the recorder changes a thread's state |
-//! | [`abandoned`] | forgets calls that never end |
-//! | [`short`] | the short ways of the calls that most programs make |
-//! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
+//! | [`bracket`] | reads clock and counters before and after a call; the hot path |
+//! | [`busy`] | marks a thread's state while the recorder changes it |
+//! | [`abandoned`] | removes calls that never end |
+//! | [`short`] | fast versions of the functions for the most frequent calls |
+//! | [`thread`] | the state of a thread: its page, its counters, its open calls |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
-//! | [`budget`] | counts all calls and draws those that are timed, in a run with a budget |
+//! | [`budget`] | in a run with a budget: counts all calls, and times calls chosen at random |
 //! | [`pages`] | claims, flushes and releases the pages that a thread writes to |
 //! | [`values`] | collects the values of a call, and numbers texts |
 //! | [`collectors`] | runs the users' collectors |
 //! | [`adapter`] | defines the interface of an adapter |
 //! | [`calibrate`] | measures the cost of an empty bracket |
-//! | [`rehearsal`] | brackets empty calls, to measure what a bracket costs |
+//! | [`rehearsal`] | makes empty calls with and without a bracket, to measure the bracket's cost |
 //! | [`handler_fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
 mod abandoned;

@@ -1,9 +1,10 @@
 //! The pages that a thread writes to. A page is claimed from the pool, appended to the profile when
-//! it is full, and released at the end.
+//! it is full, and released when the thread ends.
 //!
-//! While `run` takes full pages ([`record::pool::full`]), a thread hands its page over and goes on
-//! with a spare one. It appends the page itself if `run` has not given a spare page back in time,
-//! and it always appends its first page, which creates the file and shows that it can be written.
+//! If `run` takes full pages ([`record::pool::full`]), a thread hands a full page over to `run` and
+//! continues with a spare page. If `run` has not given a spare page back in time, the thread
+//! appends its page itself. The first page is always appended by the thread, which creates the file
+//! and shows that it can be written.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -17,11 +18,12 @@ use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
-/// Index at which to look for a free page first. A page that this process released is still mapped
-/// in it.
+/// Index of the page at which the search for a free page begins. It is a page that this process has
+/// released, because such a page is still mapped.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and makes it present. If it returns `None`, the loss has been counted.
+/// Claims a page of the pool and makes it present. Returns `None` if there is none, and counts this
+/// as a loss.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let claimed = claim_spare(run, process);
     if let Err(Some(errno)) = claimed {
@@ -30,8 +32,8 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     claimed.ok()
 }
 
-/// Claims a page as [`claim`] does, for a thread that already has one, so that it is not a loss if
-/// no page is free. The error is the errno if the page could not be made present.
+/// Claims a page like [`claim`], for a thread that already has a page. So it is no loss if no page
+/// is free. If the page could not be made present, the error contains the `errno`.
 fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     let page =
         run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
@@ -45,17 +47,17 @@ fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     Ok(page)
 }
 
-/// Notes that the process has released this page.
+/// Stores that the process has released this page.
 pub fn note_released(page: usize) {
     HINT.store(page, Ordering::Relaxed);
 }
 
-/// Number of times that an ending thread looks at the state of a page that it has offered.
+/// The number of times that an ending thread checks the state of a page that it has offered to
+/// `run`.
 const MOST_STEPS: usize = 8;
 
 impl Thread {
-    /// Records the current values of the thread's clocks, and schedules the next such record in one
-    /// millisecond.
+    /// Writes a record of the thread's clocks. The next one is due in a millisecond.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
@@ -66,34 +68,37 @@ impl Thread {
         let cpu_ns = record::clock::thread_cpu_ns();
         let monotonic_ns = record::clock::monotonic_ns();
         let ticks = self.run.clock.begin();
-        // SAFETY: this thread's writer has a page with room for this record.
+        // SAFETY: this thread's writer has a page with enough space for this record.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
         self.next_clock = ticks + self.run.ticks_per_ms;
         self.update_account(ticks, cpu_ns);
     }
 
     /// Appends the page to the profile and starts the next one. If the file cannot be written, the
-    /// page stays in the pool and the thread moves on to another page, as long as there are any.
+    /// page stays in the pool, and the thread continues on another page, if one is free.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // We are in a forked child, in code that a signal handler had interrupted: see `handler_fork`.
+            // This is a forked child, in code that a signal handler had interrupted when it forked
+            // (see `handler_fork`).
             // SAFETY: the writer has a page. In a forked child, where `epoch` is 0, that page is
             // private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
-            // There is no memory for a stack, or there was an internal error. In both cases the
-            // page has to become empty.
+            // There is no memory for a stack, or there was an internal error. In both cases, the
+            // page must be emptied, and its calls are lost.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
-            // SAFETY: the writer has a page, whose content was given up in the line before.
+            // SAFETY: the writer has a page, and the content of the page was given up in the line
+            // before.
             unsafe { self.writer.next_page(&self.start) };
         }
     }
 
-    /// Does what [`Thread::flush`] does, on a stack of our own and with signals blocked.
+    /// The part of [`Thread::flush`] that runs on a separate stack of the agent, with signals
+    /// blocked.
     fn flush_apart(&mut self) {
         point!(Flush);
         let begun = self.run.clock.begin();
@@ -112,10 +117,12 @@ impl Thread {
         start.base_ticks = self.run.clock.begin();
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
-        // The flush lies between the two pages, so its own usage is not attributed to the program.
+        // The flush is between the two pages, so what it uses itself is not attributed to the
+        // program.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
-        // The number of calls is added to the process's total, not written to the page.
+        // The page's number of calls is not written to the page. It is added to the process's
+        // total.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
         if let Some(next) = next {
             // SAFETY: `next` is a page that this thread owns, and that is present and empty.
@@ -132,12 +139,13 @@ impl Thread {
             }
             self.lose_calls(error, calls);
         }
-        // SAFETY: the writer has a page, whose content was either written or given up.
+        // SAFETY: the writer has a page, and the content of the page was either written or given
+        // up.
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// Hands the page to `run`, if `run` takes pages and there is a spare page for the next
-    /// records. Returns that page; the thread then has no page.
+    /// Hands the full page over to `run`, if `run` takes pages and there is a spare page. Returns
+    /// the spare page, on which the thread must continue.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         if !pool.is_drained() || !self.has_appended {
@@ -157,13 +165,12 @@ impl Thread {
         Some(next)
     }
 
-    /// Gives up the spare pages, because the thread ends. Pages that `run` has not taken yet are
-    /// appended here.
+    /// Gives up the spare pages, because the thread is ending. Pages that `run` has not taken yet
+    /// are appended here.
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
-            // `run` may change the state of the page between two of these calls, so they are tried
-            // again.
+            // `run` may change the state of the page between these calls, so they are repeated.
             for _ in 0..MOST_STEPS {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
@@ -182,7 +189,8 @@ impl Thread {
         }
     }
 
-    /// Appends a full page that is not attached, and makes it empty.
+    /// Appends a full page that is not attached to a writer, and marks it as empty. Returns whether
+    /// it was appended.
     fn append_taken_back(&self, page: usize) -> bool {
         let Some(paths) = self.process.paths() else { return false };
         // SAFETY: the page belongs to this thread and is present, and nobody writes to it any more.
@@ -209,8 +217,8 @@ impl Thread {
 
     pub(super) fn append_page(&mut self, last: bool) -> Result<(), AppendError> {
         let paths = self.process.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
-        // SAFETY: the writer has a page, and nothing else writes to it meanwhile: a signal handler
-        // on this thread finds `busy` set.
+        // SAFETY: the writer has a page, and nothing else writes to it meanwhile, because a signal
+        // handler on this thread finds `busy` set.
         let bytes = unsafe { self.writer.seal(last, sys::thread_name()) };
         point!(Append);
         let result = sys::append(&paths.pages, bytes);

@@ -1,8 +1,8 @@
-//! Brackets empty calls, to measure the cost of a bracket. An adapter provides the empty call and its
-//! bracket.
+//! Makes empty calls inside brackets, to measure the cost of a bracket. Each adapter provides its
+//! own empty call and the bracket around it.
 //!
-//! For adapters without calls of their own to bracket, there are plain calls: a thread that attaches in order
-//! to read counters measures the part that all brackets have in common.
+//! Adapters that record no calls use plain empty calls. If a thread is attached only to read
+//! counters, this measures the part that all brackets have in common.
 
 use record::Call;
 use record::clock::ClockKind;
@@ -12,9 +12,9 @@ use crate::recorder::bracket::{Ending, NewCall, stack_address};
 use crate::recorder::budget::sampling::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
-/// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, in turns.
-/// This function is inlined like `probed`, so that nothing but the bracket is between the two
-/// readings of the clock.
+/// Alternates `calls` times between an empty call without a bracket (`bare`) and one with a bracket
+/// (`probed`). This function and `probed` are inlined, so that nothing but the bracket is between
+/// the two readings of the clock.
 #[inline(always)]
 pub fn rehearse(
     clock: ClockKind,
@@ -39,7 +39,8 @@ fn nothing() {
     std::hint::black_box(());
 }
 
-/// Brackets `calls` functions that do nothing. Counters are read for each of them.
+/// Calls a function that does nothing `calls` times inside a bracket. Counters are read for each of
+/// these calls.
 pub fn rehearse_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let empty: fn() = std::hint::black_box(nothing);

@@ -1,17 +1,18 @@
-//! The short ways through the states of [`crate::recorder::bracket`], for the calls that most programs make.
+//! The short ways: fast versions of the functions in [`crate::recorder::bracket`], for the calls
+//! that are most frequent in most programs.
 //!
 //! | calls | start and end | condition |
 //! |---|---|---|
 //! | that are only timed, and inside of no other | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
 //! | ops that the host holds; their end is that of every op | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |
 //!
-//! [`crate::recorder::bracket`] handles every case. The usual case has code of its own, because the
-//! cost of a call depends on how much code and data it touches: the program, and the system calls
-//! that read counters, leave little of ours in the processor's caches. Where each line of ours must
-//! be fetched again, the number of lines decides what a call costs. Each function checks everything
-//! first; if it returns false, it has done nothing, and the caller goes the long way. The ways of
-//! timed calls contain nothing that could panic, so that an adapter can use them between the frames
-//! of the host.
+//! [`crate::recorder::bracket`] handles every case. The usual cases have their own code, because
+//! the cost of a call depends on how much code and data the recorder uses for it: the program, and
+//! the system calls that read counters, displace most of it from the processor's caches, so it must
+//! be fetched again for each call. Each function first checks all conditions. If it returns false,
+//! it has changed nothing, and the caller must use the functions in `bracket` (the long way). The
+//! functions for timed calls contain no code that could panic, so an adapter can use them between
+//! frames of the host.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};
@@ -21,31 +22,33 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 
-/// Returns whether timed calls take the short way in a run without a budget.
+/// Returns whether calls that are only timed can take the short way, in a run without a budget.
 pub(super) fn has_short_calls(clock: ClockKind, counting: bool) -> bool {
     clock == SHORT_CLOCK && !counting && has_short_ops()
 }
 
 /// Returns whether ops may take the short way in a run without a budget.
 pub(super) fn has_short_ops() -> bool {
-    // With the feature, each `point!` of the long way must be reached.
+    // With the feature `inject-panics`, each `point!` of the long way must be reached.
     !cfg!(feature = "inject-panics")
 }
 
-/// The only clock of timed calls that take the short way. A choice between clocks would make it longer.
+/// The only clock with which timed calls can take the short way. If there were a choice of clocks,
+/// the code would be longer.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
-/// Tells the processor that these addresses will be accessed soon. It is called right before the
-/// second time stamp, which waits for all earlier instructions but not for memory that is only
-/// fetched. So cache lines of ours that the call has displaced arrive while the time stamp waits.
+/// Tells the processor that these addresses will be accessed soon. It is called immediately before
+/// the second time stamp is read. That instruction waits for all earlier instructions, but not for
+/// memory that is only prefetched. So the cache lines that the call has displaced arrive in the
+/// meantime.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint, which never faults, whatever the address.
+        // SAFETY: a prefetch is only a hint, and never faults, even if the address is invalid.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
         }
@@ -62,7 +65,8 @@ impl Thread {
             return false;
         }
         while_busy!(self, {
-            // A free place already has the state of a call that is only timed.
+            // `state` is not set, because an unused element of `calls` already has the state of a
+            // call that is only timed.
             self.calls[0].frame = frame;
             // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(1, export) };
@@ -71,14 +75,16 @@ impl Thread {
         true
     }
 
-    /// Returns addresses that the end of a call will access, for [`fetch`].
+    /// Returns addresses that will be accessed at the end of a call. They are to be passed to
+    /// [`fetch`].
     #[inline(always)]
     pub(crate) fn ahead(&self, export: u32) -> [*const u8; 4] {
         let [place, record, header] = self.writer.ahead(export);
         [std::ptr::from_ref(&self.writer).cast(), place, record, header]
     }
 
-    /// Ends the only open call, which is only timed, if nothing but its record is due.
+    /// Ends the only open call, which is only timed, if all that must be done is to write its
+    /// record.
     #[inline(always)]
     pub(crate) fn try_end_timed(&mut self, call: &Call, frame: usize) -> bool {
         let is_usual = self.short_calls
@@ -91,7 +97,8 @@ impl Thread {
         }
         while_busy!(self, {
             self.depth = 0;
-            // SAFETY: the writer has a page, in which there was room for the record.
+            // SAFETY: the writer has a page, and the page has enough space for the record (checked
+            // above).
             unsafe {
                 let cursor = self.writer.call(call, false);
                 self.writer.commit_call(cursor);
@@ -101,8 +108,9 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host holds, with this slot, if the thread is not inside the
-    /// recorder and no open call was abandoned. `entered` is the result of [`Thread::enter`].
+    /// Opens and starts an op that the host ends in any case. Works only if the thread is not
+    /// executing the recorder and no open call was abandoned. `entered` is the result of
+    /// [`Thread::enter`].
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,
@@ -127,8 +135,8 @@ impl Thread {
             // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(at as u32 + 1, export) };
             if self.counting {
-                // A failed read leaves its mark in the readings, which the end checks.
-                // See `Thread::read_before`.
+                // A failed read is marked in the readings, and the end of the call checks the mark.
+                // [`Thread::read_before`] says why the stack is touched.
                 own_image::touch_stack::<704>();
                 let _ = self.counters.read(&mut self.before[at]);
             }
@@ -139,9 +147,9 @@ impl Thread {
         true
     }
 
-    /// Finishes and ends the innermost call, an op that [`Thread::try_open_op`] or the long way opened with this
-    /// frame, if nothing but its record is due. It has ended at `end` on `location`. `value` is the one value of a
-    /// call with these numbers, or `None` if it has several.
+    /// Ends the innermost call, which must be an op with this frame, if all that must be done is to
+    /// write its record. It has ended at `end` on `location`. `value` returns the only value of a
+    /// call with these numbers, or `None` if the call has several values.
     #[inline(always)]
     pub(crate) fn try_end_op(
         &mut self,
@@ -173,7 +181,8 @@ impl Thread {
             self.depth = at as u32;
             self.calls[at].state = state.after_end();
             let call = Call { export, location, start, end, ..Call::default() };
-            // SAFETY: the writer has a page, in which there was room for the record.
+            // SAFETY: the writer has a page, and the page has enough space for the record (checked
+            // above).
             unsafe {
                 if !self.counting {
                     let cursor = self.writer.call(&call, false);
@@ -191,28 +200,29 @@ impl Thread {
         true
     }
 
-    /// Records a value of the call that was recorded last.
+    /// Writes a value of the call that was recorded last.
     ///
     /// # Safety
-    /// A page with room for values must be attached.
+    /// A page with enough space for values must be attached.
     #[inline(never)]
     unsafe fn record_value(&mut self, value: (u32, u64)) {
-        // SAFETY: by contract, a page with room for values is attached.
+        // SAFETY: by contract, a page with enough space for values is attached.
         unsafe { self.writer.values(&[value]) };
     }
 
-    /// Records the call at index `depth`, whose counters have been read.
+    /// Records the call with index `depth`, whose counters have been read.
     #[cold]
     #[inline(never)]
     fn record_otherwise(&mut self, call: &Call) {
         self.record(call, &[]);
     }
 
-    /// Reads the counters, and records call `at` if all counters are in one group that was counting
-    /// all the time. If it returns false, the counters have been read, and nothing was recorded.
+    /// Reads the counters. If all counters are in one group, and the group was counting during the
+    /// whole call, records the call with index `at`. If this returns false, the counters have been
+    /// read, but nothing was recorded.
     ///
     /// # Safety
-    /// A page with room must be attached.
+    /// A page with enough space must be attached.
     #[inline(always)]
     unsafe fn record_one_group(&mut self, call: &Call, at: usize) -> bool {
         let status = self.counters.read(&mut self.after);
@@ -221,7 +231,7 @@ impl Thread {
         let missing = (before.missing() | self.after.missing()) & !(u32::MAX << counters);
         let (from, to) = (before.words(), self.after.words());
         // SAFETY: both readings follow the thread's plan, and `Plan` guarantees that the group's
-        // block fits into the words.
+        // block is within the words.
         let delta =
             |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
         let enabled = delta(1);
@@ -232,7 +242,7 @@ impl Thread {
         {
             return false;
         }
-        // SAFETY: by contract, a page with room is attached.
+        // SAFETY: by contract, a page with enough space is attached.
         unsafe {
             let mut cursor = self.writer.call(call, false);
             cursor.put(enabled.wrapping_add(1));

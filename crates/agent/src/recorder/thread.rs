@@ -1,4 +1,4 @@
-//! The state that one thread owns: a page of the pool, its counters, and its calls in progress.
+//! The state that one thread owns: a page of the pool, its counters, and its open calls.
 //!
 //! ```text
 //!            first call            every call            thread exit
@@ -8,9 +8,10 @@
 //!                                                                     (nothing)
 //! ```
 //!
-//! The thread-local is a small struct in the static TLS block; reading it never allocates and is
-//! safe in a signal handler. Everything else is in separate memory that is present from the start
-//! and zeroed in a forked child. [`crate::recorder::attach`] creates and releases it.
+//! The thread-local is a small struct in the static TLS block; reading it never allocates memory
+//! and is safe in a signal handler. Everything else is in the [`Thread`], in separate memory that
+//! is present from the start and is zeroed in a forked child. [`crate::recorder::attach`] creates
+//! and releases this memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,51 +38,54 @@ pub(crate) use calls::{MOST_COLLECTORS, OpenCall, Slot, Started, State, Workers}
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
-/// Maximum depth of nested calls that are recorded. Calls nest when a signal handler makes one,
-/// when a dispatch dispatches, or when functions of a model call each other.
+/// Maximum depth of nested calls that are recorded. Calls are nested if a signal handler makes a
+/// call, if a dispatch launches a dispatch, or if functions of a model call each other.
 pub const DEEPEST: usize = crate::recorder::budget::sampling::DEEPEST;
 
-/// The fields that every call needs come first. Between two calls, the program displaces them from the
-/// processor's caches, so they are in as few cache lines as possible: the first one, that of the open call,
-/// and the head of the writer.
+/// The state of a thread. The fields that are needed in every call come first. Between two calls,
+/// the program displaces them from the processor's caches, so they are in as few cache lines as
+/// possible: the first one, the one of the open call, and the first one of the writer.
 #[repr(C, align(64))]
 pub struct Thread {
-    /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
-    /// after that, and in a forked child.
+    /// While the thread is attached: the epoch to which the state belongs ([`epoch::current`]).
+    /// Zero before and after that, and in a forked child.
     pub(crate) epoch: AtomicU32,
-    /// Set while the recorder itself runs; a call from a signal handler then passes through.
+    /// Set while the recorder itself runs; a call that a signal handler makes is then not recorded.
     pub(crate) busy: Busy,
     pub(crate) depth: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
-    /// Whether the calls are empty calls for calibration; their losses are not counted.
+    /// Whether the calls are empty calls for calibration. Their losses are not counted.
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
     /// Number of counters, if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
-    /// Whether calls may take the short way ([`crate::recorder::short`]): they are only timed, with its clock.
+    /// Whether calls may take the short way ([`crate::recorder::short`]): they are only timed, with
+    /// the clock [`crate::recorder::short::SHORT_CLOCK`].
     pub(crate) short_calls: bool,
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     /// The clock of `run`.
     pub(crate) clock: ClockKind,
-    /// For each half of a bracket: the number of calls until the next one whose bracket is timed.
+    /// For each half of a bracket: the number of calls until the next one for which this half is
+    /// timed.
     pub(crate) until_timed: [u16; 2],
-    /// Serial number of `process`, which stays the same as long as the state is attached.
+    /// Serial number of `process`. It does not change while the thread is attached.
     pub(crate) serial: u32,
-    /// The state that decides which op's announcement is timed next.
+    /// Decides which op's announcement is timed next.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
-    /// The first call that ends at these ticks or later is followed by a record of the thread's clocks.
+    /// Time in ticks from which on a record of the thread's clocks is due. It is written after the
+    /// next call that ends.
     pub(crate) next_clock: u64,
-    /// The halves of brackets in progress whose times are taken.
+    /// The halves of brackets in progress that are timed.
     pub(super) halves: Halves,
-    /// The open calls, of which there are `depth`. A call was abandoned if a later call has a frame
-    /// above its.
+    /// The open calls; only the first `depth` elements are in use. A call was abandoned if a later
+    /// call has a frame above the frame of this call.
     pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
-    /// The state that draws calls, in a run with a budget.
+    /// The data for drawing calls (choosing calls at random), in a run with a budget.
     pub(crate) draws: Draws,
     pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
@@ -90,24 +94,26 @@ pub struct Thread {
     pub(crate) before: [Readings; DEEPEST],
     pub(super) brackets: BracketTimes,
     pub(super) announced: AnnouncedTimes,
-    /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
+    /// [`OURS`], or zero in a forked child, even if a copy of the parent's state was restored
+    /// there.
     pub(crate) memory: u32,
     pub(super) page: usize,
-    /// Full pages that were offered to `run`, or [`NO_PAGE`].
+    /// Full pages that the thread has offered to `run`; [`NO_PAGE`] in unused elements.
     pub(super) spares: [usize; SPARES],
-    /// Whether the thread has appended a page itself, so that the file is there and can be written.
+    /// Whether the thread has already appended a page itself, which shows that the file exists and
+    /// can be written.
     pub(super) has_appended: bool,
     pub(super) start: PageStart,
     pub(super) process: Process,
 }
 
-/// The number of pages that a thread can have offered to `run` at a time. With one, a thread with
-/// short calls would often wait in vain for the page to come back.
+/// The number of pages that a thread can have offered to `run` at a time. With only one, a thread
+/// with short calls would often find that `run` has not given the page back yet.
 pub(super) const SPARES: usize = 2;
-/// The number that stands for no page.
+/// The number that means that there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
-/// Marks memory in which the thread's next state may be created.
+/// The value of `memory` that allows creating the thread's next state in the same memory.
 pub(super) const OURS: u32 = 0x7468_7264;
 
 /// Number of bytes mapped for a state.
@@ -126,14 +132,15 @@ impl Thread {
         epoch != 0 && epoch != epoch::current()
     }
 
-    /// Returns whether the memory can hold the thread's next state. In a forked child it cannot,
-    /// because code that a signal handler had interrupted still finishes in it.
+    /// Returns whether the thread's next state can be created in this memory. In a forked child it
+    /// cannot, because code that a signal handler had interrupted still uses this memory until it
+    /// finishes.
     pub(super) fn is_reusable(&self) -> bool {
         self.memory == OURS
     }
 
-    /// Called when the session of this state has ended. Leaves the page to the collector of the
-    /// profile and closes the counters.
+    /// Called when the session of this state has ended. Closes the counters, and leaves the page in
+    /// the pool for the collector of the profile.
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
@@ -159,7 +166,8 @@ impl Thread {
         &self.process
     }
 
-    /// Runs `body`, which brackets empty calls, with `scratch` in place of the thread's page.
+    /// Runs `body`, which makes empty calls with brackets. Their records are written to `scratch`
+    /// instead of the thread's page.
     pub(crate) fn with_scratch<T>(
         &mut self,
         scratch: *mut u8,
@@ -174,7 +182,7 @@ impl Thread {
         let result = body(self);
         self.busy.set();
         self.rehearsing = false;
-        // If a session ended meanwhile, an empty call may have begun without ending.
+        // If a session ended in the meantime, an empty call may have begun without having ended.
         self.calls.iter_mut().for_each(|call| call.state = State::PLAIN);
         self.depth = 0;
         if self.draws.forget_calls() {
@@ -187,5 +195,5 @@ impl Thread {
 
 const _: () = assert!(std::mem::offset_of!(Thread, calls) == 64);
 
-// The state must not need dropping, because its memory is unmapped and not dropped.
+// The state must not need dropping, because its memory is unmapped without dropping the state.
 const _: () = assert!(!std::mem::needs_drop::<Thread>());

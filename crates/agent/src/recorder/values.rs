@@ -1,4 +1,5 @@
-//! Values that are recorded with a call, and texts, which are recorded as numbers.
+//! The values that are recorded with a call. Texts are recorded as numbers, which this module
+//! assigns.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::process::part::Process;
 /// Maximum number of distinct texts that a process keeps.
 const MOST_TEXTS: usize = 4096;
 
-/// The values of one call with their keys. Values that do not fit are left out.
+/// The values of one call, with their keys. If there are more than `N` values, the others are left
+/// out.
 pub struct Values<const N: usize = MOST_VALUES> {
     all: [(u32, u64); N],
     count: usize,
@@ -31,21 +33,21 @@ impl<const N: usize> Values<N> {
         }
     }
 
-    /// Returns all values in the form that the page writer takes.
+    /// Returns all values, in the form that the page writer needs.
     pub fn as_slice(&self) -> &[(u32, u64)] {
         self.all.get(..self.count).unwrap_or_default()
     }
 }
 
-/// Each text's number, and the serial of the part that contains its frame. Protected by the
-/// process's lock.
+/// For each text: its number, and the serial number of the part that contains its frame. Protected
+/// by the process's lock.
 static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 
-/// Returns the number of a text, and ensures that its frame is in the part. Returns `None` if there
-/// are too many texts or if a signal handler has interrupted the recorder.
+/// Returns the number of a text, and writes its frame to the part if necessary. Returns `None` if
+/// there are too many texts or if a signal handler has interrupted the recorder.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
-    // SAFETY: this thread holds the process's lock, which protects `TEXTS`.
+    // SAFETY: this thread has the process's lock, which protects `TEXTS`.
     let texts = unsafe { (&raw mut TEXTS).as_mut() }?;
     let next = texts.len() as u32;
     if !texts.contains_key(bytes) && texts.len() >= MOST_TEXTS {

@@ -1,29 +1,30 @@
 //! The epoch: a number that identifies the current recording. It is 1 for the recording that the
 //! environment asks for, and increases by one with each session.
 //!
-//! The state of a thread also carries an epoch and is valid only while the two are equal. One
-//! relaxed load therefore tells a thread that nothing is being recorded, that it must set up new
-//! state, or that the agent is off.
+//! The state of a thread also contains an epoch, and is valid only if the two are equal. So with
+//! one relaxed load, a thread finds out that nothing is being recorded, that it must set up new
+//! state, or that the agent is switched off.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Nothing is being recorded.
+/// The epoch while nothing is being recorded.
 pub const IDLE: u32 = u32::MAX - 1;
-/// Nothing will ever be recorded: there was an internal error, or recording is impossible here.
+/// The epoch if nothing will ever be recorded, because there was an internal error or because
+/// recording is impossible in this process.
 pub const OFF: u32 = u32::MAX;
-/// The recording that the environment asks for.
+/// The epoch of the recording that the environment asks for.
 const OF_ENVIRONMENT: u32 = 1;
 
 static EPOCH: AtomicU32 = AtomicU32::new(IDLE);
 
-/// Returns whether anything is being recorded in this process. One relaxed load.
+/// Returns whether anything is being recorded in this process. This costs one relaxed load.
 #[inline(always)]
 pub fn wanted() -> bool {
     EPOCH.load(Ordering::Relaxed) < IDLE
 }
 
-/// Returns the epoch of the current recording. While nothing is recorded, this is a number that no
-/// thread has. One relaxed load.
+/// Returns the epoch of the current recording. While nothing is being recorded, this is a number
+/// that no thread's state has. This costs one relaxed load.
 #[inline(always)]
 pub fn current() -> u32 {
     EPOCH.load(Ordering::Relaxed)
@@ -34,8 +35,8 @@ pub fn is_off() -> bool {
     current() == OFF
 }
 
-/// Switches the agent off permanently and returns the previous epoch. Calls pass through from now
-/// on; what was already recorded stays.
+/// Switches the agent off permanently and returns the previous epoch. From now on, calls pass
+/// through. What was already recorded is kept.
 pub fn switch_off() -> u32 {
     EPOCH.swap(OFF, Ordering::SeqCst)
 }
@@ -45,7 +46,7 @@ pub fn begin_environment() {
     EPOCH.store(OF_ENVIRONMENT, Ordering::Release);
 }
 
-/// Starts the epoch of a session. The caller holds the process's lock, and nothing is being
+/// Starts the epoch of a session. The caller must have the process's lock, and nothing may be being
 /// recorded.
 pub fn begin_session() {
     static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
@@ -58,7 +59,7 @@ pub fn begin_session() {
     let _ = EPOCH.compare_exchange(IDLE, epoch, Ordering::SeqCst, Ordering::Relaxed);
 }
 
-/// Pauses recording; an agent that is off stays off.
+/// Ends the current epoch. An agent that is switched off stays switched off.
 pub fn pause() {
     let epoch = current();
     if epoch != OFF {

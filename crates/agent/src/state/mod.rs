@@ -1,12 +1,12 @@
-//! The second layer: whether something is being recorded, and what was requested.
+//! The second layer of the agent: whether something is being recorded, and what was requested.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | [`epoch`] | identifies the current recording by a number; one load tells whether there is anything to do |
-//! | [`run_file`] | knows whether the environment asks for a profile, and the path of the run file |
+//! | [`run_file`] | checks whether a profile is asked for; stores the path of the run file |
 //! | [`source`] | lets an adapter ask for a profile in its own way, without a run file |
-//! | [`run`] | holds the contents of the run file in a form that is ready to use |
-//! | [`part_words`] | holds what a process knows about its part of a profile; a forked child finds it zeroed |
+//! | [`run`] | the contents of the run file, in a form that is ready to use |
+//! | [`part_words`] | the data of a process about its part of a profile; zeroed in a forked child |
 
 pub mod epoch;
 pub mod part_words;

@@ -1,12 +1,13 @@
-//! The data of a process about its part of a profile: plain integers in memory that a forked child
-//! finds zeroed. [`crate::process::part`] interprets them.
+//! The data of a process about its part of a profile: plain integers, in memory that is zeroed in a
+//! forked child. [`crate::process::part`] interprets them.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::os::sys;
 
-/// The data of this process about its part in one run. Zeros mean that nothing has been done yet.
+/// The data of this process about its part in one run. All fields are zero until the process
+/// prepares to record.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PartWords {
@@ -14,43 +15,43 @@ pub struct PartWords {
     pub ready: AtomicU32,
     /// Index of the process's row in the table of losses.
     pub row: AtomicU32,
-    /// Number that the next attaching thread gets.
+    /// The number that the next attaching thread will get.
     pub next_thread: AtomicU32,
-    /// 1 after a thread has begun to calibrate.
+    /// 1 if a thread has begun to calibrate; otherwise 0.
     pub calibrated: AtomicU32,
     pub pid: AtomicU32,
     /// A number that distinguishes the parts of one process.
     pub generation: AtomicU32,
     /// A number that is different for each part that this process and its ancestors have made.
     pub serial: AtomicU32,
-    /// Number of pages that threads appended while they ended.
+    /// Number of pages that ending threads have appended.
     pub leaving_pages: AtomicU32,
-    /// Number of the next run of pages for tables of loops.
+    /// The number for the next set of contiguous pages with tables of loops.
     pub next_loops: AtomicU32,
-    /// Number of the next file of events.
+    /// The number for the next file of events.
     pub next_events: AtomicU32,
-    /// CPU time that appending these pages took, in ns.
+    /// Processor time that ending threads needed to append their pages, in ns.
     pub leaving_ns: AtomicU64,
     /// Time at which the process started, in clock ticks since boot.
     pub start_time: AtomicU64,
-    /// The part's files; null if they could not be created.
+    /// The paths of the part's files; null if the part could not be created.
     pub paths: AtomicPtr<Paths>,
 }
 
-/// The process has a row, so losses can be counted.
+/// The value of `ready` when the process has a row, so that losses can be counted.
 pub const NAMED: u32 = 1;
-/// The process's metadata is in the profile too, so threads may record: every name that a record
-/// refers to is there.
+/// The value of `ready` when the process's metadata is in the profile, too. Threads may record from
+/// now on, because every name that a record refers to is in the profile.
 pub const READY: u32 = 2;
 
-/// The files of a part.
+/// The paths of a part's files.
 #[derive(Debug)]
 pub struct Paths {
-    /// Metadata frames.
+    /// The file with metadata frames.
     pub meta: CString,
-    /// Flushed pages.
+    /// The file with full pages.
     pub pages: CString,
-    /// Counts of loops.
+    /// The file with counts of loops.
     pub loops: CString,
     pub directory: String,
 }
@@ -59,19 +60,19 @@ const BYTES: usize = 4096;
 const _: () = assert!(size_of::<PartWords>() <= BYTES);
 
 impl PartWords {
-    /// Allocates zeroed words, which are never freed.
+    /// Allocates a zeroed `PartWords`, which is never freed.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap` or `madvise`.
     pub fn make() -> Result<&'static Self, i32> {
         let at = sys::map_wiped_on_fork(BYTES)?.cast::<Self>();
-        // SAFETY: `at` was mapped just now and is never unmapped; its memory is zeroed, and all
-        // fields are atomics.
+        // SAFETY: `at` was just mapped and is never unmapped; its memory is zeroed, and all fields
+        // are atomics.
         Ok(unsafe { &*at })
     }
 
     /// Clears the words for the next session. The caller must ensure that nothing in the process
-    /// uses them any more.
+    /// uses the words any more.
     pub fn begin_anew(&'static self) -> &'static Self {
         let words = [
             &self.ready,
@@ -88,7 +89,7 @@ impl PartWords {
         words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         self.leaving_ns.store(0, Ordering::SeqCst);
         self.start_time.store(0, Ordering::SeqCst);
-        // The paths are not freed: a thread may be about to read them.
+        // The paths are not freed, because a thread may be about to read them.
         self.paths.store(std::ptr::null_mut(), Ordering::SeqCst);
         self
     }

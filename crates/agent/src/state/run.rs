@@ -13,7 +13,7 @@ use record::{ClockKind, Pool, RunFile};
 use crate::os::sys;
 use crate::state::part_words::PartWords;
 
-/// One recording as this process sees it. It is never freed, and a forked child sees it too.
+/// A recording, as this process sees it. It is never freed, and a forked child has a copy.
 #[derive(Debug)]
 pub struct Run {
     /// The profile directory.
@@ -22,30 +22,32 @@ pub struct Run {
     pub pool_path: CString,
     /// The counters to read.
     pub plan: Plan,
-    /// A mask with one bit for each counter of the plan.
+    /// A mask with one bit set for each counter of the plan.
     pub counter_mask: u32,
-    /// The clock that timestamps are read from.
+    /// The clock from which timestamps are read.
     pub clock: ClockKind,
     /// Clock ticks per millisecond, approximately.
     pub ticks_per_ms: u64,
-    /// Patterns of the export names to record; an empty list records all.
+    /// Patterns for the names of the exports to record. If the list is empty, all exports are
+    /// recorded.
     pub filters: Vec<String>,
     /// Whether counters are also read for the bookkeeping ops of virtual machines.
     pub bookkeeping: bool,
-    /// The part of each thread's processor time that recording may take; `None` if every call is
-    /// recorded.
+    /// The part of each thread's processor time that recording may take (the budget); `None` if
+    /// every call is recorded.
     pub budget: Option<f64>,
-    /// Whether the number of calls must be exact in a run with a budget.
+    /// Whether the number of calls must be exact, in a run with a budget.
     pub exact_counts: bool,
-    /// The way in which instrumented loops are recorded; `None` if they are not recorded.
+    /// How instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
     /// The profiler plugins to load; `None` if there are none.
     pub plugins: Option<PluginOptions>,
-    /// The data of this process about its part of the profile. A forked child finds it zeroed.
+    /// The data of this process about its part of the profile. It is zeroed in a forked child.
     pub part: &'static PartWords,
-    /// Set at the end of a session. Nothing may be added to it after that.
+    /// Set at the end of a session. After that, nothing may be added to the process's part.
     pub ended: AtomicBool,
-    /// Number of threads whose state belongs to this run. They may use its pool even after its end.
+    /// Number of threads whose state belongs to this run. These threads may use the run's pool even
+    /// after its end.
     pub threads: AtomicU32,
 }
 
@@ -55,13 +57,13 @@ pub fn set(run: &'static Run) {
     RUN.store(std::ptr::from_ref(run).cast_mut(), Ordering::Release);
 }
 
-/// Clears the current run. Code that still holds the run may go on using it, because it is never
-/// freed.
+/// Clears the current run. Code that already has a reference to the run may continue to use it,
+/// because the run is never freed.
 pub fn forget() {
     RUN.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// Returns the run if one was loaded. Suitable for hot paths and signal handlers.
+/// Returns the run, if one was loaded. May be called on hot paths and in signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
     // SAFETY: `RUN` is null or a value that `set` received, which is neither freed nor changed
@@ -75,14 +77,14 @@ impl Run {
     }
 }
 
-/// Reads a run file and maps its pool. `old` is a run that no thread uses any more; the new run
-/// takes over its memory.
+/// Reads a run file and maps its pool. If `old` is set, it must be a run that no thread uses any
+/// more; the new run reuses its memory.
 pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let opened = match old {
-        // SAFETY: the caller passes an old run only if no thread has state of it, so no thread
-        // holds a page of its pool.
+        // SAFETY: the caller passes an old run only if no thread has state of it, so no thread uses
+        // a page of its pool.
         Some(old) => unsafe { Pool::open_in_place_of(old.pool, &pool_path) },
         None => Pool::open(&pool_path),
     };
@@ -97,7 +99,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let part = match old {
         Some(old) => Ok(old.part.begin_anew()),
         None => PartWords::make().map_err(|errno| {
-            // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
+            // Linux before 4.14 has no MADV_WIPEONFORK, so the agent could not notice a fork.
             pool.run_row().lose(Loss::AgentDisabled, 1, errno);
         }),
     };
@@ -121,20 +123,21 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     })
 }
 
-/// Counts the loss of a pool that could not be mapped. A program that may lock no more memory
-/// (`mlockall(MCL_FUTURE)`) cannot map more either. Often a single page can still be mapped for a
-/// moment, which is enough to count the loss.
+/// Counts the loss if a pool could not be mapped. If the program must not lock more memory
+/// (`mlockall(MCL_FUTURE)`), no more memory can be mapped either. But often a single page can be
+/// mapped for a moment, which is enough to count the loss.
 fn lost_pool(path: &CStr, errno: i32) {
     if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
         let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
     }
 }
 
-/// Returns the length of a tick in nanoseconds, times 2³², from the first snapshot of `run` and the
-/// current time, or 0 if there is no snapshot, or if nothing needs the length.
+/// Returns the length of a tick in nanoseconds, times 2³². It is computed from the first snapshot
+/// of `run` and the current time. Returns 0 if there is no snapshot or if the length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
-    /// After this time, the error of two snapshots (some ten nanoseconds) is a ten-thousandth of
-    /// it. A session may have begun right before this.
+    /// From this time between two snapshots on, their error (some ten nanoseconds) is small: a
+    /// ten-thousandth of the time. If the first snapshot is more recent, because a session has just
+    /// begun, the loop below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {
@@ -154,9 +157,9 @@ fn ns_per_tick(file: &RunFile) -> u64 {
     }
 }
 
-/// Estimates the clock's rate from the first snapshot of `run` and the current time; 3 GHz if there
-/// is no snapshot. The result only determines how often thread clock records are written and never
-/// converts a time.
+/// Estimates the rate of the clock from the first snapshot of `run` and the current time; assumes 3
+/// GHz if there is no snapshot. The result only determines how often records of the thread's clocks
+/// are written. It is never used to convert a time.
 fn ticks_per_ms(file: &RunFile) -> u64 {
     if file.clock == ClockKind::Monotonic {
         return 1_000_000;

@@ -1,5 +1,5 @@
-//! Finds out whether the environment asks for a profile, and keeps the path of the run file. The
-//! constructor only copies the path; the file is read once there is something to record.
+//! Finds out whether the environment asks for a profile, and stores the path of the run file. The
+//! constructor only copies the path; the file is read when there is something to record.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,15 @@ const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
 pub const PATH_BYTES: usize = 4096;
 
 /// The path of the run file, copied before the program can change its environment. It is written by
-/// the constructor, which the dynamic linker runs before there are other threads, or by the one
-/// thread that loads the run.
+/// the constructor, which runs before there are other threads, or by the only thread that loads the
+/// run.
 static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asks for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the constructor: looks for the variable that names the run file and copies the path.
-/// Returns whether the variable is set. An empty value declines to be recorded.
+/// Looks for the variable that names the run file, and copies the path. Returns whether the
+/// variable is set. An empty value means that the process does not want to be recorded. Called by
+/// the constructor.
 pub fn note_variable() -> bool {
     // SAFETY: the name is a C string. The result points into the environment, which nothing changes
     // while the dynamic linker runs constructors.
@@ -43,23 +44,23 @@ pub fn note_variable() -> bool {
     true
 }
 
-/// Called by the constructor: notes that the environment asks for a profile.
+/// Stores that the environment asks for a profile. Called by the constructor.
 pub fn ask() {
     WANTED.store(true, Ordering::Release);
 }
 
-/// Called by the constructor: notes that this process is not to be recorded after all.
+/// Stores that this process is not to be recorded after all. Called by the constructor.
 pub fn decline() {
     WANTED.store(false, Ordering::Release);
 }
 
-/// Returns whether the environment asks for a profile, even if loading the run failed.
+/// Returns whether the environment asks for a profile, also if the run could not be loaded.
 pub fn is_asked_for() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// Returns whether the environment asks for a profile with plugins. Called by the constructor. The
-/// name of the run file tells this, so no file is read.
+/// Returns whether the environment asks for a profile with plugins. This is part of the name of the
+/// run file, so no file is read. Called by the constructor.
 pub fn asks_for_plugins() -> bool {
     // SAFETY: only the constructor has written the path by now, and a source of runs writes it later.
     let path = unsafe { path() }.to_bytes();
@@ -75,7 +76,7 @@ pub unsafe fn path() -> &'static CStr {
     unsafe { CStr::from_ptr((&raw const PATH).cast()) }
 }
 
-/// Returns the buffer of the path, for a source of runs to fill.
+/// Returns the buffer for the path. A source of runs writes the path into it.
 ///
 /// # Safety
 /// Only the thread that loads the run may call this, and the path must not be read before that

@@ -1,5 +1,5 @@
-//! The brackets around the calls of hosts that announce themselves. The address of something on the
-//! host's stack identifies a call until it ends.
+//! Records the calls of hosts that announce themselves. The host identifies a call, until it ends,
+//! by the address of something on its stack.
 
 use std::ffi::{c_char, c_void};
 
@@ -19,10 +19,10 @@ use crate::recorder::rehearsal;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
-/// Begins a call. Does nothing without a machine or a name, or if there is no such role.
+/// Begins a call. Does nothing if the machine or the name is null, or if `of` is not a known role.
 ///
 /// # Safety
-/// What `include/counterpoint/host.h` requires of this function's callers.
+/// The caller must meet the requirements of `include/counterpoint/host.h`.
 pub unsafe extern "C" fn begin(
     machine: Machine,
     of: u32,
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn begin(
         }
         let entered = bracket::enter_before(Caller::Holder);
         // SAFETY: host.h requires that `name` is a C string and that the host makes the call next,
-        // on this thread, as `begin_held_op` wants it.
+        // on this thread, which `begin_held_op` requires.
         unsafe {
             let Some(entry) = op::by_c_name(vm, role, name) else { return };
             bracket::begin_held_op(&ADAPTER, entry, entered, address as usize, |_| 0);
@@ -55,17 +55,17 @@ pub unsafe extern "C" fn begin(
     });
 }
 
-/// Ends the call with this address, if one has begun.
+/// Ends the call that began with this address, if there is one.
 ///
 /// # Safety
-/// What `include/counterpoint/host.h` requires of this function's callers.
+/// The caller must meet the requirements of `include/counterpoint/host.h`.
 pub unsafe extern "C" fn end(address: *const c_void) {
     guarded(|| {
         point!(HostOpEnd);
         // SAFETY: host.h requires that a host ends a call on the thread that began it.
         unsafe { bracket::end_held_op(address as usize) };
-        // Such a host cannot announce an op that does nothing. If one is due to PyTorch, it stays
-        // due.
+        // The time that these hosts need to announce an op is not measured, because they cannot
+        // announce an op that does nothing.
         bracket::leave(Caller::Holder);
     });
 }
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn end(address: *const c_void) {
 /// The prefix of the names of the bookkeeping ops that calibration calls.
 const BOOKKEEPING: &str = "bookkeeping.";
 
-/// Brackets `calls` ops that do nothing, for calibration. `bookkeeping` selects ops for which no counter
-/// is read.
+/// Records `calls` ops that do nothing, for calibration. `bookkeeping` selects ops whose counters
+/// are not read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOBODY: Described = Described::new(Host {
         bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),
@@ -94,7 +94,7 @@ fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
     // SAFETY: `name` is a C string. The calls that begin and end here follow each other on one
     // thread.
     unsafe {
-        // Finding the entry is a part of what an op costs.
+        // The lookup of the entry is part of the cost of an op.
         let entered = bracket::enter_before(Caller::Holder);
         let found = op::by_c_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
         bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);

@@ -1,5 +1,5 @@
-//! Keeps the descriptions that hosts give of themselves. The first description with a name is kept;
-//! a later one with the same name is ignored, so a program that announces machines for ever needs
+//! Stores the descriptions that hosts give of themselves. For each name, only the first description
+//! is stored and later ones are ignored. So a program that keeps announcing machines needs more
 //! memory only for the machines.
 
 use std::ffi::{CStr, c_char};
@@ -19,18 +19,19 @@ use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::state::epoch;
 
-/// The largest number of hosts in a process.
+/// The largest number of hosts that a process can announce.
 const MOST_HOSTS: usize = 16;
-/// The largest number of machines in a process.
+/// The largest number of machines that a process can announce.
 const MOST_MACHINES: u32 = 65_536;
 
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// Announces a machine. Returns null if the description has no name, or if there are too many.
+/// Registers a machine. Returns null if the description has no name, or if there are too many hosts
+/// or machines.
 ///
 /// # Safety
-/// What `include/counterpoint/host.h` requires of this function's callers.
+/// The caller must meet the requirements of `include/counterpoint/host.h`.
 pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
     let _errno = ErrnoGuard::new();
     let machine = guarded_apart(|| {
@@ -55,8 +56,8 @@ pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
     machine.flatten().map_or(std::ptr::null(), |vm| std::ptr::from_ref(vm).cast())
 }
 
-/// Writes the machine to the profile, if one is recorded, so that the machine is listed even if it
-/// is never called.
+/// Writes the machine to the profile, if one is being recorded, so that the machine is listed even
+/// if it is never called.
 fn tell(vm: &Vm) {
     if !epoch::wanted() {
         return;
@@ -68,7 +69,7 @@ fn tell(vm: &Vm) {
     }
 }
 
-/// Returns the kept description of the host with this name.
+/// Returns the stored description with this host's name. If there is none yet, stores `host`.
 fn find_or_keep(host: Host) -> Option<&'static Described> {
     if host.name.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The adapter for hosts that announce themselves through the agent's table.
+//! The adapter for hosts that announce themselves through the agent's table of functions.
 //! `include/counterpoint/host.h` documents the interface.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`machines`] | takes descriptions over, and registers machines |
-//! | [`calls`] | brackets calls |
+//! | [`machines`] | copies the descriptions of hosts, and registers machines |
+//! | [`calls`] | records calls |
 
 pub mod calls;
 pub mod machines;

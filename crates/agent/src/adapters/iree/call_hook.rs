@@ -1,15 +1,16 @@
-//! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls around
-//! each workgroup if a library exports them.
+//! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls before
+//! and after each workgroup, if a library exports them.
 //!
-//! The agent patches export tables in every runtime that it can, and then the stubs record
-//! the calls. The functions here only record calls that have no stub: those of libraries that
-//! never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At every
-//! call, the table itself shows whether it is patched, so no call is counted twice.
+//! The agent patches export tables in every runtime that it can, and then the stubs record the
+//! calls. The functions in this module record only the calls that have no stub: calls of libraries
+//! that never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At
+//! every call, they look into the export table to see whether it is patched, so no call is counted
+//! twice.
 //!
-//! The runtime passes the function that it calls, but not the workgroup. Such calls therefore have
-//! a workgroup count of 0,0,0, which no real dispatch has. Since start and end are separate calls,
-//! the recorded time includes the return to the runtime and the next call from it, which take a few
-//! nanoseconds.
+//! The runtime tells the hook which function it calls, but not for which workgroup. Such calls are
+//! therefore recorded with a workgroup count of 0,0,0, which no real dispatch has. Because start
+//! and end are separate calls of the hook, the recorded time includes the return to the runtime and
+//! the runtime's next call, which take a few nanoseconds.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,21 +26,21 @@ use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::state::epoch;
 
-// Both versions must have the table of functions at the same offset.
+// The table of functions must be at the same offset in both versions.
 const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
 const _: () = assert!(offset_of!(ExportTableV5, count) == offset_of!(ExportTableV6, count));
 const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV6, ptrs));
 /// The exported functions have this type, but are written in assembly.
 const _: Option<CallHook> = None;
 
-/// The id that stands for an export that is not recorded, because the filter excludes it or its
-/// library cannot be read.
+/// Marks an export that is not recorded, because the filter excludes it or because its library
+/// cannot be read.
 const NOT_RECORDED: u32 = u32::MAX;
 
-/// A library that was first seen in a call. It is never freed. It is found again by two addresses:
-/// its own and the address of its table. If a library were unloaded and another one loaded at the
-/// same place, the second would be mistaken for the first. But runtimes only unload libraries that
-/// they have loaded, and those are patched.
+/// A library that was first seen in a call of the hook. It is never freed. A later call finds it by
+/// two addresses: its own and that of its table. If a library were unloaded and another one loaded
+/// at the same place, the second would be mistaken for the first. But runtimes unload only
+/// libraries that they have loaded, and those libraries are patched.
 struct Known {
     library: usize,
     pointers: usize,
@@ -50,8 +51,8 @@ struct Known {
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The stack pointer at entry is passed on as a fifth argument. The frames of everything that the
-// runtime calls between start and end lie below it. This distinguishes abandoned calls from nested
+// The stack pointer at entry is passed on as a fifth argument. All functions that the runtime calls
+// between start and end have their frames below it. This distinguishes abandoned calls from nested
 // ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
@@ -59,7 +60,7 @@ macro_rules! exported {
         /// See the module's documentation.
         ///
         /// # Safety
-        /// As for [`CallHook`]: the runtime calls it with a library that is loaded.
+        /// The requirements of [`CallHook`] apply: the library must be loaded.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -73,7 +74,7 @@ macro_rules! exported {
         /// See the module's documentation.
         ///
         /// # Safety
-        /// As for [`CallHook`]: the runtime calls it with a library that is loaded.
+        /// The requirements of [`CallHook`] apply: the library must be loaded.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -119,7 +120,8 @@ unsafe extern "C" fn end(
     });
 }
 
-/// Returns the export to record, if this call is not recorded by a stub.
+/// Returns the id of the export that is called, or `None` if a stub records this call or if it is
+/// not recorded at all. `take_in` allows registering a library that is not known yet.
 ///
 /// # Safety
 /// `library` must be null or a library that is loaded.

@@ -2,13 +2,14 @@
 //!
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
-//! `mprotect(text, READ|EXEC)`. The agent remembers reservations of that kind. So it looks for the
-//! ELF header of a text in only one place. For programs that make other memory executable (JIT
-//! compilers), it only compares addresses. (Walking back from the text to the header was tried.
-//! With much memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
+//! `mprotect(text, READ|EXEC)`. The agent remembers such reservations, so it looks for the ELF
+//! header in only one place: the start of the reservation. When a program makes other memory
+//! executable (as a JIT compiler does), the agent only compares addresses. (Searching backwards
+//! from the text to the header was tried. In a program with much memory below the text, it cost a
+//! JIT compiler 45 ms per `mprotect`.)
 //!
-//! An ELF counts only if its dynamic symbol table has the query function *inside the range*
-//! ([`crate::os::elf`]).
+//! An ELF is accepted only if its dynamic symbol table contains the query function, with an address
+//! *inside the range* ([`crate::os::elf`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,9 +17,9 @@ use abi::iree::QUERY_SYMBOL;
 
 use crate::os::elf::function_in;
 
-/// The most recent reservations; the oldest one is overwritten first. A reservation is lost only if
-/// a program makes this many others between it and the `mprotect` of the executable, some
-/// microseconds later.
+/// The most recent reservations; a new one overwrites the oldest. A reservation is lost only if the
+/// program makes this many others before the `mprotect` of the executable, which follows within
+/// some microseconds.
 static RESERVED: [Range; 256] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -28,8 +29,8 @@ struct Range {
     end: AtomicUsize,
 }
 
-/// Remembers a reservation without a lock. An entry that is overwritten while it is read describes
-/// a range without an ELF at its start, which the reader finds out.
+/// Remembers a reservation without a lock. If an entry is overwritten while it is being read, the
+/// reader gets a range that does not begin with an ELF header, and notices this.
 pub fn note_reservation(start: usize, bytes: usize) {
     let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
     range.end.store(0, Ordering::Release);
@@ -54,7 +55,7 @@ pub struct Embedded {
     pub query: usize,
 }
 
-/// Returns the embedded ELF whose text is `[text, text + bytes)`.
+/// Returns the embedded ELF whose text is `[text, text + bytes)`, if there is one.
 pub fn find(text: usize, bytes: usize) -> Option<Embedded> {
     let base = reservation_of(text)?;
     let query = function_in(base, text, bytes, QUERY_SYMBOL)?;

@@ -1,7 +1,7 @@
-//! The replacement for IREE's original call hook. Environment variables that begin with
-//! `IREE_HOOK_` ask for a profile without a run file. This module does not interpret them. The
-//! program `counterpoint`, which is looked for near this library, makes the run file from them, and
-//! writes the report when the process ends.
+//! The replacement for IREE's original call hook. A user who sets environment variables that begin
+//! with `IREE_HOOK_` asks for a profile without a run file. This module does not interpret the
+//! variables. It runs the program `counterpoint`, which it looks for near this library: once to
+//! make a run file from the variables, and once to write the report when the process ends.
 //!
 //! ```text
 //!  constructor        sees a variable, remembers the environment
@@ -9,8 +9,9 @@
 //!  destructor         counterpoint hook report PROFILE ──► the host's stdout
 //! ```
 //!
-//! The report belongs to the process that had the profile made. A forked child records into the
-//! same profile and reports nothing; a program that the process execs starts from the beginning.
+//! Only the process that asked for the run file writes a report. A forked child records into the
+//! same profile and writes no report. A program that the process starts with `exec` asks for a new
+//! run file.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -21,25 +22,26 @@ use crate::state::source::RunSource;
 
 /// Common prefix of the variables.
 const PREFIX: &[u8] = b"IREE_HOOK_";
-/// The variable that asks for a list of counters. The host must then write its buffered output
-/// first.
+/// The variable that asks for a list of counters. If it is set, the host's buffered output must be
+/// written before the list.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
-/// Answers of the program. `record` is followed by the path of the run file; `exit` ends the host.
+/// The answers of `counterpoint hook prepare`. `record` is followed by the path of the run file;
+/// `exit` asks to end the host.
 const RECORD: &[u8] = b"record\n";
 const EXIT: &[u8] = b"exit\n";
 
-/// This way of asking for a profile, for the constructor to use.
+/// The way to get a run file from these variables. The constructor uses it.
 pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
-/// The environment that the process was started with. Later changes by the program are ignored: the
-/// current array may move at any time, and this one never does.
+/// The environment that the process was started with. Later changes by the program are ignored,
+/// because the program may move its current array at any time, but never this one.
 static ENVIRONMENT: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 static LISTING: AtomicBool = AtomicBool::new(false);
-/// Id of the process that had the profile made; 0 before that.
+/// Id of the process that asked for the run file; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Called by the constructor: returns whether the environment contains a variable of the hook. Not
-/// called in a process that has more rights than its user.
+/// Returns whether the environment contains a variable of the hook. The constructor calls this
+/// function, but not in a process that has more rights than its user (such as a setuid program).
 fn is_asked_for() -> bool {
     // SAFETY: the C library sets `environ` before constructors run, and nothing changes it while
     // they run. It is an array of C strings that ends with a null pointer.
@@ -71,7 +73,7 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Makes the run file at the first executable: the program makes it, and this function writes its
+/// Called when the first executable is loaded. Has the program make the run file, and writes its
 /// NUL-terminated path to `path`. Returns false if nothing can be recorded; the user has then been
 /// told why. Does not return if the user asked for the list of counters.
 fn prepare(path: &mut [u8]) -> bool {
@@ -97,7 +99,8 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// Runs the program that prints the report, after the host's own output. Called by the destructor.
+/// Called by the destructor. Runs the program that prints the report, after flushing the host's own
+/// output.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
@@ -108,8 +111,8 @@ fn report(profile: &str) {
     ask(&[c"hook", c"report", profile.as_c_str()], &mut []);
 }
 
-/// Runs the program. Returns `None` if that failed; either the program or this function has then
-/// reported why.
+/// Runs the program and returns the length of its answer. Returns `None` if that failed; either the
+/// program or this function has then printed why.
 fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let Some(program) = program() else {
         sys::complain("counterpoint: no program counterpoint beside libcounterpoint.so\n");
@@ -128,8 +131,8 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Returns the environment for the program. It omits `LD_PRELOAD`, which would load us into the
-/// program.
+/// Returns the environment for the program. It omits `LD_PRELOAD`, which would load this library
+/// into the program.
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();
@@ -146,9 +149,9 @@ fn environment() -> Vec<*const c_char> {
     all
 }
 
-/// Returns the path of `counterpoint`: `../bin/counterpoint` relative to this library's directory,
-/// or in the same directory. Tries the path that the dynamic linker uses, then the path with links
-/// resolved.
+/// Returns the path of `counterpoint`: either `../bin/counterpoint` relative to this library's
+/// directory, or `counterpoint` in that directory. Tries this library's path as the dynamic linker
+/// has it, then the path with links resolved.
 fn program() -> Option<CString> {
     let here = program as *const () as usize;
     let names = [linker_name(here), sys::file_at(here)];
@@ -166,7 +169,8 @@ fn program() -> Option<CString> {
 }
 
 /// Returns the dynamic linker's name of the library at `address` if it is an absolute path. A
-/// relative path refers to another file once the host has changed its directory.
+/// relative path is not used, because it refers to another file once the host has changed its
+/// directory.
 fn linker_name(address: usize) -> Option<Vec<u8>> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -187,9 +191,10 @@ unsafe extern "C" {
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// Flushes the C library's buffer of the host's stdout, so that it precedes the output of the
-/// program. Does nothing if another thread is using the stream, because waiting for it could take
-/// for ever. (`fflush(NULL)` would wait, even for a thread that waits for input.)
+/// Flushes the C library's buffer of the host's stdout, so that the host's output comes before the
+/// output of `counterpoint`. Does nothing if another thread is using the stream, because waiting
+/// for that thread could take for ever. (`fflush(NULL)` would wait, even for a thread that waits
+/// for input.)
 fn flush_stdout() {
     // SAFETY: `stdout` is the C library's own stream, which the C library never closes by itself.
     unsafe {

@@ -1,17 +1,18 @@
-//! Interposes the glibc functions that IREE's loaders use to load executables.
+//! Replaces the glibc functions that IREE's loaders use to load executables.
 //!
 //! `dlsym` depends on its caller (`RTLD_NEXT` means "after the library that calls"). For every name
-//! except one, the exported function therefore *jumps* to the next definition and leaves the return
-//! address alone. `mmap` and `mprotect` call the next definition. `mmap` remembers ranges that were
-//! reserved in the way of IREE's loader; `mprotect` examines them when they become executable.
+//! except that of the query function, our `dlsym` therefore *jumps* to the next definition and does
+//! not change the return address. Our `mmap` and `mprotect` call the next definition. `mmap`
+//! remembers ranges that were reserved as IREE's loader reserves them; `mprotect` examines these
+//! ranges when they become executable.
 //!
-//! *Next* is the definition that would be found without this library: that of another library in
-//! `LD_PRELOAD`, of an allocator or a sanitizer, or else glibc's. The constructor looks all of them
-//! up before there are threads, because a lookup takes the dynamic linker's lock, and a thread may
-//! call `mmap` while it holds its own lock. Earlier calls (from constructors of libraries after
-//! this one) look the function up themselves. While a lookup is in progress, the functions go
-//! directly to the kernel or to glibc, so an allocator that `dlsym` calls, and that calls `mmap`,
-//! does not recurse for ever.
+//! *Next* is the definition that would be found without this library: the definition of another
+//! library in `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. The constructor
+//! looks up all next definitions before there are threads, because a lookup takes the dynamic
+//! linker's lock, and a thread may call `mmap` while it has a lock of its own. If one of our
+//! functions is called before the constructor (by a constructor of another library), it looks up
+//! its next definition itself. During a lookup, our functions call the kernel or glibc directly.
+//! Otherwise an allocator that `dlsym` calls, and that calls `mmap`, would recurse for ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -23,7 +24,7 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::panics::{guarded, guarded_apart};
 use crate::state::epoch;
 
-/// A function of the next library that defines it.
+/// A replaced function, and its next definition.
 struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -49,7 +50,7 @@ impl Next {
         Self { name, at, looking: AtomicBool::new(false) }
     }
 
-    /// Returns the function, or null if there is none or while it is being looked up.
+    /// Returns the next definition; null if there is none or while it is being looked up.
     #[inline(always)]
     fn get(&self) -> *mut c_void {
         let at = self.at.load(Ordering::Relaxed);
@@ -66,10 +67,10 @@ impl Next {
         let glibc = glibcs_dlsym();
         let mut found = std::ptr::null_mut();
         if !glibc.is_null() {
-            // Since this library makes the call, RTLD_NEXT finds the definition after ours. It
-            // calls glibc's own `dlsym`, because the `dlsym` of another library might call the
-            // function that is being looked up. SAFETY: glibc's `dlsym` has this type, and the name
-            // is a C string.
+            // Because this library makes the call, RTLD_NEXT finds the definition after ours. The
+            // call goes to glibc's own `dlsym`, because the `dlsym` of another library might call
+            // the function that is being looked up. SAFETY: glibc's `dlsym` has this type, and the
+            // name is a C string.
             let look = || unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Same as the function for x86-64.
+/// The same function for AArch64.
 ///
 /// # Safety
 /// The requirements of `dlsym(3)` apply.
@@ -137,11 +138,12 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Returns the address at which `dlsym` continues: the next definition, or [`query_symbol`].
+/// Returns the address at which `dlsym` continues: [`query_symbol`] for the name of the query
+/// function, otherwise the next definition.
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
-        // SAFETY: callers of `dlsym` pass a C string, or null, which was handled before.
+        // SAFETY: callers of `dlsym` pass a C string, or null, which is checked first.
         epoch::wanted()
             && !name.is_null()
             && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes()
@@ -151,8 +153,8 @@ unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     if ours || next.is_null() { query_symbol as *const () as usize } else { next as usize }
 }
 
-/// Returns the next `dlsym`. While that is being looked up, returns glibc's, which never calls this
-/// library.
+/// Returns the next `dlsym`. While it is being looked up, returns glibc's `dlsym`, which never
+/// calls this library.
 fn next_dlsym() -> *mut c_void {
     let next = DLSYM.get();
     if next.is_null() { glibcs_dlsym() } else { next }
@@ -174,8 +176,8 @@ fn glibcs_dlsym() -> *mut c_void {
     found
 }
 
-/// Does what `dlsym` does for the query function's name: returns the next definition's answer,
-/// wrapped.
+/// Does what `dlsym` does, for the name of the query function: gets the function from the next
+/// definition of `dlsym`, and returns a stub that wraps it.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
@@ -190,14 +192,14 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
     guarded(|| stubs::wrap_query(found)).unwrap_or(found)
 }
 
-/// Calls the next `mprotect`, and examines ranges that become executable.
+/// Calls the next `mprotect`. If a range becomes executable, looks for an embedded ELF in it.
 ///
 /// # Safety
 /// The requirements of `mprotect(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
-    // SAFETY: the arguments are the host's own, so the requirements of `mprotect(2)` are the host's
-    // to meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `mprotect(2)`.
     let result = unsafe { next_mprotect(address, bytes, protection) };
     if protection & libc::PROT_EXEC != 0 && result == 0 && epoch::wanted() {
         let _errno = ErrnoGuard::new();
@@ -227,7 +229,7 @@ unsafe fn next_mprotect(address: *mut c_void, bytes: usize, protection: c_int) -
     }
 }
 
-/// The arguments of the host's call of `mmap` or `mmap64`.
+/// The arguments of the host's call to `mmap` or `mmap64`.
 type Arguments = (*mut c_void, usize, c_int, c_int, c_int, i64);
 
 /// # Safety
@@ -259,7 +261,7 @@ unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
 /// The flags with which IREE's loader reserves the range of an executable.
 const RESERVATION: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
-/// Calls the next `mmap`, and remembers reservations.
+/// Calls the next `mmap`, and remembers the range if it was reserved as IREE's loader does.
 ///
 /// # Safety
 /// The requirements of `mmap(2)` apply.
@@ -272,8 +274,8 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the arguments are the host's own, so the requirements of `mmap(2)` are the host's to
-    // meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `mmap(2)`.
     unsafe { mmap_by(&MMAP, (address, bytes, protection, flags, fd, offset)) }
 }
 
@@ -290,7 +292,7 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the arguments are the host's own, so the requirements of `mmap(2)` are the host's to
-    // meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `mmap(2)`.
     unsafe { mmap_by(&MMAP64, (address, bytes, protection, flags, fd, offset)) }
 }

@@ -1,5 +1,5 @@
-//! Reads the tables of an executable library, in both versions of the interface, without trusting
-//! them.
+//! Reads the tables of an executable library, in both versions of the interface. Nothing in the
+//! tables is trusted: all pointers and counts are checked.
 
 use std::mem::offset_of;
 
@@ -11,10 +11,10 @@ use record::meta::{Export, LONGEST_NAME, Library};
 
 use crate::os::sys::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// More exports than any compiled module has. A larger count means that the table is garbage.
+/// A number of exports that no compiled module reaches. If the table states more, it is garbage.
 const MOST_EXPORTS: u32 = 65_536;
 
-/// A library that was found: its own description, and the location of its table of functions.
+/// A library that was found: its description, and the address of its table of functions.
 pub struct Found {
     /// The library's metadata. Ids are not assigned yet.
     pub library: Library,
@@ -110,8 +110,8 @@ impl Reader {
         Some((table.ptrs as usize, exports))
     }
 
-    /// Reads the exports. Parallel tables describe them; all except the table of functions may be
-    /// absent.
+    /// Reads the exports, which are described by parallel tables. All tables except the table of
+    /// functions may be absent.
     fn exports(
         &mut self,
         count: u32,

@@ -1,6 +1,6 @@
 //! Finds the executables that are already loaded when a session begins, for their instrumented
-//! loops, in the list of the process's mappings. If another thread unloads an executable at that
-//! moment, this is a race that cannot be avoided, as with modules that a note names.
+//! loops, by searching the process's mappings. Another thread may unload an executable during the
+//! search. This race cannot be avoided; the search for modules by their notes has the same race.
 
 use crate::adapters::iree::elf;
 use crate::adapters::loops::executables;
@@ -18,8 +18,8 @@ pub fn register() {
     let Ok(maps) = sys::read_file(c"/proc/self/maps") else { return };
     let mut budget = MOST_PAGES;
     for text in maps.split(|b| *b == b'\n').filter_map(candidate) {
-        // The header is in front of the text. It need not be at the start of a mapping, because the
-        // kernel joins adjacent mappings.
+        // The executable's header is at a lower address than its text. It may be in the middle of a
+        // mapping, because the kernel joins adjacent mappings.
         let pages = (1..=FARTHEST_PAGES).map_while(|page| text.start.checked_sub(page * 4096));
         for base in pages {
             if budget == 0 || sys::read_value::<u32>(base).is_none() {
@@ -34,15 +34,16 @@ pub fn register() {
     }
 }
 
-/// The number of pages in front of a text that are searched for its header. They contain the
-/// constants of the code.
+/// The number of pages before a text that are searched for its header. The constants of the code
+/// are between the header and the text.
 const FARTHEST_PAGES: usize = 1024;
-/// The largest number of pages that are searched in all, so that a program with much code of a JIT
-/// compiler does not wait for longer than some tens of milliseconds.
+/// The largest number of pages that are searched in all. It limits the search to some tens of
+/// milliseconds in a program with much JIT-compiled code.
 const MOST_PAGES: usize = 1 << 15;
 
-/// Returns the range of a mapping that can be the text of an executable: it is private and
-/// executable, and belongs to no file, or to the temporary file of a system library.
+/// Parses a line of `/proc/self/maps`. Returns the mapping's range if it can be the text of an
+/// executable: the mapping is private and executable, and belongs to no file or to the temporary
+/// file of a system library.
 fn candidate(line: &[u8]) -> Option<Range> {
     let mut fields = line.splitn(6, |b| *b == b' ');
     let (range, mode) = (fields.next()?, fields.next()?);

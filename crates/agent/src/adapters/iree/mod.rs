@@ -1,4 +1,5 @@
-//! The IREE adapter: finds executable libraries of stock runtimes and brackets their functions.
+//! The IREE adapter: finds executable libraries of stock runtimes and records the calls of their
+//! functions.
 //!
 //! ```text
 //!  system library    dlsym("iree_hal_executable_library_query") ──► our query, which forwards
@@ -13,14 +14,14 @@
 //! | [`interpose`] | exports `dlsym`, `mmap` and `mprotect` |
 //! | [`description`] | what IREE says about itself in a profile |
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
-//! | [`library`] | reads both versions of the interface without trusting it |
+//! | [`library`] | reads and checks a library's tables, in both versions of the interface |
 //! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
 //! | [`patch`] | registers a library: names it, and overwrites its export table |
 //! | [`slots`] | maps each stub to its original function |
 //! | [`stubs`] | contains the functions that replace exports and query functions |
-//! | [`probe`] | brackets a dispatch function (the hot path), and calibrates that |
+//! | [`probe`] | the code around a call of a dispatch function (the hot path); its calibration |
 //! | [`call_hook`] | exports IREE's own call hook; records calls that are not patched |
-//! | [`hook_variables`] | makes the original hook's variables a source of runs |
+//! | [`hook_variables`] | makes a run file if the variables of IREE's original hook are set |
 
 pub mod call_hook;
 mod description;

@@ -17,8 +17,9 @@ use crate::process::{cost, load, losses, names};
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// Asks a query function for its library, newest version first, and registers it. The environment
-/// passed is empty, because compiled modules do not use it. Returns the id of the first export.
+/// Asks a query function for its library, newest version first, and registers the library. The
+/// environment passed to the query function is empty, because compiled modules do not use it.
+/// Returns the id of the library's first export.
 pub fn query_and_take_in(query: usize) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
@@ -34,7 +35,7 @@ pub fn query_and_take_in(query: usize) -> Option<u32> {
     None
 }
 
-/// Does what [`take_in`] does, for callers that the host calls: catches panics and preserves
+/// Does what [`take_in`] does, for functions that the host calls: catches panics and preserves
 /// `errno`. Calls `then` with the id of the first export.
 pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>)) {
     if head.is_null() || !epoch::wanted() {
@@ -44,8 +45,8 @@ pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>))
     guarded_apart(|| then(take_in(head)));
 }
 
-/// Registers a library. Exports whose table entries already hold our stubs stay as they are.
-/// Returns the id of the first export.
+/// Registers a library. Table entries that already point to our stubs are not changed. Returns the
+/// id of the first export.
 fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;
     cost::of_loading(|| take_in_now(head, run))
@@ -104,8 +105,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
     }
 }
 
-/// A table of pointers, which may be read-only by now (RELRO). It remembers the protection of the
-/// last page, and leaves the protection of each page as it was.
+/// A table of pointers, which may already be read-only (RELRO). `page` and `protection` describe
+/// the page of the last store. Each page has the same protection afterwards as before.
 #[derive(Default)]
 struct Table {
     page: usize,
@@ -123,9 +124,9 @@ impl Table {
         if !writable {
             sys::protect(page, 4096, self.protection | libc::PROT_WRITE)?;
         }
-        // SAFETY: `place` was read just now, is a pointer's slot in a table of functions, and is
-        // writable now. Another thread may read the slot meanwhile with a plain load: because the
-        // store is atomic, it gets the old pointer or the new one, never a mixture.
+        // SAFETY: `place` was just read; it is an entry of a table of functions, and it is writable
+        // now. Another thread may read the entry at the same time with a plain load. Because the
+        // store is atomic, that thread gets the old pointer or the new one, never a mixture.
         unsafe { &*(place as *const AtomicUsize) }.store(value, Ordering::Release);
         if !writable {
             sys::protect(page, 4096, self.protection)?;

@@ -1,7 +1,8 @@
-//! The bracket around a dispatch function: the hot path of the IREE adapter.
+//! The bracket (the pair of readings of counters and clock) around a call of a dispatch function:
+//! the hot path of the IREE adapter.
 //!
-//! [`crate::recorder::bracket`] lists what this code may and may not do. The code of [`call`] is
-//! inlined into the function to which all stubs jump.
+//! [`crate::recorder::bracket`] says what this code must not do. [`call`] is inlined into
+//! `bracketed`, to which the stubs lead.
 
 use std::ffi::c_int;
 
@@ -26,7 +27,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted.
+/// Calls `original` inside a bracket. In a run with a budget, the call may be counted without a
+/// bracket.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -66,9 +68,9 @@ pub unsafe fn call(
     let result = unsafe { original(environment, dispatch, workgroup) };
     fetch(ahead);
     let (end, location) = SHORT_CLOCK.end();
-    // SAFETY: `thread` is the calling thread's own state, which stays mapped. In a child that the
-    // original forked, its `epoch` is 0, so it is not attached and nothing is done. `dispatch` and
-    // `workgroup` are the runtime's.
+    // SAFETY: `thread` is the calling thread's own state, which stays mapped. If `original` forked,
+    // the state's `epoch` is 0 in the child, so the thread is not attached there and nothing is
+    // done. `dispatch` and `workgroup` are the pointers that the runtime passed.
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
@@ -81,11 +83,11 @@ pub unsafe fn call(
     result
 }
 
-/// Returns the call of this workgroup. The states of dispatch and workgroup live until the bracket
-/// returns, because the caller passed them by address.
+/// Returns the data that is recorded about this call of a workgroup. The states of dispatch and
+/// workgroup are still valid when the call has ended, because the runtime passed them by address.
 ///
 /// # Safety
-/// `dispatch` and `workgroup` must be the runtime's.
+/// `dispatch` and `workgroup` must be the pointers that the runtime passed.
 #[inline(always)]
 unsafe fn described(
     export: u32,
@@ -94,7 +96,7 @@ unsafe fn described(
     (start, end): (u64, u64),
     location: u32,
 ) -> Call {
-    // SAFETY: by contract, `dispatch` and `workgroup` are the runtime's.
+    // SAFETY: by contract, `dispatch` and `workgroup` are the pointers that the runtime passed.
     unsafe {
         Call {
             export,
@@ -116,11 +118,12 @@ unsafe fn described(
     }
 }
 
-/// Does what [`call`] does, in all cases. In a run with a budget, `is_counted` says that the call
-/// was counted already and must be recorded.
+/// Does what [`call`] does, in all cases: `call` itself handles only the most frequent one.
+/// `is_counted` is set in a run with a budget, if the call was already counted and must be
+/// recorded.
 ///
 /// # Safety
-/// As for [`call`].
+/// The requirements of [`call`] apply.
 #[inline(never)]
 pub unsafe fn call_otherwise(
     export: u32,
@@ -141,8 +144,7 @@ pub unsafe fn call_otherwise(
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
-    // SAFETY: `thread` is the calling thread's state, and it is attached: both were made sure of
-    // above.
+    // SAFETY: `thread` is the calling thread's state, and it is attached: both were checked above.
     let entered = unsafe { (*thread).enter(BEFORE) };
     touch_stack();
     let frame = stack_address();
@@ -160,9 +162,9 @@ pub unsafe fn call_otherwise(
     // arguments.
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
-    // SAFETY: `thread` is the calling thread's own state, which stays mapped. In a child that the
-    // original forked, its `epoch` is 0, so it is not attached and nothing is done. `dispatch` and
-    // `workgroup` are the runtime's.
+    // SAFETY: `thread` is the calling thread's own state, which stays mapped. If `original` forked,
+    // the state's `epoch` is 0 in the child, so the thread is not attached there and nothing is
+    // done. `dispatch` and `workgroup` are the pointers that the runtime passed.
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
@@ -173,10 +175,10 @@ pub unsafe fn call_otherwise(
     result
 }
 
-/// Ends a call that [`Thread::try_end_timed`] does not end.
+/// Ends a call if [`Thread::try_end_timed`] refused to end it.
 ///
 /// # Safety
-/// As for `begin_guarded` and `described`.
+/// The requirements of `begin_guarded` and `described` apply.
 #[cold]
 #[inline(never)]
 unsafe fn end_otherwise(
@@ -189,18 +191,18 @@ unsafe fn end_otherwise(
     location: u32,
 ) {
     // SAFETY: by contract, `thread` is the calling thread's state, and `dispatch` and `workgroup`
-    // are the runtime's.
+    // are the pointers that the runtime passed.
     unsafe {
         let call = described(export, dispatch, workgroup, times, location);
         end_guarded(thread, &call, frame);
     }
 }
 
-// These are separate functions so that `call` and `call_otherwise`, whose frames lie under the
-// original's, have no landing pads. With landing pads they would have a personality routine. An
-// exception of the original passes through them, so the program's unwinder would then call our
-// routine, which belongs to a different unwinder: the one linked into this library. Measured: the
-// process crashes.
+// `begin_guarded` and `end_guarded` are separate functions so that `call` and `call_otherwise` have
+// no landing pads. With landing pads, the two would have a personality routine. Their frames are on
+// the stack below the original's, so an exception of the original passes through them, and the
+// program's unwinder would then call our personality routine. That routine belongs to a different
+// unwinder: the one linked into this library. This was tried, and the process crashed.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
@@ -219,7 +221,7 @@ fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     NewCall { export, frame, ending, may_read, is_counted, how, subject }
 }
 
-/// Begins a call, and gives it an id of profiler plugins if they take ids.
+/// Begins a call, and gives it an id for profiler plugins if a plugin wants ids.
 #[inline(always)]
 fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
     let id = collectors::give_id(thread, call.frame, call.ending);
@@ -233,7 +235,7 @@ fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
 }
 
 /// # Safety
-/// Same as for `begin_guarded`.
+/// The requirements of `begin_guarded` apply.
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     let ended = guarded(|| {
@@ -244,7 +246,8 @@ unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     ended == Some(true)
 }
 
-/// Ends call `at`, which may have an id of profiler plugins. Returns whether its counters were read.
+/// Ends call `at`, which may have an id for profiler plugins. Returns whether its counters were
+/// read.
 #[inline(always)]
 fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     match collectors::take_id(thread, at) {
@@ -257,9 +260,9 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     }
 }
 
-/// Writes to the place of the original's return address. If that page of the stack is not present
-/// yet, or was shared by a fork, it faults now and not after the counters are read; the fault is
-/// due to our call frame.
+/// Writes to the place where the original's return address will be. If that page of the stack is
+/// not present yet, or was shared by a fork, the page fault happens now instead of after the
+/// counters are read. The fault is caused by our frame, so it must not count for the call.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
@@ -275,8 +278,8 @@ fn touch_stack() {
     }
 }
 
-/// Begins a call that the runtime itself brackets with its own hook. `frame` is a stack address
-/// above everything that the runtime calls before the end.
+/// Begins a call that the runtime reports through its own hook. `frame` is a stack address above
+/// the frames of all functions that the runtime calls before the end.
 ///
 /// # Safety
 /// The runtime must call this on the thread that makes the call.
@@ -298,10 +301,10 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
     }
 }
 
-/// Ends a call that [`begin_hooked`] began. Does nothing if there is none.
+/// Ends a call that [`begin_hooked`] began. Does nothing if there is no such call.
 ///
 /// # Safety
-/// Same as for `begin_hooked`.
+/// The requirements of `begin_hooked` apply.
 #[inline(always)]
 pub unsafe fn end_hooked(export: u32) {
     let thread = thread::current();
@@ -313,7 +316,8 @@ pub unsafe fn end_hooked(export: u32) {
         let (end, location) = (*thread).run.clock.end();
         let Some(at) = (*thread).innermost_split(export) else { return };
         let start = (*thread).finish(at).start;
-        // The runtime does not pass the workgroup, so its count is zero, which no dispatch has.
+        // The runtime does not pass the workgroup, so the workgroup count stays zero, which no real
+        // dispatch has.
         let call = Call { export, location, start, end, ..Call::default() };
         end_with_id(&mut *thread, at, &call);
     }
@@ -328,7 +332,8 @@ unsafe extern "C-unwind" fn nothing(
     0
 }
 
-/// Brackets empty dispatches, for calibration. Counters are read for each of them.
+/// Calls empty dispatches inside brackets, for calibration. Counters are read for each of these
+/// calls.
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let dispatch = DispatchState {
         workgroup_size_x: 1,

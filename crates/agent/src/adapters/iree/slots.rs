@@ -1,15 +1,15 @@
-//! The slots of bracketed exports. A slot maps a stub to its original function.
+//! The slots of recorded exports. A slot maps a stub to its original function.
 //!
 //! A slot belongs to one export of one loaded library. Runtimes do not tell us when they unload a
-//! library, so slots are reclaimed when they run out: if a library's table no longer holds our
-//! stub, the library was unloaded.
+//! library, so unused slots are searched for only when no slot is free: if the table entry of a
+//! slot no longer contains our stub, the library was unloaded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::os::sys;
 use crate::process::lock::Lock;
 
-/// Maximum number of exports that can be bracketed at the same time.
+/// Maximum number of exports that can have a stub at the same time.
 pub const SLOTS: usize = 16_384;
 /// Maximum number of distinct query functions of system libraries that can be wrapped.
 pub const QUERIES: usize = 4_096;
@@ -19,10 +19,10 @@ pub const STUB_BYTES: usize = 16;
 /// The data of one stub.
 #[repr(C)]
 pub struct Slot {
-    /// The original function. It stays after the slot is given back, so that a late call still
-    /// works.
+    /// The original function. It is kept after the slot is given back, so that a late call of the
+    /// stub still works.
     pub original: AtomicUsize,
-    /// Address of the table entry that holds our stub; 0 while the slot is free.
+    /// Address of the table entry that contains our stub; 0 while the slot is free.
     place: AtomicUsize,
     pub export: AtomicU32,
 }
@@ -69,11 +69,11 @@ pub fn is_stub(address: usize) -> bool {
 }
 
 /// Claims a slot for `original` and returns the stub that calls it. `place` is the table entry that
-/// will hold the stub. Returns `None` if all slots are in use.
+/// will contain the stub. Returns `None` if all slots are in use.
 pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
-    // The search is round-robin, so that a slot that was just given back is reused last.
+    // The search goes round, so that a slot that was just given back is reused last.
     let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
     let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
     let number = order.clone().find(free).or_else(|| {
@@ -88,7 +88,7 @@ pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<
     Some(stubs().0 + number * STUB_BYTES)
 }
 
-/// Gives back a slot that was claimed but whose stub was never stored in a table.
+/// Gives back a slot whose stub was never stored in a table.
 pub fn give_back(stub: usize, _: &Lock) {
     let number = stub.wrapping_sub(stubs().0) / STUB_BYTES;
     if let Some(slot) = TABLE.get(number) {
@@ -96,8 +96,8 @@ pub fn give_back(stub: usize, _: &Lock) {
     }
 }
 
-/// Frees the slots whose table entry is gone or holds something else, because their library was
-/// unloaded.
+/// Frees the slots whose table entry is unmapped or no longer contains the slot's stub, because the
+/// library was unloaded.
 fn reclaim(_: &Lock) {
     let (first, _) = stubs();
     for (number, slot) in TABLE.iter().enumerate() {

@@ -1,6 +1,7 @@
-//! The functions that replace exports: a table of stubs, each of which loads its own number and
-//! jumps to [`dispatch_entry`]. The table is ordinary code of this library, so no memory ever needs
-//! to be both writable and executable.
+//! The functions that replace exports: a table of stubs. Each stub loads its own number and jumps
+//! to [`dispatch_entry`]. Query functions have a second table of stubs, which jump to
+//! [`query_entry`]. The table is ordinary code of this library, so no memory ever needs to be both
+//! writable and executable.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,22 +88,21 @@ std::arch::global_asm!(
 
 const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
 
-/// The target of every dispatch stub: the runtime's call, with the slot's number as an additional
-/// argument.
+/// All dispatch stubs jump to this function. It gets the arguments of the runtime's call, and the
+/// number of the slot.
 unsafe extern "C-unwind" fn dispatch_entry(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
     number: u32,
 ) -> c_int {
-    // SAFETY: the stubs, which pass their number here, are numbered below SLOTS, the length of the
-    // table.
+    // SAFETY: `number` is the number of a stub, which is below SLOTS, the length of the table.
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
-    // SAFETY: the runtime called the stub with this number, whose slot this is.
+    // SAFETY: the runtime called the stub of this slot.
     let (export, original) = unsafe { of_slot(slot) };
-    // This function has no frame: each of the three calls is a jump. So below a call that is only
-    // counted, the stack has only frames of the program. SAFETY: the arguments are those with which
-    // the runtime called the stub in place of `original`.
+    // This function has no frame: each of the three calls is a jump. So if a call is only counted,
+    // the stack contains only frames of the program. SAFETY: the arguments are those with which the
+    // runtime called the stub in place of `original`.
     unsafe {
         match is_only_counted(thread::current(), export) {
             Some(true) => original(environment, dispatch, workgroup),
@@ -112,10 +112,10 @@ unsafe extern "C-unwind" fn dispatch_entry(
     }
 }
 
-/// Records a call that was already counted and was chosen by sampling.
+/// Records a call that was counted before, and that sampling has chosen.
 ///
 /// # Safety
-/// Same as for [`probe::call`], for the slot's function.
+/// The requirements of [`probe::call`] apply, for the slot's function.
 #[inline(never)]
 unsafe extern "C-unwind" fn drawn(
     environment: *const Environment,
@@ -133,7 +133,7 @@ unsafe extern "C-unwind" fn drawn(
 /// Records a call that has not been counted.
 ///
 /// # Safety
-/// Same as for [`drawn`].
+/// The requirements of [`drawn`] apply.
 #[inline(never)]
 unsafe extern "C-unwind" fn bracketed(
     environment: *const Environment,
@@ -155,13 +155,13 @@ unsafe extern "C-unwind" fn bracketed(
 #[inline(always)]
 unsafe fn of_slot(slot: &Slot) -> (u32, Dispatch) {
     let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: the runtime called the slot's stub in place of this function, so the slot is in use:
-    // its address is that of a dispatch function in a loaded library.
+    // SAFETY: the runtime called the slot's stub in place of this function, so the slot is in use,
+    // and `original` is the address of a dispatch function in a loaded library.
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     (slot.export.load(Ordering::Relaxed), original)
 }
 
-/// Returns the stub that replaces the query function `real` of a system library, or `real` itself
+/// Returns the stub that replaces the query function `real` in a system library, or `real` itself
 /// if all stubs are in use.
 pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     point!(WrapQuery);
@@ -179,7 +179,7 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
         })
     };
     let number = find().or_else(|| {
-        // All stubs are in use. Free those whose library was unloaded.
+        // All stubs are in use. Free the stubs of libraries that were unloaded.
         for wrapped in &WRAPPED {
             let known = wrapped.load(Ordering::Acquire);
             if sys::read_value::<u8>(known).is_none() {
@@ -197,8 +197,8 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     }
 }
 
-/// The target of every query stub: asks the real library, and registers the library that it
-/// returns.
+/// All query stubs jump to this function. It asks the real query function for the library, and
+/// registers that library.
 unsafe extern "C-unwind" fn query_entry(
     max_version: u32,
     environment: *const Environment,

@@ -1,16 +1,18 @@
-//! The functions of libraries that the code of a JIT compiler calls, by name.
+//! Finds the library functions that the code of a JIT compiler calls, and their names.
 //!
-//! Such code has no file that would name them. It has their addresses, as numbers or in slots. On x86-64:
+//! Such code has no file that would contain the names. It contains only addresses of functions, as
+//! numbers or in slots (memory that contains an address). On x86-64:
 //!
 //! ```text
 //!  mov slot(%rip),%reg     48 8b 05+8r  distance        call *slot(%rip)   ff 15  distance
 //!  mov $function,%reg      48 b8+r      number          jmp  *slot(%rip)   ff 25  distance
 //! ```
 //!
-//! The code is not decoded: any bytes that look like one of these are followed, and count only if they lead to
-//! the first address of a function of a library. A library does not name the implementations among which a
-//! process chooses (of `expf`, for instance). So the functions that compilers call by themselves are looked up by
-//! their names, as the JIT compiler did it. The code of other machines is not searched.
+//! The code is not decoded. Any bytes that look like one of these instructions are followed, but
+//! they count only if they lead to the first address of a library function. Some functions (such as
+//! `expf`) have several implementations, of which a process chooses one; these have no exported
+//! names. So the functions that compilers call by themselves are looked up by name, as the JIT
+//! compiler did. Only code for x86-64 is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -23,16 +25,17 @@ use crate::os::sys;
 pub const X86_64: u16 = 62;
 /// The largest number of bytes of code that are searched.
 const MOST_BYTES: u64 = 16 << 20;
-/// The number of bytes that are copied at once. The copy is in the program's memory, so it is small.
+/// The number of bytes that are copied at once. It is small because the copy takes memory of the
+/// program.
 const CHUNK: usize = 64 << 10;
-/// The largest number of slots and numbers that are followed.
+/// The largest number of slots and numbers that are examined.
 const MOST_PLACES: usize = 4096;
-/// The number of bytes of the longest instruction that has an address.
+/// The length in bytes of the longest instruction that contains an address.
 const LONGEST: usize = 10;
-/// Longer names are left out.
+/// Functions with longer names are left out.
 const LONGEST_NAME: usize = 255;
 
-/// Functions that LLVM calls by itself, without and with `f` at the end of the name.
+/// Functions that LLVM calls by itself: each one for `double` and (with `f`) for `float`.
 const MATHEMATICS: [&CStr; 64] = [
     c"acos",
     c"acosf",
@@ -99,10 +102,11 @@ const MATHEMATICS: [&CStr; 64] = [
     c"tanh",
     c"tanhf",
 ];
-/// Functions for memory that LLVM calls by itself.
+/// Functions that copy, fill or compare memory and that LLVM calls by itself.
 const MEMORY: [&CStr; 4] = [c"memcpy", c"memmove", c"memset", c"memcmp"];
 
-/// Returns the functions that the code at `start` may call; none for a machine other than x86-64.
+/// Returns the library functions that the code at `start` may call. Returns none if `machine` is
+/// not x86-64.
 pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
     if machine != X86_64 {
         return Vec::new();
@@ -125,16 +129,18 @@ pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
         .collect()
 }
 
-/// The place where code has an address.
+/// The place of a function's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// The code contains the address itself.
     Number(u64),
-    /// The address is in memory, at this address.
+    /// The code refers to a slot in memory, at this address, and the slot contains the function's
+    /// address.
     Slot(u64),
 }
 
-/// Finds the places in code that is in memory. Bytes that cannot be read are left out.
+/// Finds the places of addresses in a range of memory that contains code. Bytes that cannot be read
+/// are left out.
 fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
     let mut found = BTreeSet::new();
     let mut chunk = vec![0; CHUNK.min(bytes as usize)];
@@ -151,7 +157,8 @@ fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
     found
 }
 
-/// Adds the places in `code`, whose address is `start`, until there are [`MOST_PLACES`].
+/// Adds the places that `code` refers to, until there are [`MOST_PLACES`]. `start` is the address
+/// of `code`.
 fn add_places(code: &[u8], start: u64, found: &mut BTreeSet<Place>) {
     for at in 0..code.len() {
         if found.len() >= MOST_PLACES {
@@ -174,7 +181,7 @@ fn add_places(code: &[u8], start: u64, found: &mut BTreeSet<Place>) {
     }
 }
 
-/// Returns the first addresses of executable mappings of files, and the addresses after them.
+/// Returns the executable mappings of files: for each start address, the end address (exclusive).
 fn libraries() -> BTreeMap<u64, u64> {
     let maps = sys::read_file(c"/proc/self/maps").unwrap_or_default();
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -185,14 +192,15 @@ fn libraries() -> BTreeMap<u64, u64> {
 /// Names of functions by their first addresses.
 #[derive(Default)]
 struct Names {
-    /// The functions that are looked up by name, once they were.
+    /// The functions that are looked up by name; `None` until then.
     known: Option<BTreeMap<u64, &'static CStr>>,
 }
 
 impl Names {
     fn of(&mut self, function: u64) -> Option<String> {
         let known = self.known.get_or_insert_with(|| {
-            // Some have one implementation in common (`memcpy`, `memmove`): the first one is named.
+            // Some functions share one implementation (`memcpy`, `memmove`). Its name is then the
+            // one that comes first in the list.
             let all = MEMORY.iter().rev().chain(&MATHEMATICS);
             all.map(|name| (address_of(name), *name)).collect()
         });
@@ -204,9 +212,9 @@ impl Names {
     }
 }
 
-/// Returns the address that the program gets for a name; 0 if there is no such function.
+/// Returns the address that the program gets for this name; 0 if there is none.
 fn address_of(name: &CStr) -> u64 {
-    // SAFETY: a C string, and a handle that stands for all libraries.
+    // SAFETY: `name` is a C string, and RTLD_DEFAULT is a handle that stands for all libraries.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as u64 }
 }
 
@@ -219,7 +227,8 @@ fn name_at(function: u64) -> Option<String> {
     if found == 0 || info.dli_saddr as u64 != function || info.dli_sname.is_null() {
         return None;
     }
-    // SAFETY: the linker's own name of a symbol, in a library that the code needs.
+    // SAFETY: the name is a C string that belongs to the linker. It stays valid, because the code
+    // needs the library.
     let name = unsafe { CStr::from_ptr(info.dli_sname) };
     name.to_str().ok().map(str::to_owned)
 }
@@ -228,8 +237,8 @@ fn name_at(function: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Each of the four instructions leads to a function of the C library: one that the library exports, and one
-    /// of which it chooses an implementation. The last instruction ends with the code.
+    /// The instructions lead to `atoi`, which the C library exports, and to `memcpy`, of which it
+    /// chooses an implementation. The last one ends at the end of the code.
     #[test]
     fn functions_are_named_however_code_has_their_addresses() {
         let [plain, chosen] = [c"atoi", c"memcpy"].map(address_of);
@@ -259,7 +268,7 @@ mod tests {
         assert_eq!(names.of(0x1234), None);
     }
 
-    /// Finds a number in code of this process, and leaves out what is not an address.
+    /// Finds the number that is the address of a function, and leaves out a number that is not.
     #[test]
     fn code_of_the_process_is_read() {
         let plain = address_of(c"atoi");
@@ -273,7 +282,8 @@ mod tests {
         assert_eq!(super::of(X86_64, 8, 64), []);
     }
 
-    /// The last instruction of the code is found however short it is, and so is one that two chunks share.
+    /// The last instruction of the code is found, however short it is. An instruction that two
+    /// chunks share is found as well.
     #[test]
     fn instructions_at_the_ends_of_code_and_chunks_are_found() {
         let number = |n: u64| [&[0x48, 0xb8], &n.to_le_bytes()[..]].concat();

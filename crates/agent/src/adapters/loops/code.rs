@@ -1,6 +1,6 @@
-//! Notes in the profile where the machine code of a module is. If the recording asks for copies,
-//! also copies the code into the profile, because the code may be gone later: executables are
-//! unloaded, files are rebuilt, and code of a JIT compiler has no file.
+//! Writes to the profile where the machine code of a module is. If the recording asks for copies,
+//! this module also copies the code into the profile, because the code may be gone later:
+//! executables are unloaded, files are rebuilt, and the code of a JIT compiler has no file.
 //!
 //! ```text
 //!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory
@@ -8,7 +8,7 @@
 //!             └► in other memory (a JIT) ────────────► the mapping that has the code
 //! ```
 //!
-//! Code that does not fit, or cannot be read or written, counts as the loss `code_not_kept`.
+//! If code is too large, or cannot be read or written, this is counted as the loss `code_not_kept`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,15 +49,15 @@ type Piece = (u64, u64);
 /// An object in memory.
 #[derive(Default)]
 struct Object {
-    /// The difference between an address in memory and the one in the object's file.
+    /// The difference between the address of a byte in memory and its address in the object's file.
     base: u64,
-    /// The parts that are loaded and not writable, with their addresses in memory.
+    /// Address in memory and length of each segment that is loaded and not writable.
     pieces: Vec<Piece>,
     build_id: Vec<u8>,
 }
 
-/// Tells the part of `process` where the code of a module is, whose descriptor is at `at`. If
-/// `keep` is set, copies the code, too.
+/// Writes a frame that says where the code of a module is to the part of `process`, unless the part
+/// already has one. `at` is the module's descriptor. If `keep` is set, copies the code, too.
 pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     if !known.is_first_note(process) {
         return;
@@ -107,11 +107,11 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
             }
         }
     }
-    // A failure is counted as a loss.
+    // `append_loops` counts a failure as a loss.
     let _ = process.append_loops(&LoopFrame::Code(frame).to_bytes());
 }
 
-/// Returns the dynamic linker's object that contains this address.
+/// Returns the dynamic linker's object that contains this address, if there is one.
 fn linked(address: u64) -> Option<Object> {
     let mut search: (u64, Option<Object>) = (address, None);
     unsafe extern "C" fn look(
@@ -142,7 +142,7 @@ fn linked(address: u64) -> Option<Object> {
     search.1
 }
 
-/// Returns the executable that IREE has mapped at this address.
+/// Returns the executable that IREE has mapped at this address, if there is one.
 fn embedded(base: u64) -> Option<Object> {
     let headers = elf::program_headers(usize::try_from(base).ok().filter(|base| *base != 0)?)?;
     let headers = headers.iter().map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
@@ -192,9 +192,9 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Returns the mapping with the code of a module that neither a file nor a loader explains: the one
-/// with a function that the descriptor names, or else the nearest one that is executable and has no
-/// file.
+/// Returns the mapping with the code of a module that is in no file and that no known loader has
+/// loaded. This is the mapping that contains a function named by the descriptor, or else the
+/// nearest executable mapping without a file.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -205,7 +205,7 @@ fn jit_code(address: u64, module: &Module) -> Option<Piece> {
         _ => map.start.abs_diff(address).min(map.end.abs_diff(address)),
     };
     let found = code.min_by_key(distance)?;
-    // Relative addresses of 32 bits reach no farther than this.
+    // Relative addresses of 32 bits cannot reach farther than this.
     (distance(&found) < 1 << 31).then_some((found.start, found.end - found.start))
 }
 
@@ -217,7 +217,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Reserves room for this many bytes.
+    /// Reserves space for this many bytes, within the limits for one copy and for all copies.
     fn reserve(&self, bytes: u64) -> Result<(), i32> {
         let within = |all: u64| all.checked_add(bytes).filter(|all| *all <= MOST_IN_ALL);
         let order = Ordering::Relaxed;
@@ -256,7 +256,7 @@ impl Keeper<'_> {
             let mut done = 0;
             while done < *bytes {
                 let wanted = chunk.len().min((bytes - done) as usize);
-                // Bytes that cannot be read stay zero, because loaders leave holes between pages.
+                // Bytes that cannot be read become zero, because loaders leave holes between pages.
                 let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
                 chunk[read..wanted].fill(0);
                 self.write(&chunk[..wanted])?;

@@ -1,8 +1,9 @@
-//! Reads counters around hits of functions and outer loops: at the start and the end of each timed
-//! hit. The differences are summed for each id.
+//! Reads counters at the start and the end of each timed hit (one execution) of functions and outer
+//! loops. For each id of a function or loop, the differences are summed.
 //!
-//! A hit that begins may never end (`longjmp`, exceptions). So its reading is on a stack, and a
-//! later hit forgets those whose stack frames are gone, as the recorder does with calls.
+//! A hit that begins may never end (`longjmp`, exceptions). So its first reading is kept on a stack
+//! of open hits. When a later hit begins, open hits whose stack frames are gone are removed from
+//! that stack, which is how the recorder removes abandoned calls.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,8 +44,9 @@ impl Stack {
         Box::new(Self { depth: 0, open: [NONE; DEEPEST], after: Readings::new() })
     }
 
-    /// Forgets hits whose frames are gone: those below the frame of the hit that begins, and one of
-    /// the same id in the same frame, with all hits inside of it.
+    /// Removes open hits whose frames are gone: those in frames below `frame`, where a new hit
+    /// begins. If `frame` already has a hit of the same id, removes that hit and all hits inside of
+    /// it.
     fn forget(&mut self, entry: *const Entry, frame: usize) {
         while self.depth > 0 && self.open[self.depth - 1].frame < frame {
             self.depth -= 1;
@@ -56,8 +58,7 @@ impl Stack {
     }
 }
 
-/// Returns the number of counters for which the tables of a module of this mode have sums in this
-/// run.
+/// Returns how many counters have sums in the tables of modules with this mode, in this run.
 pub fn count(run: &Run, mode: Mode) -> u32 {
     match mode {
         Mode::Sampled | Mode::Timed => run.counter_mask.count_ones(),
@@ -65,7 +66,8 @@ pub fn count(run: &Run, mode: Mode) -> u32 {
     }
 }
 
-/// Gives the calling thread counters and room for hits. If that is impossible, counts a loss.
+/// Gives the calling thread counters and memory for open hits. If that is impossible, counts a
+/// loss.
 pub fn prepare() {
     let local = local::get();
     // SAFETY: `local::get` returns the calling thread's own thread-local, which lives as long as
@@ -82,36 +84,39 @@ pub fn prepare() {
     }
 }
 
-/// The number of rounds in the measurement of a hit's readings. HITS is the number of hits in each.
+/// The number of rounds in which the cost of a hit's readings is measured, and the number of hits
+/// in each round.
 const ROUNDS: usize = 25;
 const HITS: u32 = 4;
 
-/// The part of the profile that contains the time of readings ([`Process::serial`]).
+/// The part of the profile that already contains the time of readings, by its serial number
+/// ([`Process::serial`]).
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Tells the part of `process` how long reading counters at the start and the end of a hit takes,
-/// unless the part already has that: measured with this thread's counters, after [`prepare`], in
-/// about 0.1 ms. The readings are not part of the hit's own time, but of the time of what is around
-/// it.
+/// Writes how long it takes to read counters at the start and the end of a hit to the part of
+/// `process`, unless the part already contains this. Measures it with this thread's counters, in
+/// about 0.1 ms; [`prepare`] must have been called. A hit's own time does not include its readings,
+/// but the time of the function or loop around it does.
 pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
-    // A thread whose counters cannot be read leaves this to the next one. Two threads may both
-    // write it.
+    // If this thread's counters cannot be read, the next thread measures. Two threads may both
+    // write the frame.
     let Some(ticks) = measure(counters) else { return };
     TOLD.store(process.serial(), Ordering::Release);
-    // A failure is counted as a loss, and not tried again.
+    // A failure is counted as a loss. The frame is not written again.
     let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
-/// Measures the readings. Returns `None` if this thread's counters cannot be read.
+/// Measures how many ticks the readings of a hit take. Returns `None` if this thread's counters
+/// cannot be read.
 fn measure(counters: u32) -> Option<[f64; 3]> {
     let bytes = sums_offset(1) + 8 * (1 + counters as usize);
     let mut block = vec![0u64; bytes.div_ceil(8)];
     let header = block.as_mut_ptr().cast::<BlockHeader>();
     // SAFETY: `block` has `bytes` zeroed bytes, enough for a header, one entry and its sums, and is
-    // aligned as the `u64`s that these consist of.
+    // aligned for the `u64`s of which they consist.
     let entry = unsafe {
         (&raw mut (*header).counters).write(counters);
         (&raw mut (*header).ids).write(1);
@@ -119,8 +124,8 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
     };
     let local = local::get();
     let mut fresh = Stack::new();
-    // SAFETY: `local` is the calling thread's own thread-local. Its stack, with the hits that the
-    // thread is in, is kept in `mine` until the end.
+    // SAFETY: `local` is the calling thread's own thread-local. Its stack contains the thread's
+    // open hits and is kept in `mine` until the measurement ends.
     let mine = unsafe { std::mem::replace(&mut (*local).stack, (&raw mut *fresh).cast()) };
     let mut took = Vec::with_capacity(ROUNDS);
     for round in 0..=ROUNDS {
@@ -140,8 +145,8 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
             took.push(ticks as f64 / f64::from(HITS));
         }
     }
-    // SAFETY: `local` is the calling thread's own thread-local, and `mine` is what was in it
-    // before.
+    // SAFETY: `local` is the calling thread's own thread-local, and `mine` is the stack that was in
+    // it before.
     unsafe { (*local).stack = mine };
     spread(took)
 }
@@ -161,7 +166,7 @@ pub unsafe fn forget(local: *mut local::Local) {
     }
 }
 
-/// Returns the calling thread, if its counters can be read now.
+/// Returns the calling thread, if its counters can be read at this moment.
 fn counting() -> Option<&'static mut Thread> {
     // SAFETY: `thread::current` returns null or the calling thread's own state, which lives as long
     // as the thread.
@@ -170,29 +175,31 @@ fn counting() -> Option<&'static mut Thread> {
     can.then_some(thread)
 }
 
-/// Runs `body` with the thread marked as busy, so that calls of a signal handler pass through.
+/// Runs `body` with the thread marked as busy, so that calls by a signal handler are not recorded
+/// meanwhile.
 fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
     while_busy!(thread, body(thread))
 }
 
-/// Begins a hit. Returns a number to pass to its end, or 0 if nothing was read.
+/// Begins a hit. Returns a number to pass to [`end`], or 0 if nothing was read.
 ///
 /// # Safety
-/// `entry` must be the entry of this id in a table that `enter` has returned.
+/// `entry` must be an entry of a table that `enter` has returned.
 pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
     let frame = stack_address();
     let begun = guarded(|| {
         point!(LoopBegin);
         let thread = counting()?;
         // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
-        // of this file use the stack, and `busy` keeps a signal handler's calls of them out.
+        // of this file use the stack, and `busy` makes their calls by a signal handler return
+        // without using it.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             stack.forget(entry, frame);
             let open = stack.open.get_mut(stack.depth)?;
             (open.entry, open.frame) = (entry, frame);
             stack.depth += 1;
-            // A failed read leaves its mark in the readings, which the end checks.
+            // A failed read is marked in the readings, and the end of the hit checks the mark.
             let _ = thread.counters.read(&mut open.readings);
             Some(stack.depth as u64)
         })
@@ -203,7 +210,8 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
 /// Ends a hit.
 ///
 /// # Safety
-/// As for [`begin`], which must have returned `began` for this entry.
+/// The requirements of [`begin`] apply, and `begin` must have returned `began` for this entry. `id`
+/// must be the entry's id.
 pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     if began == 0 {
         return;
@@ -212,7 +220,8 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
         point!(LoopEnd);
         let thread = counting()?;
         // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
-        // of this file use the stack, and `busy` keeps a signal handler's calls of them out.
+        // of this file use the stack, and `busy` makes their calls by a signal handler return
+        // without using it.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             let _ = thread.counters.read(&mut stack.after);
@@ -228,14 +237,14 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     });
 }
 
-/// Adds the counts of a hit to the sums of this id, if every counter was counting all the time.
+/// Adds the counts of a hit to the sums of this id, if every counter counted during the whole hit.
 ///
 /// # Safety
-/// As for [`end`].
+/// The requirements of [`end`] apply.
 unsafe fn add(entry: *mut Entry, id: u32, before: &Readings, after: &Readings) -> Option<()> {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
-    // SAFETY: by contract, `entry` is in a table, which has its block's header in front of it.
-    // Where private memory has taken the table's place, the header is zero.
+    // SAFETY: by contract, `entry` is in a table, and the header of the table's block is directly
+    // before the table. If private memory has replaced the table, the header is zero.
     let block = unsafe { &*((table - BLOCK_BYTES) as *const BlockHeader) };
     let count = block.counters as usize;
     if count == 0 || id >= block.ids {

@@ -1,4 +1,5 @@
-//! Finds the calling thread's table of a module, whenever an instrumented function is entered.
+//! Returns the calling thread's table of a module. An instrumented function calls this each time
+//! that it is entered.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::{self, Run};
 
-/// Returns the table of the calling thread for a module, or null if nothing is counted.
+/// Returns the table of the calling thread for a module, or null if nothing is to be counted.
 ///
 /// # Safety
 /// `module` must be a descriptor that was registered.
@@ -36,10 +37,10 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
     }
 }
 
-/// Makes the table, if the thread has no table of this module yet and something is recorded.
+/// Makes the thread's table of this module, if something is being recorded.
 ///
 /// # Safety
-/// As for [`enter`].
+/// The requirements of [`enter`] apply.
 #[cold]
 #[inline(never)]
 unsafe fn enter_first(module: *mut Module) -> *mut Entry {
@@ -54,28 +55,31 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
 }
 
 /// # Safety
-/// As for [`enter`].
+/// The requirements of [`enter`] apply.
 unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     point!(LoopEnter);
-    // The epoch is read before the run: a session that begins in between makes the table stale.
+    // The epoch is read before the run. If a session begins in between, the table has the old epoch
+    // and will be made again.
     let epoch = epoch::current();
     let run = load::load()?;
-    // SAFETY: by contract, `module` is a registered descriptor, and those have their number.
+    // SAFETY: by contract, `module` is a registered descriptor, and a registered descriptor has its
+    // number.
     let (known, process) = unsafe { announce(module, run) }?;
     tables::make(known, epoch, run, process)
 }
 
-/// Writes the module to the profile, and the options of the run to the module.
+/// Writes the module's metadata to the profile, and the options of the run to the module's
+/// descriptor.
 ///
 /// # Safety
-/// `at` must be a descriptor that has its number.
+/// `at` must be a descriptor that has been given its number.
 pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static Known, Process)> {
     let options = run.loops?;
     let process = Process::current(run)?;
     // SAFETY: by contract, `at` is a descriptor. Fields that change after its registration are
     // atomic.
     let module = unsafe { &*at };
-    // The two numbers are the same for every thread of a run. Code that reads them meanwhile gets
+    // Every thread of a run writes the same two numbers. Code that reads them at this moment gets
     // the old or the new ones.
     module.first.store(options.first, Ordering::Relaxed);
     module.gap_mask.store(options.gap_mask, Ordering::Relaxed);
@@ -84,7 +88,7 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
         0 => (std::ptr::null_mut(), std::ptr::null_mut()),
         _ => (counters::begin as *mut (), counters::end as *mut ()),
     };
-    // One of the two pointers without the other does no harm.
+    // It does no harm if code sees only one of the two pointers.
     module.begin.store(begin, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);

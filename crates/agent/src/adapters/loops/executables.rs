@@ -1,6 +1,6 @@
 //! Finds the descriptors of instrumented executables of IREE. An executable may not import symbols
-//! and has no constructors, so nothing in it searches for a runtime: the agent searches its
-//! writable data when the runtime loads it.
+//! and has no constructors, so it cannot register itself. Instead, the agent searches the
+//! executable's writable data when IREE's runtime loads it.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 
-/// The alignment of descriptors.
+/// The alignment of descriptors in bytes.
 const ALIGN: usize = 64;
 /// The largest number of bytes of writable data that are searched in one executable.
 const MOST_BYTES: usize = 64 << 20;
@@ -28,26 +28,26 @@ const CHUNK: usize = 1 << 16;
 /// A range of addresses.
 type Range = std::ops::Range<usize>;
 
-/// The ranges of an executable's parts.
+/// The address ranges of an executable's parts.
 #[derive(Default)]
 struct Image {
     base: usize,
-    /// Everything that is loaded.
+    /// All loaded segments.
     loaded: Vec<Range>,
     text: Vec<Range>,
     writable: Vec<Range>,
-    /// The ranges that become read-only once all relocations are done.
+    /// The ranges that become read-only after all relocations.
     relro: Vec<Range>,
 }
 
-/// Returns whether the recording wants loops. If not, executables stay as they are; a session that
-/// begins later and wants loops searches them then.
+/// Returns whether the recording wants loops. If not, executables are not searched; a session that
+/// begins later and wants loops will search them.
 pub fn wanted() -> bool {
     run::current().is_some_and(|run| run.loops.is_some())
 }
 
-/// Registers the instrumented modules of an embedded ELF, if the recording wants loops. `export` is
-/// the id of its first export.
+/// Registers the instrumented modules of the embedded ELF at `base`, if the recording wants loops.
+/// `export` is the id of the ELF's first export.
 pub fn embedded(base: usize, export: Option<u32>) {
     if let Some(headers) = wanted().then(|| elf::program_headers(base)).flatten() {
         let headers = headers.iter();
@@ -56,8 +56,8 @@ pub fn embedded(base: usize, export: Option<u32>) {
     }
 }
 
-/// Registers the instrumented modules of the shared object that has this function, if the recording wants
-/// loops.
+/// Registers the instrumented modules of the shared object that contains `function`, if the
+/// recording wants loops. `export` is the id of the object's first export.
 pub fn system(function: usize, export: Option<u32>) {
     if !wanted() {
         return;
@@ -131,7 +131,7 @@ impl Image {
     }
 }
 
-/// Registers all descriptors in an executable.
+/// Searches the writable data of an executable for descriptors, and registers them.
 fn look(image: &Image, export: Option<u32>) {
     let mut budget = MOST_BYTES;
     let mut chunk = vec![0u8; CHUNK];
@@ -153,9 +153,10 @@ fn look(image: &Image, export: Option<u32>) {
     }
 }
 
-/// Registers the descriptor at this address, if there is one.
+/// Registers the descriptor at this address, if it is one of this executable.
 fn found(image: &Image, at: usize, export: Option<u32>) {
-    // The fields that refer to a table and to a function are checked before anything uses them.
+    // The fields that refer to a table and to a function are checked here, before anything uses
+    // them.
     let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
     // SAFETY: the array has as many bytes as a module. A module consists of integers, pointers and
     // an optional function, for which all bytes are values.
@@ -167,21 +168,22 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     if copy.enter.load(Ordering::Relaxed).is_null() {
         let end = at + size;
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
-        // A descriptor that becomes read-only, or that other processes share, cannot be filled in.
+        // The runtime must write to the descriptor. That is impossible if the descriptor becomes
+        // read-only, or if other processes share its memory.
         if frozen || !make_writable(at, size) {
             losses::lose(Loss::LoopModuleRefused, 1, 0);
             return;
         }
     }
     let place = Place { object: String::new(), base: image.base as u64 };
-    // SAFETY: the memory at `at` begins with a descriptor's magic number and has its size. It is
-    // writable private memory of a loaded executable, which also contains the table and the
-    // function.
+    // SAFETY: the memory at `at` begins with a descriptor's magic number and is as large as a
+    // descriptor. It is writable private memory of a loaded executable, which also contains the
+    // table and the function.
     unsafe { register(at as *mut Module, Some(Origin { place, export })) };
 }
 
-/// Makes sure that this memory can be written and belongs to this process alone. If a part of an
-/// executable's data is made writable for that, it stays writable.
+/// Makes this memory writable. Returns false if that is impossible, or if other processes share the
+/// memory. Pages that were made writable stay writable.
 fn make_writable(at: usize, bytes: usize) -> bool {
     let page = at & !4095;
     let end = (at + bytes).next_multiple_of(4096);

@@ -1,62 +1,62 @@
-//! The data of a thread about its tables: a few words in the static TLS block, like the recorder's
-//! ([`crate::recorder::thread`]), so that finding a table needs no call and no allocation.
+//! The thread-local data about a thread's tables: a few words in the static TLS block, as for the
+//! recorder ([`crate::recorder::thread`]), so that a table is found without a call or an
+//! allocation.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::loops::Entry;
 
-/// The thread-local.
+/// The thread-local data.
 #[repr(C)]
 pub struct Local {
-    /// The thread's places of tables, in memory that a forked child finds zeroed; null if there are
-    /// none.
+    /// The addresses of the thread's tables, in memory that is zeroed in a forked child; null if
+    /// there are none.
     pub places: *mut Places,
-    /// The data that the thread owns ([`super::tables`]), of which a forked child has a copy; null
-    /// if there is none.
+    /// The thread's [`super::tables::Owned`], of which a forked child has a copy; null if there is
+    /// none.
     pub owned: *mut c_void,
-    /// The hits for which counters were read at their start ([`super::counters`]); null if there
-    /// are none.
+    /// The open hits at whose start counters were read ([`super::counters`]); null if there are
+    /// none.
     pub stack: *mut c_void,
-    /// Number of times that the thread's exit was noticed.
+    /// Number of times that the agent has handled an exit of this thread.
     pub lives: u32,
 }
 
 const _: () = assert!(size_of::<Local>() == 32);
 
-/// The address that stands for a table for which there was no room.
+/// The address that is stored for a table if there was no memory for the table.
 pub const NOTHING: usize = 1;
 
-/// The addresses of tables, by the numbers of their modules. A forked child finds this memory
-/// zeroed.
+/// The addresses of a thread's tables, by the numbers of their modules. In a forked child, this
+/// memory is zeroed.
 #[repr(C)]
 pub struct Places {
     /// The epoch that the tables belong to; 0 if there are none.
     pub epoch: AtomicU32,
-    /// The number of tables.
+    /// The number of addresses that the memory has space for.
     pub count: u32,
-    /// The first of `count` tables.
+    /// The first of `count` addresses of tables.
     pub first: [*mut Entry; 0],
 }
 
 impl Places {
-    /// Returns the table of a module: null if there is none of this epoch, [`NOTHING`] if there
-    /// will be none.
+    /// Returns the table of a module: null if the thread has none yet in this epoch, [`NOTHING`] if
+    /// it will get none.
     ///
     /// # Safety
-    /// The memory after this struct must have room for `count` tables.
+    /// The memory after this struct must contain `count` addresses.
     #[inline(always)]
     pub unsafe fn get(&self, number: usize, epoch: u32) -> *mut Entry {
         if self.epoch.load(Ordering::Relaxed) != epoch || number >= self.count as usize {
             return std::ptr::null_mut();
         }
-        // SAFETY: `number` is below `count`, and by contract the memory has room for `count`
-        // tables.
+        // SAFETY: `number` is below `count`, and by contract the memory contains `count` addresses.
         unsafe { self.first.as_ptr().add(number).read() }
     }
 }
 
-/// Returns how many tables fit into this many bytes.
+/// Returns for how many addresses of tables a [`Places`] with this many bytes has space.
 pub fn count_in(bytes: usize) -> u32 {
     ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
 }
@@ -80,7 +80,8 @@ mod place {
     #[inline(always)]
     pub fn get() -> *mut Local {
         let at: *mut Local;
-        // SAFETY: the x86-64 TLS ABI: fs:0 holds the thread pointer, the GOT the offset.
+        // SAFETY: the x86-64 TLS ABI: fs:0 contains the thread pointer, and the GOT contains the
+        // offset.
         unsafe {
             std::arch::asm!(
                 "mov {0}, qword ptr fs:0",

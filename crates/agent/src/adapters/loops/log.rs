@@ -1,11 +1,11 @@
-//! Mode log: writes down the first starts and ends of each id with the return address of the
-//! handler's call.
+//! Mode log: records the first starts and ends of hits of each id, each with the return address of
+//! the call that instrumented code makes to the handler.
 //!
 //! A hit that is left by an exception or `longjmp` has a start and no end, and only the first
-//! starts of an id are written down. So an end is written down only if the start of its own hit
-//! was. If it were written down whenever some hit is open, the end of the thousandth call would
-//! close the start of the first. A stack of the hits in progress tells which start belongs to an
-//! end: hits whose stack frames are gone were left.
+//! starts of an id are recorded. Therefore an end is recorded only if the start of the same hit was
+//! recorded. Otherwise, the end of the thousandth call could be mistaken for the end of the first
+//! one. A stack of open hits is used to find the start that belongs to an end. Hits whose stack
+//! frames are gone are removed from that stack.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +18,9 @@ use super::{tables, ticks};
 use crate::process::losses;
 use crate::process::panics::guarded;
 
-// The caller puts the return address on the stack or into the link register. A function in Rust
-// cannot see it, so it becomes the fourth argument, and the stack pointer the fifth.
+// The caller puts the return address on the stack or into the link register. A Rust function cannot
+// read it there, so the code below passes the return address as the fourth argument and the stack
+// pointer as the fifth.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl cp_loops_log",
@@ -50,7 +51,7 @@ unsafe extern "C" {
     fn cp_loops_log(entry: *mut Entry, id: u32, end: u32);
 }
 
-/// Returns the address of the function that instrumented code calls.
+/// Returns the address of `cp_loops_log`, which instrumented code calls.
 pub fn address() -> *mut () {
     cp_loops_log as *mut ()
 }
@@ -65,8 +66,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     let now = ticks::now();
     guarded(|| {
         point!(LoopLog);
-        // SAFETY: by contract, `entry` is in a table, which has its block's header in front of it.
-        // Only this thread writes to either.
+        // SAFETY: by contract, `entry` is in a table, and the header of the table's block is
+        // directly before the table. Only this thread writes to them.
         unsafe {
             let block = &*((table - BLOCK_BYTES) as *const BlockHeader);
             let entry = &*entry;
@@ -94,7 +95,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     });
 }
 
-/// Counts a start, and returns whether to write it down, because it is one of the first of its id.
+/// Counts a start. Returns whether to record it: if it is one of the first starts of its id and can
+/// be remembered.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! The adapter for instrumented loops: modules that `counterpoint loops instrument` has rewritten.
-//! `include/counterpoint/loops.h` is the contract, docs/loops.md the description.
+//! `include/counterpoint/loops.h` defines the interface, and docs/loops.md describes it.
 //!
 //! ```text
 //!  constructor of a module ──► register ──► a number, the costs of its hits, `enter`
@@ -11,20 +11,21 @@
 //! | module | what |
 //! |---|---|
 //! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
-//! | [`modules`] | the modules of this process, and what the profile is told about them |
-//! | [`code`] | says where their machine code is, and copies it |
+//! | [`modules`] | the modules of this process, and their metadata in the profile |
+//! | [`code`] | finds the modules' machine code, and copies it |
 //! | [`notes`] | finds modules whose constructors found no runtime |
 //! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
-//! | [`local`] | what a thread knows, in thread-local storage |
-//! | [`enter`] | from a module to the calling thread's table |
-//! | [`tables`] | the tables of a thread: pages of the pool, and what happens to them when the thread ends |
-//! | [`counters`] | counters around hits |
-//! | [`log`] | mode log |
-//! | [`open_hits`] | which begin an end in mode log belongs to |
-//! | [`ticks`] | the clock of instrumented code |
+//! | [`local`] | the thread-local data |
+//! | [`enter`] | finds the calling thread's table of a module |
+//! | [`tables`] | makes the tables of a thread in the pool, and stores them when the thread ends |
+//! | [`counters`] | reads counters around hits |
+//! | [`log`] | records the first starts and ends of each id (mode log) |
+//! | [`open_hits`] | finds the start that an end in mode log belongs to |
+//! | [`ticks`] | reads the clock of instrumented code |
 //!
-//! The tables of a thread are mapped as long as the thread lives, even if the session ends or the
-//! pool is replaced: functions that were entered keep their addresses, and write to them.
+//! The tables of a thread stay mapped as long as the thread lives, even if the session ends or the
+//! pool is replaced, because functions that the thread has entered keep their addresses and write
+//! to them.
 
 mod callees;
 mod code;
@@ -48,8 +49,8 @@ pub static ADAPTER: Adapter = Adapter {
     constructed: register::constructed,
     session_began,
     at_exit: tables::at_process_exit,
-    // A thread that attaches in order to read counters around loops measures the bracket that all
-    // adapters have in common.
+    // A thread that attaches in order to read counters around loops is calibrated with the bracket
+    // that all adapters share.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };

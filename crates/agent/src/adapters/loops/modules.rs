@@ -1,7 +1,7 @@
-//! The modules of this process. Each has a number, by which threads find their tables. A module is
-//! never forgotten: one that is unloaded and loaded again gets its number back, so that a program
-//! that loads and unloads a module again and again needs no more memory and writes no more
-//! metadata.
+//! The instrumented modules of this process. Each module has a number, which threads use to find
+//! their tables. A module is never forgotten: if it is unloaded and loaded again, it gets the same
+//! number again. So a program that keeps loading and unloading a module needs no more memory and
+//! writes no more metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -14,30 +14,32 @@ use crate::os::sys;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// A module that was registered. It is leaked: a list to which values are only ever prepended can
-/// be walked without a lock, also after a fork in the middle of a change.
+/// A module that was registered. It is never freed. New modules are only added at the front of the
+/// list, so the list can be read without a lock, even in a child that was forked during a change.
 pub struct Known {
     /// The module's number, from 1, which is also its index in the tables of threads.
     pub number: u32,
-    /// Number of ids that the module has.
+    /// The number of the module's ids.
     pub ids: u32,
-    /// How hits are recorded.
+    /// The mode in which hits are recorded.
     pub mode: Mode,
-    /// The module's identity.
+    /// The identity of the module's instrumented text.
     pub id: [u8; 16],
-    /// File of the module's object; empty if the module is in anonymous memory.
+    /// The file of the module's object (the ELF file or memory that contains the module); empty for
+    /// anonymous memory.
     object: String,
-    /// Address of the module's object in memory; 0 if it is in anonymous memory, or if the address
-    /// is not needed.
+    /// Mode log: the address of the module's object in memory; 0 if it is in anonymous memory. In
+    /// other modes: 0.
     pub base: u64,
-    /// Address of the module's object in memory at present; 0 if it is in anonymous memory.
+    /// The present address of the module's object in memory; 0 if it is in anonymous memory.
     start: AtomicU64,
-    /// Export id of the first function in the module's IREE library.
+    /// Export id of the first function in the IREE library that contains the module.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// The part of the profile that contains the module's frame ([`Process::serial`]).
+    /// The part of the profile that contains the module's frame, by its serial number
+    /// ([`Process::serial`]).
     told: AtomicU32,
-    /// The part of the profile that says where the module's code is.
+    /// The part of the profile that contains the place of the module's code, by its serial number.
     noted: AtomicU32,
     next: *const Known,
 }
@@ -58,27 +60,29 @@ pub fn find(number: u32) -> Option<&'static Known> {
     known().find(|known| known.number == number)
 }
 
-/// The object that an address belongs to: its file and its address in memory.
+/// The object that contains an address: its file, and its address in memory.
 pub struct Place {
-    /// The module's file; empty for anonymous memory.
+    /// The object's file; empty for anonymous memory.
     pub object: String,
-    /// The difference between an address in memory and the one in the module's ELF file.
+    /// The difference between the address of a byte in memory and its address in the object's ELF
+    /// file.
     pub base: u64,
 }
 
-/// The place of a module, and the library that it belongs to.
+/// The place of a module, and the library that contains it.
 pub struct Origin {
     /// The place of the code.
     pub place: Place,
-    /// Export id of the first function of its library, if the module is in an IREE library and the
-    /// id is known.
+    /// If the module is in an IREE library: export id of the library's first function, if it is
+    /// known.
     pub export: Option<u32>,
 }
 
-/// Returns the equal module that was registered before, if there is one.
+/// Returns the module that was registered before and has the same text, ids, mode, file and
+/// library.
 fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static Known> {
-    // Return addresses are stored less the base, so in mode log another place in memory makes
-    // another module.
+    // In mode log, return addresses are stored as differences from the base, so a module at another
+    // address is a different module.
     let base = if mode == Mode::Log { origin.place.base } else { 0 };
     known().find(|known| {
         (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
@@ -86,12 +90,13 @@ fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static K
     })
 }
 
-/// Returns whether an equal module was registered before, so that its costs are known.
+/// Returns whether an equal module was registered before. Its costs are then known.
 pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
     find_equal(module, mode, origin).is_some()
 }
 
-/// Returns the number of a module: that of an equal one which was registered before, or a new one.
+/// Returns the registered module that is equal to `module`. If there is none, registers `module`
+/// under a new number.
 pub fn remember(
     module: &Module,
     mode: Mode,
@@ -126,22 +131,23 @@ pub fn remember(
 }
 
 impl Known {
-    /// Returns the address of the module's object in memory, or 0 if it is in anonymous memory.
+    /// Returns the present address of the module's object; 0 if it is in anonymous memory.
     pub fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// Returns the file of the module's object; empty if the module is in anonymous memory.
+    /// Returns the file of the module's object; empty if it is in anonymous memory.
     pub fn object(&self) -> &str {
         &self.object
     }
 
-    /// Returns whether the part of `process` is told for the first time where the module's code is.
+    /// Returns true at the first call for the part of `process`. The caller then writes where the
+    /// module's code is.
     pub fn is_first_note(&self, process: &Process) -> bool {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }
 
-    /// Writes the module's frame to the part of `process`, unless the part has it.
+    /// Writes the module's frame to the part of `process`, unless the part already contains it.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return;
@@ -172,7 +178,7 @@ impl Known {
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&LoopFrame::Module(frame).to_bytes());
-        // A failure is counted as a loss, and not tried again.
+        // A failure is counted as a loss. The frame is not written again.
         let _ = process.append_loops(&bytes);
         self.told.store(process.serial(), Ordering::Release);
     }
@@ -181,13 +187,15 @@ impl Known {
 /// The largest side table that is copied into a profile, in bytes.
 const MOST_TABLE: usize = 1 << 28;
 
-/// Makes a frame with the present time on the clock of instrumented code.
+/// Returns a frame with the present time, on the clock of instrumented code and on
+/// `CLOCK_MONOTONIC`.
 pub fn moment() -> Vec<u8> {
     let (ticks, monotonic_ns) = now();
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
 }
 
-/// Returns the ticks and `CLOCK_MONOTONIC`, read as closely together as three tries allow.
+/// Returns the present time in ticks and on `CLOCK_MONOTONIC`: of three pairs of readings, the one
+/// that was read fastest.
 pub fn now() -> (u64, u64) {
     let one = || {
         let before = ticks::now();
@@ -200,17 +208,18 @@ pub fn now() -> (u64, u64) {
     (best.1, best.2)
 }
 
-/// An entry in a cache line of its own.
+/// An entry that shares no cache line with other data.
 #[repr(C, align(128))]
 struct Scratch(Entry);
 
-/// The number of measurements of each kind of empty hit.
+/// The number of times that each kind of empty hit is measured.
 const ROUNDS: usize = 101;
-/// The number of hits between two readings of the clock, where a single hit is too short.
+/// The number of hits between two readings of the clock. A single hit would be too short to
+/// measure.
 const HITS: u64 = 64;
 
-/// Measures the cost of empty hits of a module, with the module's own code, in about 0.2 ms.
-/// Returns `None` if the module has no rehearsal.
+/// Measures what empty hits of a module cost, with the module's own code, in about 0.2 ms. Returns
+/// `None` if the module has no `rehearse`, or in mode log.
 ///
 /// # Safety
 /// `at` must be a descriptor that no thread uses yet.
@@ -224,15 +233,15 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let entry = &scratch.0;
     entry.random.store(1, Ordering::Relaxed);
     let pointer = std::ptr::from_ref(entry).cast_mut();
-    // Makes all hits from now on timed, or none.
+    // Makes all further hits timed if `all` is true, and none otherwise.
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
         // SAFETY: by contract, `at` is a descriptor.
         unsafe { &*at }.first.store(u32::MAX, Ordering::Relaxed);
     };
-    // SAFETY: `rehearse` is the module's own function. Its contract wants the descriptor and an
-    // entry, and `pointer` is an entry of ours.
+    // SAFETY: `rehearse` is the module's own function. It must be called with the descriptor and an
+    // entry; `at` is the descriptor, and `pointer` is an entry of ours.
     let run = |times: u64| unsafe { rehearse(at, pointer, times) };
     let per_hit = |ticks: u64| ticks as f64 / HITS as f64;
     let mut inside = Vec::with_capacity(ROUNDS);
@@ -260,14 +269,15 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     Some(Costs { inside: spread(inside), timed: spread(timed), counted: spread(counted) })
 }
 
-/// Returns the 10th percentile, the median and the 90th percentile.
+/// Returns the 10th percentile, the median and the 90th percentile; `None` if there are no values.
 pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     all.sort_unstable_by(f64::total_cmp);
     let at = |tenths: usize| all.get(all.len() * tenths / 10).copied();
     Some([at(1)?, at(5)?, at(9)?])
 }
 
-/// Returns the object that contains an address.
+/// Returns the dynamic linker's object that contains this address. If there is none, returns a
+/// place without a file and with base 0.
 pub fn place_of(address: usize) -> Place {
     let Some(base) = base_of(address) else {
         return Place { object: String::new(), base: 0 };
@@ -277,7 +287,7 @@ pub fn place_of(address: usize) -> Place {
 }
 
 /// Returns the difference between addresses in memory and in the file, for the dynamic linker's
-/// object that contains this address; `None` if there is none.
+/// object that contains this address; `None` if no object contains it.
 fn base_of(address: usize) -> Option<u64> {
     let mut found: (usize, Option<u64>) = (address, None);
     unsafe extern "C" fn look(

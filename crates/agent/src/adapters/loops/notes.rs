@@ -1,5 +1,6 @@
-//! Finds modules whose constructors found no runtime by their ELF notes: modules that were loaded
-//! before this library, or whose constructors ran before its own.
+//! Finds modules by their ELF notes. This finds modules whose constructors found no runtime,
+//! because they were loaded before this library, or because their constructors ran before this
+//! library's.
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
@@ -11,7 +12,7 @@ struct Found {
     count: usize,
 }
 
-/// Returns the addresses at which, by their notes, loaded objects have descriptors.
+/// Returns the addresses of descriptors that the notes of loaded objects state.
 pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
     // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
@@ -24,7 +25,8 @@ unsafe extern "C" fn look(
     _: usize,
     found: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer that `find` gave it.
+    // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer that `find` passed to
+    // it.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
@@ -45,8 +47,8 @@ unsafe extern "C" fn look(
         if header.p_align > 4 && header.p_align != 8 || !loaded(start, header.p_memsz) {
             continue;
         }
-        // SAFETY: `loaded` found that a loaded segment contains all of the notes, and nobody writes
-        // to notes.
+        // SAFETY: a loaded segment contains all of the notes (`loaded` checked this), and nobody
+        // writes to notes.
         let notes =
             unsafe { std::slice::from_raw_parts(start as *const u8, header.p_memsz as usize) };
         let align = header.p_align.max(4) as usize;
@@ -61,7 +63,8 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns the contents of our notes: the place of each, and the distance that it states.
+/// Returns the contents of our notes: for each, its offset and the distance to a descriptor that it
+/// states.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
     let word =
         |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);

@@ -1,5 +1,4 @@
-//! Mode log: the hits in progress of a thread, and which of them were written down
-//! ([`super::log`]).
+//! Mode log: the open hits of a thread, and which of their starts were recorded ([`super::log`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,28 +6,30 @@ use abi::loops::Entry;
 
 use crate::os::sys;
 
-/// Adds one to a number that only this thread writes, and returns the sum.
+/// Adds one to a number that only this thread writes, and returns the new value.
 pub fn add(number: &AtomicU64) -> u64 {
     let next = number.load(Ordering::Relaxed) + 1;
     number.store(next, Ordering::Relaxed);
     next
 }
 
-/// The number of hits in the first piece of memory; each further piece is twice as long as the one
-/// before.
+/// The number of hits in the first piece of memory; each further piece has twice as many hits as
+/// the one before.
 const FIRST_PIECE: usize = 1024;
-/// The largest number of pieces, for a million nested hits. A thread with a stack of 8 MiB cannot
-/// have nearly as many.
+/// The largest number of pieces; they have space for a million nested hits. A thread with a stack
+/// of 8 MiB can have far fewer.
 const PIECES: usize = 10;
 
-/// The hits in progress of a thread, of all modules in this mode. The innermost one is the last.
+/// The open hits of a thread, of all modules in mode log. The last hit in the list is the innermost
+/// one.
 ///
-/// Recursion may be deep, so the memory grows, by pieces that never move: a signal handler that
-/// enters an instrumented function may add a hit while the interrupted function reads another.
+/// Recursion may be deep, so the memory grows. It grows by pieces that never move, because a signal
+/// handler that enters an instrumented function may add a hit while the interrupted function reads
+/// another.
 pub struct OpenHits {
     pieces: [*mut OpenHit; PIECES],
     length: usize,
-    /// Whether there are deeper hits, for which this list had no room.
+    /// Whether there are deeper open hits, for which the list had no space.
     is_full: bool,
 }
 
@@ -39,7 +40,7 @@ struct OpenHit {
     is_written: bool,
 }
 
-/// Returns the piece that a hit is in, and its place in the piece.
+/// Returns the number of the piece that contains hit `at`, and the hit's index in the piece.
 fn place(at: usize) -> (usize, usize) {
     let piece = (at / FIRST_PIECE + 1).ilog2() as usize;
     (piece, at - FIRST_PIECE * ((1 << piece) - 1))
@@ -77,7 +78,8 @@ impl OpenHits {
             *memory = mapped.cast();
         }
         let length = self.length + 1;
-        // A signal handler may use this place until the length contains it, so the hit is written again.
+        // A signal handler may write to this place until `length` is increased, so the hit is
+        // written once more afterwards.
         // SAFETY: `place` returns an index inside of the piece, which is mapped.
         unsafe {
             memory.add(at).write(hit);
@@ -88,19 +90,20 @@ impl OpenHits {
         true
     }
 
-    /// Returns the index of the innermost hit for which this holds.
+    /// Returns the index of the innermost hit for which `is_it` returns true.
     fn rposition(&self, is_it: impl Fn(&OpenHit) -> bool) -> Option<usize> {
         (0..self.length).rev().find(|at| is_it(&self.get(*at)))
     }
 
-    /// Forgets hits that were left: those in frames below this one, and one of the same id in the
-    /// same frame, with all hits inside of it. Returns whether the start is to be written down. It
-    /// is not if there is no room to remember the hit, because its end would not be found.
+    /// Adds a hit. First removes hits that were left by an exception or `longjmp`: those in frames
+    /// below `frame`, and a hit of the same id in the same frame, with all hits inside of it.
+    /// Returns whether to record the start. It is not recorded if there is no memory to remember
+    /// the hit, because its end would not be found.
     pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
         while self.length > 0 && self.get(self.length - 1).frame < frame {
             self.length -= 1;
         }
-        // Hits of this frame are the innermost ones.
+        // The hits in this frame are now the innermost ones.
         let of_frame = (0..self.length).rev().take_while(|at| self.get(*at).frame == frame);
         let is_same = |at: &usize| std::ptr::eq(self.get(*at).entry, entry);
         if let Some(at) = of_frame.filter(is_same).last() {
@@ -111,18 +114,18 @@ impl OpenHits {
         remembered && is_written
     }
 
-    /// Ends a hit, and returns whether its start was written down. A function that takes memory
-    /// from the stack in between ends below its start.
+    /// Ends a hit. Returns whether its start was recorded. The frame of the end may be below that
+    /// of the start, if the function has taken memory from the stack in between.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
-        // From the inside outwards, frames never become smaller (`begins`), so hits above need not
-        // be compared.
+        // From the innermost hit outwards, frames never become smaller (see `begins`), so the
+        // search can stop at the first frame above this one.
         let exact = (0..self.length)
             .rev()
             .take_while(|at| self.get(*at).frame <= frame)
             .find(|at| same(&self.get(*at)) && self.get(*at).frame == frame);
         let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
-        // Deeper hits are not remembered, so a hit above may be another call's.
+        // If deeper hits were not remembered, a hit above may belong to another call.
         let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {
             return false;
         };
@@ -143,26 +146,27 @@ mod tests {
     fn ends_are_those_of_begins_that_were_written_down() {
         let (outer, inner) = (Entry::default(), Entry::default());
         let mut open = OpenHits::new();
-        // The first hits of both are left by an exception; later ones are not written down.
+        // The first hits of both functions are left by an exception; later hits are not to be
+        // recorded.
         open.begins(&outer, 1000, true);
         open.begins(&inner, 900, true);
         open.begins(&outer, 1000, false);
         open.begins(&inner, 900, false);
         assert!(!open.ends(&inner, 900) && !open.ends(&outer, 1000));
         assert_eq!(outer.ended.load(Ordering::Relaxed), 0);
-        // Recursion: the inner call's hit is not written down, the outer one's is.
+        // Recursion: the outer call's hit is recorded, but not the inner one's.
         open.begins(&outer, 1000, true);
         open.begins(&outer, 800, false);
         assert!(!open.ends(&outer, 800));
         assert!(open.ends(&outer, 1000));
         assert_eq!(outer.ended.load(Ordering::Relaxed), 1);
-        // One hit was left and began again in the same frame; another one's function took memory
-        // from the stack.
+        // One hit was left, and a new hit began in the same frame. Its function took memory from
+        // the stack before its end.
         open.begins(&inner, 900, true);
         open.begins(&inner, 900, true);
         assert!(open.ends(&inner, 860));
         assert!(!open.ends(&inner, 900));
-        // An end without any begin must find no hit.
+        // An end without a start must find no hit.
         assert!(!open.ends(&outer, 1000));
     }
 

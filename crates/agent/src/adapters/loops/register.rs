@@ -14,19 +14,20 @@ use crate::process::part::Process;
 use crate::process::{load, losses};
 use crate::state::{epoch, run, run_file};
 
-/// Results of `register`, as `include/counterpoint/loops.h` defines them.
+/// Results of [`register`]; `include/counterpoint/loops.h` defines them.
 const REGISTERED: i32 = 0;
 const NOTHING_RECORDED: i32 = 1;
 const REFUSED: i32 = -1;
 
-/// Whether this library's constructor has run. Before that, it is not known what the environment
-/// asks for.
+/// Whether this library's constructor has run. Before that, the agent does not know what the
+/// environment asks for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
 /// Whether a module was registered before this library's constructor had run. The constructors of
 /// libraries that a program is linked with can run before those of a preloaded one.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
-/// Registers modules that came too early. Called at the end of the constructor.
+/// Called at the end of this library's constructor. Registers the modules that tried to register
+/// before it.
 pub fn constructed() {
     CONSTRUCTED.store(true, Ordering::Release);
     if EARLY.load(Ordering::Acquire) {
@@ -34,9 +35,10 @@ pub fn constructed() {
     }
 }
 
-/// Registers every module that has a note. A module that is already registered stays as it is.
+/// Registers every module that has a note. A module that is already registered is not changed.
 pub fn register_all() {
-    // The dynamic linker's lock, which the search takes, is free again here.
+    // `find` takes the dynamic linker's lock only during the search, so it is free again in this
+    // loop.
     for at in notes::find() {
         // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
         // itself checks that a descriptor is there.
@@ -47,7 +49,7 @@ pub fn register_all() {
 /// Registers an instrumented module.
 ///
 /// # Safety
-/// As `include/counterpoint/loops.h` says: `module` must be a descriptor, or readable memory that
+/// `module` must be, as `include/counterpoint/loops.h` says, a descriptor, or readable memory that
 /// is not one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
@@ -69,14 +71,15 @@ pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
         if mode_of(module).is_none() {
             return;
         }
-        // Other destructors can still enter the module's code.
+        // Destructors of other libraries can still enter the module's code.
         module.enter.store(std::ptr::null_mut(), Ordering::Release);
         module.handle.store(0, Ordering::Relaxed);
         module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);
     });
 }
 
-/// Returns the mode of a descriptor, if this runtime knows its version and its mode.
+/// Returns the mode of a descriptor, if this version of the agent supports its version and its
+/// mode.
 fn mode_of(module: &Module) -> Option<Mode> {
     let known = module.magic == MAGIC
         && module.size as usize == size_of::<Module>()
@@ -85,14 +88,15 @@ fn mode_of(module: &Module) -> Option<Mode> {
 }
 
 /// # Safety
-/// As for [`counterpoint_loops_register`].
+/// The requirements of [`counterpoint_loops_register`] apply.
 pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
     point!(LoopRegister);
     if at.is_null() || !at.is_aligned() {
         return REFUSED;
     }
-    // SAFETY: by contract, `at` points to readable memory, and its magic number and size were
-    // compared above. Fields that others write are atomic, or are written before `enter` is set.
+    // SAFETY: by contract, `at` points to readable memory, and `mode_of` compares its magic number
+    // and size before it uses other fields. Fields that other threads may write are atomic, or are
+    // written before `enter` is set.
     let module = unsafe { &*at };
     let mode = mode_of(module);
     if !CONSTRUCTED.load(Ordering::Acquire) {
@@ -111,13 +115,14 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
         }
         return REFUSED;
     };
-    // If the run that the environment asks for has no loops, no loops will ever be recorded.
+    // If the run that the environment asks for does not record loops, no loops will ever be
+    // recorded.
     if epoch::is_off() || asked && run.is_none() || module.ids == 0 {
         return NOTHING_RECORDED;
     }
     if module.handle.load(Ordering::Acquire) == 0 {
-        // This is done before the lock is taken, because a thread that has the dynamic linker's
-        // lock may wait for ours.
+        // This is done before our lock is taken, because a thread that has the dynamic linker's
+        // lock may be waiting for ours.
         let origin = origin
             .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
         let costs = match modules::is_known(module, mode, &origin) {

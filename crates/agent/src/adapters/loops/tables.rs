@@ -1,11 +1,12 @@
-//! The tables of a thread: their addresses, in memory that a forked child finds zeroed; and the
-//! runs of pages of the pool that contain them, which the thread gives back when it ends.
+//! The tables of a thread: their addresses, in memory that is zeroed in a forked child, and the
+//! contiguous pages of the pool that contain the tables. The thread gives these pages back when it
+//! ends.
 //!
-//! A forked child goes on in the middle of functions that have the addresses of its parent's
-//! tables. In the child, private memory takes the place of the tables as soon as the fork returns
-//! ([`crate::recorder::handler_fork`]). The same happens when a session ends, at the thread's next
-//! entry, and at the end of the process: later counts of a function that was entered before are not
-//! recorded.
+//! A forked child continues in the middle of functions that use the addresses of its parent's
+//! tables. As soon as the fork returns in the child, the child's tables are replaced by private
+//! memory at the same addresses ([`crate::recorder::handler_fork`]). The tables are also replaced
+//! when a session ends (at the thread's next entry of a function) and at the end of the process:
+//! what functions that were entered before count later is not recorded.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,20 +32,20 @@ use crate::recorder::handler_fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// The number of times that a thread may come back after its exit began, as destructors may enter
-/// functions again.
+/// How many times a thread may get tables. It gets new ones after its exit began if destructors
+/// enter instrumented functions again.
 const MOST_LIVES: u32 = 3;
-/// The largest size of the records in mode log of one thread and module, in bytes.
+/// Mode log: the largest size in bytes of the records of one thread and module.
 const MOST_LOG_BYTES: usize = 1 << 20;
-/// The number of bytes that are collected before they are appended.
+/// The number of bytes that are collected before they are appended to the file.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A run of pages of the pool that a thread has claimed.
+/// Contiguous pages of the pool that a thread has claimed.
 struct Piece {
     first: usize,
     pages: usize,
     at: *mut u8,
-    /// Whether the piece is still memory of the pool, which this process may write to.
+    /// Whether the piece is still memory of the pool, and this process may write to it.
     shared: bool,
 }
 
@@ -63,19 +64,19 @@ impl Piece {
         self.bytes() - self.header().used.load(Ordering::Relaxed) as usize
     }
 
-    /// Puts private memory in the piece's place.
+    /// Replaces the piece by private memory at the same address.
     fn part(&mut self) {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // There is no private memory: counts from now on may be lost, but do not go to a table
-            // of another process.
+            // No private memory could be mapped. Recording is switched off: later counts may be
+            // lost, but they do not get into a table of another process.
             epoch::switch_off();
         }
     }
 }
 
-/// The tables of a thread. A forked child has a copy.
+/// The tables of a thread. A forked child has a copy of this struct.
 pub struct Owned {
     process: Process,
     run: &'static Run,
@@ -83,15 +84,16 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
-    /// Mode log: the hits in progress of the thread.
+    /// Mode log: the thread's open hits.
     open: Option<OpenHits>,
 }
 
-/// Makes the table for the calling thread. Returns `None` if that failed; the loss was counted.
+/// Makes the table of a module for the calling thread. Returns `None` if that failed; this was then
+/// counted as a loss.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
     // SAFETY: the thread-local is the calling thread's own. This runs in `guarded_apart`, which
-    // blocks signals, so no handler of the host uses it meanwhile.
+    // blocks signals, so no signal handler of the host uses it meanwhile.
     unsafe {
         if (*local).lives >= MOST_LIVES {
             losses::lose(Loss::ThreadGone, 1, 0);
@@ -123,10 +125,11 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
     }
 }
 
-/// Returns the hits of the calling thread in mode log, or `None` if it has no table of this mode.
+/// Mode log: returns the open hits of the calling thread, or `None` if the thread has no table of a
+/// module in this mode.
 ///
 /// # Safety
-/// No other reference to them may be in use on this thread.
+/// No other reference to the open hits may be in use on this thread.
 pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
     // SAFETY: `owned` is null or this thread's own; by contract, no other reference to its open
     // hits is in use.
@@ -134,7 +137,8 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Makes the thread's tables belong to this process and epoch.
+    /// Prepares for tables of this process and epoch. Tables of another process or epoch are
+    /// replaced by private memory.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {
@@ -147,19 +151,20 @@ impl Owned {
         }
     }
 
-    /// Puts private memory in the place of all pages.
+    /// Replaces all pages by private memory at the same addresses.
     fn part(&mut self) {
         self.pieces.iter_mut().for_each(Piece::part);
     }
 
-    /// Makes room for this number in the places, and clears the places of another epoch.
+    /// Returns memory for the addresses of tables that has space for this module number. Clears
+    /// addresses of another epoch.
     ///
     /// # Safety
-    /// `old` must be null or the thread's places, which have `places_bytes` bytes.
+    /// `old` must be null or the thread's [`Places`], which are `places_bytes` bytes long.
     unsafe fn make_places(&mut self, old: *mut Places, number: usize) -> Option<*mut Places> {
         let enough = size_of::<Places>() + (number + 1) * size_of::<*mut Entry>();
-        // SAFETY: by contract, `old` is null or the thread's places. New memory is known to nobody
-        // else before it is stored.
+        // SAFETY: by contract, `old` is null or the thread's [`Places`]. Nobody else has the
+        // address of the new memory before it is stored.
         unsafe {
             let stale = !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
             if !old.is_null() && enough <= self.places_bytes {
@@ -210,7 +215,7 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // The words about single hits keep the iterations of the first hits and of random ones
+            // One bucket: the iterations of the first hits and of the random hits are then kept
             // apart.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
@@ -230,8 +235,8 @@ impl Owned {
         let piece = self.pieces.last()?;
         let used = piece.header().used.load(Ordering::Relaxed) as usize;
         let seed = super::ticks::now() ^ u64::from(sys::thread_id()) << 40;
-        // SAFETY: the piece has this much zeroed memory after `used`, which nobody else knows. The
-        // block is written before `used` says that it is there.
+        // SAFETY: after `used`, the piece has this much zeroed memory, which nobody else uses. The
+        // block is written before `used` is increased, so nobody reads half a block.
         unsafe {
             let block = piece.at.add(used);
             block.cast::<BlockHeader>().write(BlockHeader {
@@ -270,7 +275,8 @@ impl Owned {
         }
     }
 
-    /// Claims pages for this many bytes. The error is 0 if the pool has none left.
+    /// Claims pages of the pool for this many bytes. The error is 0 if the pool has not enough free
+    /// pages.
     fn claim(&self, bytes: usize) -> Result<Piece, i32> {
         let (run, pages) = (self.run, bytes.div_ceil(PAGE_BYTES));
         let row = self.process.row_number();
@@ -299,8 +305,8 @@ impl Owned {
             monotonic_ns,
             reserved: [0; 22],
         };
-        // SAFETY: the pages were mapped a moment ago and have this size. The magic number is stored
-        // last, so a reader finds either nothing or the whole header.
+        // SAFETY: the pages were just mapped, and have this size. The magic number is stored last,
+        // so a reader finds either no header or a whole one.
         unsafe {
             at.write_bytes(0, pages * PAGE_BYTES);
             at.cast::<RunHeader>().write(header);
@@ -309,8 +315,8 @@ impl Owned {
         Ok(Piece { first, pages, at, shared: true })
     }
 
-    /// Appends the counts to the part's file, and gives the pages back. Pages that cannot be
-    /// appended stay in the pool, for the collector.
+    /// Appends the counts to a file of the process's part, and gives the pages back. If they cannot
+    /// be appended, the pages stay in the pool for the collector (`profile::collect`).
     fn flush(&mut self) {
         let (process, run) = (self.process, self.run);
         for piece in self.pieces.iter_mut().filter(|piece| piece.shared) {
@@ -323,8 +329,8 @@ impl Owned {
         }
     }
 
-    /// Returns whether this memory belongs to this process, and to the present recording, or to the
-    /// last one if the agent switched itself off.
+    /// Returns whether this memory belongs to this process and to the present recording. If the
+    /// agent has switched itself off, memory of the last recording is accepted.
     fn is_current(&self) -> bool {
         let recorded = self.epoch == epoch::current() || epoch::is_off();
         self.pid == sys::process_id() && self.epoch != 0 && recorded
@@ -332,9 +338,10 @@ impl Owned {
 }
 
 fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
-    // SAFETY: the piece is mapped, and only the calling thread writes to it, which waits here.
+    // SAFETY: the piece is mapped, and only the calling thread, which is in this function, writes
+    // to it.
     let bytes = unsafe { std::slice::from_raw_parts(piece.at, piece.bytes()) };
-    // Damaged tables stay where they are; the reader reports them.
+    // Damaged tables stay in the pool; the reader reports them.
     let damaged = |_| AppendError::Errno(libc::EIO);
     let run = record::loops::Run::parse(bytes).map_err(damaged)?;
     let mut chunk = modules::moment();
@@ -350,7 +357,7 @@ fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
     process.append_loops(&chunk)
 }
 
-/// Makes a number that is not 0 from any number, by splitmix64.
+/// Returns a number other than 0 that is computed from `seed` by splitmix64.
 fn random(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -358,7 +365,7 @@ fn random(seed: u64) -> u64 {
     (z ^ (z >> 31)).max(1)
 }
 
-/// Called in a forked child, before anything else runs there.
+/// Called in a forked child before any other code runs there.
 fn in_child() {
     // SAFETY: `owned` is null or the calling thread's own.
     if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
@@ -369,7 +376,7 @@ fn in_child() {
 /// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
-/// Frees the tables of a thread that exits, none of whose functions goes on.
+/// Frees the tables of a thread that exits. None of the thread's functions continues after this.
 unsafe extern "C" fn leave_c(owned: *mut c_void) {
     let _errno = ErrnoGuard::new();
     let _calm = SignalsBlocked::new();
@@ -381,7 +388,7 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        // Without memory for a stack, the pages stay in the pool, for the collector.
+        // If there is no memory for a stack, the pages stay in the pool for the collector.
         guarded_apart(|| {
             point!(LoopThreadEnd);
             if owned.is_current() {
@@ -397,13 +404,13 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
     }
 }
 
-/// Appends the tables of the thread that ends the process. Tables of other threads stay in the
-/// pool.
+/// Appends the tables of the thread that ends the process to the file. The tables of other threads
+/// stay in the pool.
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();
-    // SAFETY: `owned` is null or the calling thread's own. Its memory stays mapped, because
-    // functions that the thread has entered may go on, if a handler of `atexit` jumps there.
+    // SAFETY: `owned` is null or the calling thread's own. Its memory stays mapped, because a
+    // handler of `atexit` may jump back into functions that the thread has entered.
     unsafe {
         let owned = (*local).owned.cast::<Owned>().as_mut();
         let Some(owned) = owned.filter(|owned| owned.is_current()) else {

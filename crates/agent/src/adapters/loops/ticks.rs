@@ -1,11 +1,11 @@
-//! Reads the clock of instrumented code, which does not depend on the clock of the run.
+//! Reads the clock of instrumented code, which may be another clock than that of the run.
 
-/// Returns the ticks at present.
+/// Returns the present time in ticks.
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction reads a register that every x86-64 processor has. Where the program
-    // has forbidden that, its instrumented code cannot run either.
+    // SAFETY: the instruction reads a register that every x86-64 processor has. If the program has
+    // forbidden this instruction, its instrumented code cannot run either.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(target_arch = "aarch64")]
     {
@@ -18,7 +18,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Returns the number of ticks in a second, if the processor states it, or 0.
+/// Returns the number of ticks per second, or 0 if the processor does not state it.
 pub fn per_second() -> u64 {
     #[cfg(target_arch = "x86_64")]
     return 0;

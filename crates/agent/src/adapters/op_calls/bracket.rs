@@ -1,5 +1,6 @@
-//! The brackets around the work of a model. An op lies between two calls that the host makes to us; a
-//! run, region or task lies inside one call of ours.
+//! The brackets (the pair of readings of counters and clock) around the work of a model. An op's
+//! bracket begins and ends in two calls that the host makes to us. The bracket of a run, region or
+//! task begins and ends inside one function of ours.
 //!
 //! ```text
 //!  op     enter_before ─ begin_op or begin_held_op ─ leave │ op │ enter_after ─ end_op or end_held_op ─ leave
@@ -8,9 +9,11 @@
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
 //! ```
 //!
-//! [`Caller`] says which hosts' calls are timed, and how. The states are described in [`crate::recorder::bracket`].
+//! [`Caller`] determines whether and how the brackets of a host are timed.
+//! [`crate::recorder::bracket`] describes the states of a call.
 //!
-//! above 600 lines: the fast ways of ops, regions and runs share private functions that must stay inlined.
+//! above 600 lines: the short ways of ops, regions and runs share private functions that must stay
+//! inlined.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -36,10 +39,12 @@ use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Threa
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Indices into the numbers of a call's slot: bytes of storage and of workspace that it has allocated.
+/// Indices into the numbers in a call's slot: the bytes of storage and of workspace that the call
+/// has allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
-/// Index of one more than the export of the forward op; 0 if there is none.
+/// Index of the number that refers to the forward op: its export id plus one, or 0 if there is
+/// none.
 const FORWARD: usize = 2;
 
 #[cold]
@@ -48,8 +53,8 @@ fn attach(adapter: &Adapter) -> *mut Thread {
     attach::attach(adapter)
 }
 
-/// Returns the calling thread's state, and attaches the thread for `adapter` first if necessary; null
-/// if it cannot be recorded.
+/// Returns the calling thread's state. If necessary, attaches the thread for `adapter` first.
+/// Returns null if the thread cannot be recorded.
 #[inline(always)]
 pub fn thread(adapter: &Adapter) -> *mut Thread {
     let thread = thread::current();
@@ -60,7 +65,7 @@ pub fn thread(adapter: &Adapter) -> *mut Thread {
     thread
 }
 
-/// Returns the calling thread's state if it is attached and not inside the recorder itself.
+/// Returns the calling thread's state if the thread is attached and is not executing the recorder.
 #[inline(always)]
 pub(super) fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
@@ -71,20 +76,23 @@ pub(super) fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// The kinds of host calls, which are timed in different ways ([`crate::recorder::thread`] takes
-/// the times of brackets).
+/// The kinds of calls that hosts make to us. Their own duration, which is the cost of a bracket, is
+/// measured in different ways ([`crate::recorder::thread`] takes these times).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// The call comes from the instrument of a virtual machine, before and after each op. In a run
-    /// with a budget, such calls show what an op costs that is only counted.
+    /// with a budget, the durations of these calls show what an op costs that is only counted.
     Instrument,
-    /// The call comes from a host that holds its ops, and that calls [`begin_held_op`].
+    /// The call comes from a host that identifies its ops by an address and ends them in any case
+    /// ([`begin_held_op`]).
     Holder,
-    /// The call comes from a host like `Holder`, whose time to announce an op is measured as well.
+    /// The call comes from a host like `Holder`, and the time that the host takes to announce an op
+    /// is measured as well.
     MeasuredHolder,
 }
 
-/// Called first in a host's call before an op, so that its time can be taken. The result is for [`begin_held_op`].
+/// Called first in a host's call before an op, so that the duration of that call can be measured.
+/// The result is to be passed to [`begin_held_op`].
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
@@ -104,9 +112,9 @@ pub fn enter_before(caller: Caller) -> u64 {
     thread.enter(BEFORE)
 }
 
-/// Called first in the call of an instrument after an op. In a run with a budget, it shows what an
-/// op costs that is only counted. In other runs, the second half begins with the end of the op, so
-/// that nothing differs between calls before the counters are read.
+/// Called first in an instrument's call after an op. In a run with a budget, this shows what an op
+/// costs that is only counted. In other runs, the time of this call is taken from the end of the op
+/// on instead, so that the code that runs before the counters are read is the same for all calls.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
@@ -118,23 +126,24 @@ pub fn enter_after() {
     }
 }
 
-/// Called last in a host's call after an op, and in an instrument's call before an op. Returns how
-/// many times the host shall announce an op that does nothing, to measure how long this takes.
+/// Called last in a host's call after an op, and last in an instrument's call before an op. Returns
+/// how many times the host is asked to announce an op that does nothing, which measures how long an
+/// announcement takes.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
     // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
-    // In a run with a budget, brackets of hosts that hold their ops have no times.
+    // In a run with a budget, the brackets of the other hosts are not timed.
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
         thread.kept_bracket_ends();
     }
     if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
 
-/// Begins an op that allocates `storage` bytes. `frame` is a stack address that is the same when the
-/// op ends, and lies above those of the calls that the op makes. Returns true if a collector was
-/// interrupted; the op must then not be called.
+/// Begins an op that allocates `storage` bytes. `frame` is a stack address that the op's end passes
+/// again; it must be higher than the frames of all calls that the op makes. Returns true if a
+/// collector was interrupted; the op must then not be called.
 ///
 /// # Safety
 /// Must be called on the thread that will call the op next.
@@ -149,12 +158,12 @@ pub unsafe fn begin_op(
     unsafe { begin(adapter, entry, 0, frame, Ending::ByFrame, |_| [storage, 0, 0]) }
 }
 
-/// Begins an op that the host ends even if it throws, and that it identifies by `address` until then.
-/// `entered` is the result of [`enter_before`], or 0. `forward(thread)` is one more than the export of the op's
-/// forward op, or 0 if there is none.
+/// Begins an op that the host ends even if the op throws. The host identifies the op by `address`
+/// until it ends. `entered` is the result of [`enter_before`], or 0. `forward(thread)` is one more
+/// than the export of the op's forward op, or 0 if there is none.
 ///
 /// # Safety
-/// Same as for [`begin_op`].
+/// The requirements of [`begin_op`] apply.
 #[inline(always)]
 pub unsafe fn begin_held_op(
     adapter: &Adapter,
@@ -169,7 +178,7 @@ pub unsafe fn begin_held_op(
 }
 
 /// # Safety
-/// Same as for [`begin_op`].
+/// The requirements of [`begin_op`] apply.
 #[inline(always)]
 unsafe fn begin(
     adapter: &Adapter,
@@ -202,7 +211,7 @@ unsafe fn begin(
     }
 }
 
-/// An op that begins.
+/// The data of an op that begins.
 struct NewOp {
     entry: &'static Entry,
     entered: u64,
@@ -211,15 +220,16 @@ struct NewOp {
     counted: bool,
 }
 
-/// The part after the collectors is a function of its own for ops that take the short way, so that the code of that
-/// way is short: between two ops, the program displaces it from the processor's caches. Also, collectors need much of
-/// the stack; with both in the same frame, an entry would use more of the stack than it may.
+/// For ops that can take the short way, the rest of the work is in this separate function, so that
+/// the code of the short way is small: between two ops, the program displaces that code from the
+/// processor's caches. Also, collectors need much of the stack. With both in the same frame, an
+/// entry would use more of the stack than it may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
 }
 
-/// Begins an op whose collectors have started. Returns true if one of them was interrupted.
+/// Begins an op whose collectors have started. Returns true if a collector was interrupted.
 #[inline(always)]
 fn begin_started(
     thread: &mut Thread,
@@ -229,7 +239,8 @@ fn begin_started(
 ) -> bool {
     let NewOp { entry, entered, frame, numbers, counted } = *op;
     let interrupted = started.as_ref().is_some_and(|started| started.interrupted);
-    // A collector is called for each op, so each op has a record that can hold its values.
+    // A collector is called for each op, so each op must have a record that can contain the
+    // collector's values.
     let is_always = started.is_some() || !entry.is_op();
     let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
     let seen = if thread.draws.is_on() { steps::weight() } else { 1 };
@@ -278,20 +289,21 @@ pub struct Ended {
     pub interrupted: bool,
 }
 
-/// Ends the op that [`begin_held_op`] began with this address, as [`end_op`] does.
+/// Ends the op that [`begin_held_op`] began with this address. Works as [`end_op`] does.
 ///
 /// # Safety
-/// Same as for [`begin_op`].
+/// The requirements of [`begin_op`] apply.
 #[inline(always)]
 pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
     // SAFETY: `end_op` has the same contract as this function.
     unsafe { end_op(held(address)) }
 }
 
-/// Ends the op that began at `frame`. Returns `None` if there is none, or if it was only counted.
+/// Ends the op that began at `frame`. Returns `None` if there is no such op, or if it was only
+/// counted.
 ///
 /// # Safety
-/// Same as for [`begin_op`].
+/// The requirements of [`begin_op`] apply.
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     let thread = recording()?;
@@ -311,13 +323,15 @@ pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     end_op_otherwise(thread, frame, (end, location))
 }
 
-/// Returns the value of a call whose only number is its forward op.
+/// Returns the recorded value of a call whose only number is its forward op; `None` if the call has
+/// other numbers.
 #[inline(always)]
 fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
 }
 
-/// Ends an op in any case. This is a function of its own, so that the code of the short way is short.
+/// Ends an op that [`Thread::try_end_op`] refused to end. This is a separate function, so that the
+/// code of the short way is small.
 #[inline(never)]
 fn end_op_otherwise(
     thread: &mut Thread,
@@ -328,7 +342,7 @@ fn end_op_otherwise(
     let is_read = thread.reads_call(at);
     let Finished { export, start, numbers } = thread.finish(at);
     let call = Call { export, location, start, end, ..Call::default() };
-    // An op may have an id although plugins take no ids any more.
+    // The op may have got an id when plugins still took ids.
     let has_no_values =
         numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
     let interrupted = if has_no_values {
@@ -341,8 +355,8 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// Ends a call without values. It is not inlined, so that a call with values does not need the
-/// stack of this function, too.
+/// Ends a call without values. It is not inlined, so that its stack is not also needed for calls
+/// with values.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);
@@ -365,7 +379,7 @@ fn end_with_values(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usiz
     end_collected(thread, call, numbers, at)
 }
 
-/// Ends a call that has collectors, which may give many values.
+/// Ends a call that has collectors, which may produce many values.
 #[inline(never)]
 fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize) -> bool {
     let Some(room) = scratch::take::<Room>() else {
@@ -374,7 +388,8 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
         return false;
     };
     let interrupted = collect(thread, room, numbers, at);
-    // SAFETY: `scratch::take` returned `room`, which nobody else uses, and `collect` has written the values.
+    // SAFETY: `scratch::take` returned `room`, and nobody else uses it, and `collect` has written
+    // the values.
     unsafe {
         end_with(thread, call, at, &(*room).values);
         scratch::give_back(room);
@@ -382,12 +397,13 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
     interrupted
 }
 
-/// Writes the values of a call to `room`. The collectors of calls that a collector makes have rooms
-/// of their own. This function's frame is not on the stack while the call is recorded.
+/// Writes the values of a call to `room`. If a collector makes calls that have collectors, these
+/// use rooms of their own. This function's frame is no longer on the stack when the call is
+/// recorded.
 #[inline(never)]
 fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
-    // SAFETY: `room` is memory that the caller has taken and nobody else uses. Its values are
-    // written before they are read.
+    // SAFETY: the caller has taken `room`, and nobody else uses it. Its values are written before
+    // they are read.
     unsafe {
         (&raw mut (*room).values).write(Values::new());
         push_numbers(&mut (*room).values, numbers);
@@ -408,7 +424,7 @@ fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values:
     thread.end(at, call, values.as_slice());
 }
 
-/// The largest number of values of a call that do not come from collectors: those of
+/// The largest number of values of a call that do not come from collectors: the values of
 /// [`push_numbers`], and an id for plugins.
 const OWN: usize = 4;
 
@@ -427,9 +443,9 @@ fn push_bytes<const N: usize>(values: &mut Values<N>, bytes: [u64; 3]) {
     }
 }
 
-/// A bracket in progress whose start and end are in the same function of ours.
+/// An open bracket that begins and ends in the same function of ours.
 pub struct Bracket {
-    /// Never null, so that a bracket that is not there takes no memory of its own.
+    /// Never null, so that an `Option<Bracket>` is not larger than a `Bracket`.
     thread: NonNull<Thread>,
     start: u64,
     frame: usize,
@@ -437,26 +453,27 @@ pub struct Bracket {
     entered: u64,
 }
 
-/// The data that such a bracket records.
+/// The data that is recorded about the call in a [`Bracket`].
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
-    /// The task's number and the count of tasks, for a task.
+    /// For a task: its number, and the number of tasks.
     pub task: Option<(u32, u32)>,
     /// A number that a region and its tasks share.
     pub correlation: Option<u64>,
-    /// Whether counters are read. If they are not, the call around this one has counted the same.
+    /// Whether counters are read. They need not be read if the call around this one counts the same
+    /// events.
     pub counted: bool,
     /// How calls of the op are chosen by sampling in a run with a budget.
     pub how: How,
 }
 
-/// The result of [`enter_inside`] where brackets are not timed.
+/// The result of [`enter_inside`] if the bracket is not timed.
 pub const NOT_TIMED: u64 = u64::MAX;
 
-/// Begins the bracket of a region or a task, so that its time can be taken, if the host's brackets are timed.
-/// This must be the first thing that is done before the region or task. The result is for [`begin_inside`] or
-/// [`lose_inside`].
+/// Takes the time at which the bracket of a region or task begins, if brackets of the host are
+/// timed. This must be the first thing that is done before the region or task. The result is to be
+/// passed to [`begin_inside`] or [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: `thread` is null or the calling thread's own state.
@@ -464,7 +481,7 @@ pub fn enter_inside(thread: *mut Thread) -> u64 {
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
-/// Notes that no bracket follows [`enter_inside`], which returned `entered`.
+/// Called if no bracket follows [`enter_inside`], which returned `entered`.
 #[inline(always)]
 pub fn lose_inside(thread: &mut Thread, entered: u64) {
     if entered != NOT_TIMED {
@@ -472,8 +489,9 @@ pub fn lose_inside(thread: &mut Thread, entered: u64) {
     }
 }
 
-/// Begins a bracket that will end in the same function, at `frame`. `entered` is what [`enter_inside`] returned;
-/// [`NOT_TIMED`] if its bracket is not timed. Returns `None` if it cannot be recorded, or if it is only counted.
+/// Begins a bracket that ends in the same function, at `frame`. `entered` is the result of
+/// [`enter_inside`], or [`NOT_TIMED`] if the bracket is not timed. Returns `None` if the call
+/// cannot be recorded, or if it is only counted.
 #[inline(always)]
 pub fn begin_inside(
     thread: *mut Thread,
@@ -502,8 +520,8 @@ pub fn begin_inside(
 }
 
 /// Begins the bracket of a region. If the region is only counted, there is no bracket, and
-/// `what.how` says that its tasks are only counted as well. Returns `None` if neither the region
-/// nor its tasks are recorded or counted.
+/// `what.how` is set so that the region's tasks are only counted as well. Returns `None` if neither
+/// the region nor its tasks are recorded or counted.
 pub fn begin_region(
     thread: *mut Thread,
     what: &mut What,
@@ -519,15 +537,15 @@ pub fn begin_region(
     Some(bracket)
 }
 
-/// Begins a task of `entry`'s op that is only counted. Regions inside of it belong to the op.
+/// Begins a task of `entry`'s op that is only counted. Regions inside of the task belong to the op.
 pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usize) {
     thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
 }
 
 /// Ends the bracket. Returns whether its counters were read.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
-    // SAFETY: the bracket keeps the state of the thread that began it, which is the calling thread.
-    // The state's memory stays mapped as long as the thread lives.
+    // SAFETY: `bracket.thread` is the state of the thread that began the bracket, which is the
+    // calling thread. The state's memory stays mapped as long as the thread lives.
     let thread = unsafe { &mut *bracket.thread.as_ptr() };
     if !thread.is_attached() || thread.busy.is_set() {
         return false;
@@ -570,8 +588,8 @@ fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     counted.map(|entry| entry.id).or_else(export)
 }
 
-/// Returns the op in which the calling thread is, or for which it works, and how its regions are
-/// chosen by sampling. `frame` is a stack address of the caller.
+/// Returns the op that the calling thread executes, or for which it executes a task, and how
+/// sampling chooses the op's regions. `frame` is a stack address of the caller.
 #[inline(always)]
 pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let last = thread.innermost_slot(owner());
@@ -585,7 +603,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
 
-/// Adds workspace to the innermost call of the calling thread.
+/// Adds `bytes` to the workspace of the calling thread's innermost call.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
     // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
@@ -600,19 +618,20 @@ pub fn add_workspace(bytes: u64) {
     }
 }
 
-/// Returns the slot of a call: its entry, and its numbers.
+/// Makes the slot of a call from its entry and its numbers.
 #[inline(always)]
 pub(super) fn slot(entry: &'static Entry, numbers: [u64; 3]) -> Slot {
     Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers }
 }
 
-/// Returns the index of the op in which the calling thread is.
+/// Returns the index of the innermost recorded op that the calling thread executes.
 pub fn innermost(thread: &Thread) -> Option<usize> {
     thread.innermost_slot(owner())
 }
 
-/// Returns the address that distinguishes our slots from the slots of other adapters. The hosts
-/// that use this module share it, so that a region finds its op whichever host called it.
+/// Returns the address that distinguishes our slots from the slots of other adapters. All hosts
+/// that use this module share this address, so that a region finds its op whichever host called the
+/// op.
 #[inline(always)]
 fn owner() -> *const c_void {
     static OWNER: u8 = 0;

@@ -2,12 +2,12 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`bracket`] | begins and ends ops, runs, regions and tasks, and records their values |
+//! | [`bracket`] | begins and ends ops, runs, regions and tasks; records their values |
 //! | [`op`] | maps a call to the id of its export, without allocation |
-//! | [`short`] | the short way to begin an op whose entry is known |
-//! | [`vm`] | registers the hosts |
-//! | [`nowhere`] | a machine that belongs to nobody, for calibration |
-//! | [`watching`] | whether a machine's calls are watched just now |
+//! | [`short`] | a faster way to begin an op whose entry is known |
+//! | [`vm`] | registers machines that call ops |
+//! | [`nowhere`] | a machine without a host, for calibration |
+//! | [`watching`] | decides whether a machine's calls are watched at present |
 //! | [`text`] | spells data types, shapes and devices |
 
 pub mod bracket;

@@ -1,4 +1,4 @@
-//! The machine whose ops calibration calls. It belongs to no host, and no profile knows it.
+//! The machine whose ops calibration calls. It belongs to no host, and no profile contains it.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,8 +10,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::process::hosts::Described;
 use crate::recorder::thread::Thread;
 
-/// A machine for the calibration of one adapter. It is made when it is first needed, and kept: two
-/// threads that need it at the same time may make one each.
+/// A machine for the calibration of one adapter. It is made at the first use, and kept. If two
+/// threads need it at the same moment, each may make one.
 #[derive(Debug)]
 pub struct Nowhere {
     host: &'static Described,
@@ -19,7 +19,8 @@ pub struct Nowhere {
 }
 
 impl Nowhere {
-    /// Makes a place for a machine whose ops are treated like those of `host`.
+    /// Makes a `Nowhere` without a machine yet. The ops of the machine will be treated like those
+    /// of `host`.
     pub const fn new(host: &'static Described) -> Self {
         Self { host, machine: AtomicPtr::new(std::ptr::null_mut()) }
     }
@@ -34,8 +35,8 @@ impl Nowhere {
         unsafe { &*machine }
     }
 
-    /// Returns the machine and its op of this name, which is written to no profile. `None`: the table of
-    /// ops is full.
+    /// Returns the machine and its op with this name. The op is written to no profile. Returns
+    /// `None` if the table of ops is full.
     pub fn op(&self, thread: &Thread, name: &CStr) -> Option<(&'static Vm, &'static Entry)> {
         let machine = self.machine();
         let entry = op::by_name(machine, Role::Op, name.to_bytes())?;

@@ -4,10 +4,11 @@
 //!  host, name, for each tensor: type, device, shape ──► words ──► hash ──► table ──► entry
 //! ```
 //!
-//! A call of a known op costs two passes over its name and its arguments, one for the hash and one to
-//! compare, without allocation or lock. The first call of each kind creates the entry, under the process's lock. The
-//! first call in each part of a profile writes the entry's frame, so a forked child and the next
-//! session also write the names of what they record.
+//! A call of a known op takes two passes over its name and its arguments: one for the hash and one
+//! for the comparison. It needs no allocation and no lock. The first call of each kind creates the
+//! entry, under the process's lock. The entry's frame is written at the first call in each part of
+//! a profile. So a forked child and a later session also write the names of the ops that they
+//! record.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -27,46 +28,49 @@ use crate::process::{losses, names};
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Maximum number of words of a signature, enough for some sixty tensors.
+/// Maximum number of words in a signature (the words that identify a call). That is enough for some
+/// sixty tensors.
 const WORDS: usize = 256;
-/// Length in bytes of the longest name that a signature holds.
+/// Length in bytes of the longest name that a signature contains.
 pub const LONGEST_NAME: usize = 1000;
-/// Maximum number of signatures with shapes. After that, ops are distinguished by name alone.
+/// Maximum number of signatures with shapes. When this number is reached, further ops are
+/// distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
-/// Number of slots of the table, twice the number of signatures with shapes.
+/// Number of slots in the hash table: twice the maximum number of signatures with shapes.
 const SLOTS: usize = 1 << 17;
 /// Maximum number of entries, so that the table never fills up.
 const MOST: usize = SLOTS / 4 * 3;
-/// More dimensions than any tensor has.
+/// A number of dimensions that no tensor reaches.
 pub const MOST_DIMENSIONS: i32 = 32;
-/// Replaces the number of dimensions if the shape cannot be read.
+/// Stored instead of the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// All calls of one op with the same tensor types, shapes and devices.
+/// Stands for all calls of one op with the same tensor types, shapes and devices.
 ///
-/// The fields that every call needs come first and share a cache line.
+/// The fields that are needed in every call come first and share a cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
-    /// The name as a C string, if [`by_c_name`] may compare it: the entry has no arguments. Otherwise null.
+    /// The name as a C string, which [`by_c_name`] compares. Null if the entry has arguments.
     c_name: *const c_char,
-    /// Id of the op, run or range. The regions of an op have this id plus one, their tasks plus two.
+    /// Id of the op, run or range. The regions of an op have this id plus one, and its tasks have
+    /// this id plus two.
     pub id: u32,
-    /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
-    /// recorded.
+    /// Twice the serial number of the part that contains the entry's frame, plus 1 if the op's
+    /// calls are recorded.
     told: AtomicU32,
-    /// Device of the last tensor, or the first CPU if there is none.
+    /// Device of the last tensor argument, or the first CPU if there is none.
     pub device: Device,
     role: Role,
-    /// Whether the op's arguments say how much storage the op allocates.
+    /// Whether the amount of storage that the op allocates can be computed from the op's arguments.
     pub allocates: bool,
     /// Whether the op is a bookkeeping op of its host.
     pub bookkeeping: bool,
     asynchronous: bool,
-    /// Serial number of the part that contains the frames of its regions and tasks.
+    /// Serial number of the part that contains the frames of the op's regions and tasks.
     regions_told: AtomicU32,
     name: String,
     arguments: String,
@@ -75,8 +79,8 @@ pub struct Entry {
     before: *const Entry,
 }
 
-// SAFETY: `before` and `c_name` are set before the entry is shared, and never changed afterwards; what they
-// point to is never freed.
+// SAFETY: `before` and `c_name` are set before the entry is shared, and never changed afterwards.
+// The memory that they point to is never freed.
 unsafe impl Sync for Entry {}
 
 const _: () = assert!(std::mem::offset_of!(Entry, name) == 64);
@@ -84,27 +88,27 @@ const _: () = assert!(std::mem::offset_of!(Entry, name) == 64);
 /// The most recently created entry.
 static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Hash table of entries with open addressing. Entries are never removed. Mapped for the first
-/// entry.
+/// Hash table of entries with open addressing. Entries are never removed. The table is mapped when
+/// the first entry is made.
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of places for entries that [`by_c_name`] has found.
+/// Number of elements of [`RECENTLY`].
 const RECENT: usize = 512;
-/// The entries that [`by_c_name`] has found, by the addresses of the names with which hosts asked
-/// for them.
+/// A cache of the entries that [`by_c_name`] has found. The index is computed from the address of
+/// the name that the host passed.
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
-/// The words that identify a call, one after the other. They are not stored, because the words of
-/// sixty tensors would take 2 KiB of the stack. They are produced once for their hash, and again in
-/// order to compare them with the words of an entry.
+/// Receives the words that identify a call, one after the other. The words are not stored, because
+/// the words of sixty tensors would take 2 KiB of the stack. They are produced twice: once to
+/// compute their hash, and once to compare them with the words of an entry.
 pub trait Words {
     /// Takes the next word.
     fn push(&mut self, word: u64);
 }
 
-/// Makes the hash.
+/// Computes the hash of the words.
 struct Hash {
     hash: u64,
     length: usize,
@@ -119,7 +123,7 @@ impl Words for Hash {
     }
 }
 
-/// Compares with the words of an entry.
+/// Compares the words with those of an entry.
 struct Compare<'a> {
     rest: std::slice::Iter<'a, u64>,
     same: bool,
@@ -154,7 +158,7 @@ fn push_text(to: &mut impl Words, text: &[u8]) {
     }
 }
 
-/// A list of the tensors of a call, which pushes the same words each time.
+/// A list of the tensors of a call. It must push the same words each time.
 pub trait Tensors {
     fn push(&self, to: &mut impl Words);
 }
@@ -167,7 +171,7 @@ impl Tensors for Nothing {
     fn push(&self, _: &mut impl Words) {}
 }
 
-/// A call whose entry is looked for.
+/// A call whose entry is being looked up.
 struct Wanted<'a, T> {
     vm: &'static Vm,
     role: Role,
@@ -199,7 +203,7 @@ impl<T: Tensors> Wanted<'_, T> {
         })
     }
 
-    /// Makes the entry, on a stack of our own.
+    /// Makes the entry, on a separate stack of the agent.
     #[cold]
     #[inline(never)]
     fn make(&self, hash: u64) -> Option<&'static Entry> {
@@ -212,7 +216,8 @@ impl<T: Tensors> Wanted<'_, T> {
     }
 }
 
-/// Returns the entry for a call with these tensors; `None` if the table is full.
+/// Returns the entry for a call with these tensors. Makes it if there is none; returns `None` if
+/// the table is full.
 #[inline(always)]
 pub fn of_call(
     vm: &'static Vm,
@@ -228,7 +233,7 @@ pub fn of_call(
     wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
-/// Returns the entry for something without arguments: a run, or an op that is distinguished by name
+/// Returns the entry for a call without arguments: a run, or an op that is distinguished by name
 /// alone.
 pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entry> {
     let mut cut = name.len().min(LONGEST_NAME);
@@ -244,9 +249,9 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
     wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
-/// Does what [`by_name`] does, for a host that passes the same address for an op each time. The address
-/// is only a hint, because the host may use it for another name later: a name is always compared. But
-/// finding the entry does not have to wait for the comparison.
+/// Does what [`by_name`] does, faster, for a host that passes the same address each time it calls
+/// an op. The address is only a hint, because the host may use it for another name later, so the
+/// names are always compared. But the entry is found without waiting for that comparison.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -258,8 +263,8 @@ pub unsafe fn by_c_name(
 ) -> Option<&'static Entry> {
     let place = (name as usize as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55;
     let place = RECENTLY.get(place as usize % RECENT)?;
-    // SAFETY: the place holds null or an entry that `make` has kept for ever. By contract, `name`
-    // is a C string.
+    // SAFETY: the place contains null or an entry that `make` has made, which is never freed. By
+    // contract, `name` is a C string.
     unsafe {
         if let Some(entry) = place.load(Ordering::Acquire).as_ref()
             && std::ptr::eq(entry.vm, vm)
@@ -284,12 +289,12 @@ fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
 
 #[inline(always)]
 fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry> {
-    // SAFETY: `TABLE` is null or memory that `make` has mapped and nobody unmaps.
+    // SAFETY: `TABLE` is null or memory that `table` has mapped, which is never unmapped.
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
     let mut at = hash as usize % SLOTS;
     loop {
-        // SAFETY: a slot holds null or an entry that `make` has kept for ever. The loop ends
-        // because a quarter of the slots is always free.
+        // SAFETY: a slot contains null or an entry that `make` has made, which is never freed. The
+        // loop ends because a quarter of the slots is always free.
         let entry = unsafe { table.get(at)?.load(Ordering::Acquire).as_ref() }?;
         if entry.hash == hash && is_wanted(entry) {
             return Some(entry);
@@ -298,8 +303,8 @@ fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry>
     }
 }
 
-/// Makes the entry with these words. If the program has changed a shape since the hash was
-/// computed, the words do not match the hash. Then a later call makes another entry.
+/// Makes the entry with these words. If the program has changed a shape after the hash was
+/// computed, the words do not match the hash; a later call then makes another entry.
 fn make(
     vm: &'static Vm,
     role: Role,
@@ -371,7 +376,7 @@ fn table() -> Option<&'static [AtomicPtr<Entry>; SLOTS]> {
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the text of the tensors in a signature, and the device of the last one.
+/// Returns the tensors in a signature as text, and the device of the last tensor.
 fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     let (mut arguments, mut device) = (String::new(), None);
     while let [kind, place, rest @ ..] = words {
@@ -390,8 +395,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Writes the frames of all known ops of this machine to the thread's part of the profile, so that
-/// no call has to wait for that.
+/// Writes the frames of all known ops of this machine to the thread's part of the profile. Then no
+/// call of these ops has to write a frame first.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);
@@ -399,7 +404,8 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     let (process, run) = (thread.process(), thread.run);
     let mut frames = Vec::new();
     let mut at: *const Entry = LAST.load(Ordering::Acquire);
-    // SAFETY: each pointer in the list is null or an entry that `make` has kept for ever.
+    // SAFETY: each pointer in the list is null or an entry that `make` has made, which is never
+    // freed.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if !std::ptr::eq(entry.vm, vm) {
@@ -418,7 +424,8 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     process.append_bytes(&frames);
     at = LAST.load(Ordering::Acquire);
     // Mark the frames as written only after they are in the profile.
-    // SAFETY: each pointer in the list is null or an entry that `make` has kept for ever.
+    // SAFETY: each pointer in the list is null or an entry that `make` has made, which is never
+    // freed.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if std::ptr::eq(entry.vm, vm) {
@@ -431,8 +438,8 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
 }
 
 impl Entry {
-    /// Returns whether the op's calls are recorded. Writes its frame to the thread's part of the profile
-    /// first, unless it is already there.
+    /// Returns whether the op's calls are recorded. Writes its frame to the thread's part of the
+    /// profile first, unless that part already contains it.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
         let serial = thread.serial;
@@ -443,14 +450,13 @@ impl Entry {
         self.tell(thread)
     }
 
-    /// Returns a word that says where the op's frame was written last, and whether its calls are
-    /// recorded there.
+    /// Returns a word that says in which part the op's frame was last written, and whether the op's
+    /// calls are recorded in that part.
     pub fn told(&self) -> u32 {
         self.told.load(Ordering::Acquire)
     }
 
-    /// Returns the word that [`Entry::told`] returns for an entry whose calls on this thread are
-    /// recorded.
+    /// Returns the value of [`Entry::told`] for an entry whose calls are recorded on this thread.
     #[inline(always)]
     pub fn told_to(thread: &Thread) -> u32 {
         thread.serial << 1 | 1
@@ -471,15 +477,16 @@ impl Entry {
         .unwrap_or(false)
     }
 
-    /// Marks the op's frame as written to the part. Returns whether its calls are recorded.
+    /// Notes that the op's frame was written to this part. Returns whether the op's calls are
+    /// recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
         recorded
     }
 
-    /// Writes the frames of its regions and tasks to the thread's part of the profile, unless they
-    /// are already there. Returns false if that is impossible now.
+    /// Writes the frames of the op's regions and tasks to the thread's part of the profile, unless
+    /// that part already contains them. Returns false if they cannot be written now.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
         self.regions_told.load(Ordering::Acquire) == thread.process().serial()
@@ -514,8 +521,8 @@ impl Entry {
         })
     }
 
-    /// Returns whether the entry is one of an op, and not of a whole run or a range. Only an op has
-    /// regions.
+    /// Returns whether the entry stands for an op, and not for a whole run or a range. Only ops
+    /// have regions.
     #[inline(always)]
     pub fn is_op(&self) -> bool {
         self.role == Role::Op
@@ -531,7 +538,7 @@ impl Entry {
         self.id + 2
     }
 
-    /// Marks the entry as recorded without writing a frame, for calibration.
+    /// Marks the op's calls as recorded without writing a frame, for calibration.
     pub fn rehearse(&self, thread: &Thread) {
         self.told.store(thread.process().serial() << 1 | 1, Ordering::Release);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use abi::dlpack::{DataType, Device};
 
-/// Names of the values of `DLDataTypeCode`. From `float8_e3m4` on, the name contains the number of
+/// Names of the values of `DLDataTypeCode`. The names from `float8_e3m4` on contain the number of
 /// bits.
 const CODES: [&str; 18] = [
     "int",
@@ -52,10 +52,10 @@ const DEVICES: [&str; 19] = [
     "maia",
     "trn",
 ];
-/// For a device of another machine, TVM adds this times the session's number plus one to its type.
+/// For a device of another machine, TVM adds this number times (session number + 1) to the type.
 const REMOTE: i32 = 128;
 
-/// Appends a data type: `float32`, `int8x4`, `bool`, `custom[130]16`.
+/// Appends a data type, for example `float32`, `int8x4`, `bool` or `custom[130]16`.
 pub fn data_type(to: &mut String, dtype: DataType) {
     let name = CODES.get(usize::from(dtype.code));
     let _ = match name {
@@ -80,7 +80,7 @@ pub fn data_type(to: &mut String, dtype: DataType) {
     }
 }
 
-/// Appends a tensor: `float32[2, 3]`; an unknown shape is `[?]`.
+/// Appends a tensor's type and shape, for example `float32[2, 3]`. An unknown shape becomes `[?]`.
 pub fn tensor(to: &mut String, dtype: DataType, shape: Option<&[u64]>) {
     data_type(to, dtype);
     let Some(shape) = shape else {
@@ -95,7 +95,8 @@ pub fn tensor(to: &mut String, dtype: DataType, shape: Option<&[u64]>) {
     to.push(']');
 }
 
-/// Spells a device: `cpu0`, `remote[1]-cuda0`, or `device20:3` for a type without a name here.
+/// Returns a device as text: `cpu0`, `remote[1]-cuda0`, or `device20:3` for a type without a name
+/// in [`DEVICES`].
 pub fn device(device: Device) -> String {
     let mut text = String::new();
     let mut kind = device.kind;
@@ -111,15 +112,16 @@ pub fn device(device: Device) -> String {
     text
 }
 
-/// Returns whether an op on this device returns before the device has finished. Unknown devices
-/// count as asynchronous, because the time of a launch must not be shown as the time of the device.
+/// Returns whether an op on this device returns before the device has finished. Unknown devices are
+/// treated as asynchronous, because the time of a launch must not be shown as if it were the time
+/// of the op.
 pub fn is_asynchronous(device: Device) -> bool {
     const CPU_AND_ITS_MEMORY: [i32; 3] = [1, 3, 11];
     !CPU_AND_ITS_MEMORY.contains(&device.kind)
 }
 
-/// Returns the bytes of one element of a type given as text, which is how the VM passes it to its
-/// instrument.
+/// Returns the number of bytes of one element of a data type. The type is a text, because the VM
+/// passes it to its instrument in this form.
 pub fn element_bytes(text: &[u8]) -> Option<u64> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();
@@ -149,8 +151,8 @@ mod tests {
         text
     }
 
-    /// The expected values are those of `str(tvm_ffi.dtype(…))` for the same names, and follow the
-    /// rules in `dtype.cc`.
+    /// The expected values are the results of `str(tvm_ffi.dtype(…))` for the same types, and
+    /// follow the rules in `dtype.cc`.
     #[test]
     fn data_types_are_spelled_as_tvm_does() {
         assert_eq!(dtype(2, 32, 1), "float32");

@@ -1,5 +1,5 @@
-//! The machines of a process that call ops: a virtual machine with an instrument of ours, or a whole
-//! host of which there is one in a process.
+//! The machines of a process that call ops: a virtual machine to which we add an instrument, or a
+//! whole host of which a process has only one.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -15,17 +15,17 @@ use crate::state::run::Run;
 /// The most recently registered virtual machine.
 static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A virtual machine.
+/// A machine that calls ops.
 #[derive(Debug)]
 pub struct Vm {
     pub number: u32,
-    /// Id of the library that represents the machine in a profile.
+    /// Id of the library that represents this machine in a profile.
     pub library: u32,
     name: String,
     pub host: &'static Described,
     /// Number of calls that the machine's instruments saw while something was recorded.
     pub calls: AtomicU64,
-    /// The thread that calls the machine, and the place of that thread's outermost op.
+    /// The thread that calls the machine, and the frame of that thread's outermost op.
     pub inside: Inside,
     /// Whether the machine's calls are being watched.
     pub watching: Watching,
@@ -34,14 +34,15 @@ pub struct Vm {
     next: *const Vm,
 }
 
-/// The state that tells whether a machine has called its instrument before an op, and will call it
-/// again after the op. If the instrument is removed in between, TVM reports an error.
+/// Knows whether a machine is between its two calls of the instrument, before and after an op. If
+/// the instrument were removed in between, TVM would report an error.
 #[derive(Debug, Default)]
 pub struct Inside {
     /// The thread that called the machine last; 0 if none has.
     thread: AtomicUsize,
-    /// Stack address of the machine's outermost op in progress; 0 for none. An op that threw leaves its
-    /// address here, which lies below everything that its thread does next.
+    /// Stack address of the machine's outermost op in progress; 0 for none. An op that threw leaves
+    /// its address here; that address is lower than the frames of everything that its thread does
+    /// next.
     frame: AtomicUsize,
 }
 
@@ -67,8 +68,9 @@ impl Inside {
         }
     }
 
-    /// Returns whether the calling thread, at this stack address, may remove the instrument. Only
-    /// the thread that called the machine last can know that.
+    /// Returns whether the calling thread, which is at this stack address, may remove the
+    /// instrument. Returns true only if the machine was never called, or if this thread called it
+    /// last and is in none of its ops.
     pub fn is_quiet(&self, frame: usize) -> bool {
         let (thread, open) =
             (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
@@ -80,7 +82,8 @@ impl Inside {
 unsafe impl Sync for Vm {}
 
 impl Vm {
-    /// Writes the machine's frame, at most once per part. The caller holds the process's lock.
+    /// Writes the machine's frame to the part of `process`, at most once per part. The caller must
+    /// hold the process's lock.
     pub fn tell(&self, process: &Process, run: &Run) {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
@@ -98,8 +101,7 @@ impl Vm {
         }));
     }
 
-    /// Registers a host. Returns `None` only if a signal handler has interrupted the
-    /// recorder.
+    /// Registers a machine. Returns `None` only if a signal handler has interrupted the recorder.
     pub fn register(name: String, host: &'static Described) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
@@ -135,8 +137,8 @@ impl Vm {
         Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }
 
-    /// Makes a machine with this name, which owns the parallel regions that are launched outside of
-    /// any machine.
+    /// Makes a machine with this name. The parallel regions that are launched outside of any
+    /// machine belong to it.
     pub fn outside(name: &str, host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self::new(u32::MAX, names::take_library(), name.to_owned(), host)))
     }

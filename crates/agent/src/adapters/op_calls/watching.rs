@@ -1,5 +1,6 @@
-//! Decides whether the calls of a machine are watched at a time, in a run with a budget
-//! ([`crate::recorder::budget::watch`]).
+//! Decides whether the calls of a machine are watched at present, in a run with a budget
+//! ([`crate::recorder::budget::watch`]). A run of the machine is watched if the host announces each
+//! op to the recorder.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -8,52 +9,52 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use crate::recorder::budget::watch::{Calls, Pattern};
 use crate::recorder::thread::Thread;
 
-/// No run of this machine is in progress, or the run is recorded as if it was the only one.
+/// No run of this machine is in progress, or its run is recorded without a claim.
 pub const IDLE: u32 = 0;
-/// A run is in progress that is watched.
+/// A watched run is in progress.
 pub const WATCHED: u32 = 1;
-/// A run is in progress that is not watched: the machine has no instrument.
+/// A run is in progress that is not watched: our instrument was removed from the machine.
 pub const UNWATCHED: u32 = 2;
 
-/// The state of one machine. One run claims the machine at a time, because a machine cannot run on
-/// two threads at once. If a program runs it on two threads all the same, all of the machine's runs
-/// are watched from then on.
+/// The state of one machine. Only one run at a time claims the machine, because a machine cannot
+/// run on two threads at once. If a program nevertheless runs it on two threads, all later runs of
+/// the machine are watched.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,
-    /// The thread whose run is in progress, and the part of its process.
+    /// The thread whose run is in progress, and the serial number of its process's part.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// The number of runs for which the run in progress stands, because the others are not watched;
+    /// The number of runs that the run in progress represents, because the others are not watched;
     /// 0 or 1 if each run is watched.
     one_in: AtomicU32,
-    /// A hash of the calls of the run in progress so far.
+    /// A hash of the calls that the run in progress has made.
     hash: AtomicU64,
     told: AtomicU32,
-    /// The calls themselves, while the recorder learns; otherwise null.
+    /// The list of these calls, while the recorder learns which calls a run makes; otherwise null.
     calls: AtomicPtr<Vec<u32>>,
-    /// Whether all runs are watched, because the machine was used by two threads at once, or
-    /// because its ops launch parallel regions, whose tasks would have no op in a run that is not
-    /// watched.
+    /// Whether all runs must be watched. This is the case if two threads used the machine at once,
+    /// or if the machine's ops launch parallel regions: in a run that is not watched, the regions'
+    /// tasks would belong to no op.
     is_always: AtomicBool,
     functions: AtomicPtr<Function>,
     pub switch: Switch,
 }
 
-/// Takes a machine's instrument away and gives it back.
+/// Used to remove our instrument from a machine and to add it again.
 #[derive(Debug, Default)]
 pub struct Switch {
     lock: AtomicBool,
-    /// Our instrument; null if it must not be taken away.
+    /// Our instrument; null if it must not be removed.
     instrument: AtomicPtr<c_void>,
 }
 
 /// The runs of one function of a machine.
 #[derive(Debug)]
 pub struct Function {
-    /// The export of the function's runs.
+    /// The export id of the function's runs.
     export: u32,
-    /// Only the thread that has claimed the machine uses it.
+    /// Only the thread that has claimed the machine uses this field.
     pattern: UnsafeCell<Pattern>,
     next: *const Function,
 }
@@ -62,15 +63,15 @@ pub struct Function {
 // has claimed the machine uses `pattern`.
 unsafe impl Sync for Function {}
 
-/// The right of a thread to use a machine.
+/// The result of a thread's attempt to claim a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The machine is claimed, until [`Watching::release`].
+    /// The calling thread has claimed the machine, until it calls [`Watching::release`].
     Mine,
-    /// The calling thread has claimed the machine for an outer run, which is in this state.
+    /// The calling thread has already claimed the machine for an outer run, which is in this state.
     Within(u32),
-    /// The machine cannot be claimed. The value says whether a run on another thread is not
-    /// watched.
+    /// The machine cannot be claimed. The value is true if a run that is not watched is in progress
+    /// on another thread.
     Refused(bool),
 }
 
@@ -80,8 +81,9 @@ impl Watching {
         unsafe { libc::pthread_self() as usize }
     }
 
-    /// Claims the machine for a run on this thread. In a child that was forked while another thread
-    /// had claimed the machine, calls `mend`, which must give the instrument back.
+    /// Claims the machine for a run on this thread. If this is a forked child, and another thread
+    /// of the parent had claimed the machine, calls `mend` first, which must add the instrument
+    /// again.
     pub fn claim(&self, thread: &Thread, mend: impl FnOnce()) -> Claim {
         let here = Self::here();
         let state = self.state.load(Ordering::Acquire);
@@ -119,35 +121,35 @@ impl Watching {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Notes that the claimed run stands for `runs` runs, of which the others are not watched.
+    /// Stores that the claimed run represents `runs` runs. The others are not watched.
     pub fn set_one_in(&self, runs: u32) {
         self.one_in.store(runs, Ordering::Relaxed);
     }
 
-    /// Lets the exports that the claimed run calls be collected in `calls`, which must live until
+    /// Collects the exports that the claimed run calls in `calls`, which must live until
     /// [`Watching::release`].
     pub fn collect(&self, calls: *mut Vec<u32>) {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Notes that the claimed run is not watched.
+    /// Stores that the claimed run is not watched.
     pub fn set_unwatched(&self) {
         self.state.store(UNWATCHED, Ordering::Relaxed);
     }
 
-    /// Returns the number of runs for which the run in progress stands; 1 if each run is watched.
+    /// Returns the number of runs that the run in progress represents; 1 if each run is watched.
     #[inline(always)]
     pub fn one_in(&self) -> u32 {
         self.one_in.load(Ordering::Relaxed).max(1)
     }
 
-    /// Notes that an op of the machine has launched a parallel region.
+    /// Called when an op of the machine has launched a parallel region.
     pub fn note_region(&self) {
         self.is_always.store(true, Ordering::Relaxed);
     }
 
-    /// Notes a call of the machine. Returns false if the run is not watched, so that the call has
-    /// been or will be counted with the run.
+    /// Called at each call of the machine. Returns false if the run is not watched; its calls are
+    /// then counted together with the run.
     #[inline(always)]
     pub fn note(&self, export: u32) -> bool {
         match self.state.load(Ordering::Relaxed) {
@@ -159,20 +161,20 @@ impl Watching {
         let hash = hash.rotate_left(7).wrapping_add(u64::from(export) + 1);
         self.hash.store(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // SAFETY: `calls` is null or was set by the claimed run, which is on this thread and
-        // outlives the pointer.
+        // SAFETY: `calls` is null or was set by the claimed run. That run is on this thread, and
+        // the list lives until the run ends.
         if let Some(calls) = unsafe { self.calls.load(Ordering::Relaxed).as_mut() } {
             calls.push(export);
         }
         true
     }
 
-    /// Returns a summary of the calls of the claimed run so far.
+    /// Returns a summary of the calls that the claimed run has made.
     pub fn seen(&self) -> Calls {
         Calls { hash: self.hash.load(Ordering::Relaxed), told: self.told.load(Ordering::Relaxed) }
     }
 
-    /// Returns the function whose runs have this export, and makes it at its first use. The caller
+    /// Returns the function whose runs have this export id. It is made at its first use. The caller
     /// must hold the process's lock.
     pub fn function(&self, export: u32) -> &'static Function {
         let first = self.functions.load(Ordering::Acquire);
@@ -192,15 +194,16 @@ impl Watching {
 }
 
 impl Function {
-    /// Returns the export of the function's runs.
+    /// Returns the export id of the function's runs.
     pub fn export(&self) -> u32 {
         self.export
     }
 
-    /// Returns what is known about the function's runs.
+    /// Returns the facts that are known about the function's runs.
     ///
     /// # Safety
-    /// The calling thread must have claimed the machine, and there must be no other reference.
+    /// The calling thread must have claimed the machine, and there must be no other reference to
+    /// the pattern.
     #[expect(clippy::mut_from_ref, reason = "the claim makes it the only one")]
     pub unsafe fn pattern(&self) -> &mut Pattern {
         // SAFETY: by contract, the calling thread has claimed the machine and there is no other
@@ -210,13 +213,13 @@ impl Function {
 }
 
 impl Switch {
-    /// Returns whether the instrument may be taken away.
+    /// Returns whether the instrument may be removed.
     pub fn is_there(&self) -> bool {
         !self.instrument.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `body` with our instrument, which no other thread replaces until `body` returns. Does
-    /// nothing, and returns `None`, if the instrument must not be taken away.
+    /// Calls `body` with our instrument. No other thread replaces the instrument until `body`
+    /// returns. If the instrument must not be removed, returns `None` without calling `body`.
     pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
         let instrument = self.instrument.load(Ordering::Relaxed);

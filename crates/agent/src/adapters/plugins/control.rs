@@ -1,10 +1,11 @@
-//! A thread for each plugin that can be paused or can hand over events while the program runs. The
-//! thread follows the user's commands, which are a word in the pool, and asks the plugin for its
-//! events at an interval. A plugin that hangs only stops its own thread.
+//! Starts a thread for each plugin that can be paused or can hand over events while the program
+//! runs. The thread follows the user's commands (a word in the pool), and asks the plugin for its
+//! events at an interval. If a plugin hangs, only its control thread stops.
 //!
-//! The threads also watch whether the program still has a thread. If it has none, they end the
-//! recording and then themselves, so that the process ends. If plugins have started threads but
-//! none of them can be controlled, there is one thread that does only this.
+//! The control threads also check whether the program still has a thread of its own. If it has
+//! none, they end the recording and then themselves, so that the process ends. If plugins have
+//! started threads but no plugin can be controlled, there is one control thread that does only
+//! this.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -20,14 +21,16 @@ use crate::os::sys;
 use crate::process::panics::guarded;
 use crate::state::run::Run;
 
-/// The word that the threads wait for; null while there are none.
+/// The word that the control threads wait for; null if there are no control threads.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
-/// A number that tells apart the threads of successive recordings.
+/// Distinguishes the control threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// The interval at which the threads check whether the program still has a thread.
+/// The interval at which the control threads check whether the program still has a thread of its
+/// own.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the threads. If they cannot be started, plugins record until the end.
+/// Starts the control threads. A plugin whose control thread cannot be started records until the
+/// end.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,
@@ -64,14 +67,14 @@ pub fn start(
             }
             drop(own);
         };
-        // The program goes on only when the thread is known as ours.
+        // The program continues only when the new thread is registered as ours.
         if std::thread::Builder::new().name("cp control".into()).spawn(work).is_ok() {
             let _ = starts.recv();
         }
     }
 }
 
-/// Wakes the threads, which end if the recording is over.
+/// Wakes the control threads and tells them that the recording is over.
 pub fn wake() {
     let word = WORD.swap(std::ptr::null_mut(), Ordering::AcqRel);
     SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +83,7 @@ pub fn wake() {
     }
 }
 
-/// Follows the commands until the recording is over. Returns whether that is because the program
+/// Follows the commands until the recording is over. Returns true if that is because the program
 /// has no thread any more.
 fn obey(
     row: &'static Row,
@@ -94,7 +97,8 @@ fn obey(
     let mut is_first = true;
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
-        // The user may have changed the command since the recording began.
+        // In the first round, the command is followed at once, because the user may have changed it
+        // since the recording began.
         if now == word && !is_first {
             let left = every.map_or(LOOK, |every| every.saturating_sub(flushed.elapsed()));
             wait(&row.plugin_control, word, left.min(LOOK));
@@ -111,8 +115,8 @@ fn obey(
         let is_due = every.is_some_and(|every| flushed.elapsed() >= every);
         let flush = is_due || !is_first && wanted.flushes != known.flushes;
         if flush || is_first || wanted.paused != known.paused {
-            // A plugin that was given up is not called again, but the thread goes on watching the
-            // program.
+            // A plugin that was given up is not called again, but the control thread continues to
+            // check the program's threads.
             guest = guest.filter(|guest| {
                 guest.with(|one| {
                     one.toggle(wanted.paused);
@@ -129,7 +133,7 @@ fn obey(
     }
 }
 
-/// Sleeps while the word has this value.
+/// Sleeps while the word has this value, for at most `most`.
 fn wait(word: &AtomicU32, value: u32, most: Duration) {
     let time = libc::timespec {
         tv_sec: most.as_secs() as libc::time_t,

@@ -1,6 +1,6 @@
 //! One plugin in one recording, and the threads on which it is called. A plugin may hang, end its
-//! thread, or change the state of its thread, so none of its calls runs on a thread of the program:
-//! each has a thread of its own, which exists only during the call.
+//! thread, or change the state of its thread, so no call of a plugin runs on a thread of the
+//! program. Each call runs on a separate thread, which exists only during the call.
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -8,8 +8,9 @@
 //!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
 //! ```
 //!
-//! A plugin that was given up is never called again. Its thread and its memory stay, because
-//! nothing can take them away from it. Its file has no end, and says which call did not return.
+//! A plugin that was given up is never called again. Its thread and its memory stay, because they
+//! cannot be taken away from it. The end of its file is missing, and its last entry names the call
+//! that did not return.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -29,41 +30,42 @@ use crate::process::panics::guarded;
 /// thread has the same size.
 pub const STACK: usize = 8 << 20;
 
-/// A plugin that takes part in a recording. Guests are never freed, because a thread that hangs may
-/// go on at any time.
+/// A plugin that takes part in a recording. A `Guest` is never freed, because a thread that hangs
+/// may continue at any time.
 pub struct Guest {
     one: Mutex<One>,
     /// One more than the plugin's number; 0 before the plugin was loaded.
     number: AtomicU32,
     progress: Arc<Progress>,
-    /// The longest time that one step may take.
+    /// The longest time that one step of a call may take.
     patience: Duration,
 }
 
 type Body = Box<dyn FnOnce(&mut One) + Send>;
 
 impl Guest {
-    /// Makes a guest of a plugin that has not been called yet.
+    /// Makes the guest for a plugin that has not been called yet.
     pub fn new(one: One, progress: Arc<Progress>, patience: Duration) -> Self {
         Self { one: Mutex::new(one), number: AtomicU32::new(0), progress, patience }
     }
 
-    /// Returns the longest time that one step may take.
+    /// Returns the longest time that one step of a call may take.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Returns the plugin's number in this process, once it is known.
+    /// Returns the plugin's number in this process, if it is known already.
     pub fn number(&self) -> Option<u32> {
         self.number.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Notes the plugin's number.
+    /// Stores the plugin's number.
     pub fn set_number(&self, number: Option<u32>) {
         self.number.store(number.map_or(0, |number| number + 1), Ordering::Release);
     }
 
-    /// Runs `body` on the calling thread. Returns false if the guest was given up.
+    /// Runs `body` on the calling thread. Returns false if the plugin was given up before or during
+    /// this.
     pub fn with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -91,8 +93,8 @@ impl Guest {
         true
     }
 
-    /// Does what [`Guest::begin_call`] does. A fault in the plugin ends the call and not the
-    /// process.
+    /// Does what [`Guest::begin_call`] does. In addition, a fault in the plugin ends only the call,
+    /// not the process.
     pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         self.begin_call(|one| {
             let _on_thread = crash::OnThread::new();
@@ -100,15 +102,16 @@ impl Guest {
         })
     }
 
-    /// Runs `body` on a thread of its own. In a program that may start no thread (RLIMIT_NPROC,
-    /// seccomp), runs it at once and waits however long it takes.
+    /// Runs `body` on a separate thread. If the program must not start threads (RLIMIT_NPROC,
+    /// seccomp), runs `body` on the calling thread, without a time limit.
     pub fn begin_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         if self.progress.is_given_up() {
             return Call { guest: self, thread: None };
         }
         self.progress.begins();
         let (done, ended) = channel();
-        // The thread takes the body out; if there is no thread, we do.
+        // The new thread takes `body` out of this; if no thread can be started, the calling thread
+        // does.
         let body: Arc<Mutex<Option<Body>>> = Arc::new(Mutex::new(Some(Box::new(body))));
         let take = |body: &Mutex<Option<Body>>| body.lock().ok().and_then(|mut body| body.take());
         let its = Arc::clone(&body);
@@ -119,7 +122,8 @@ impl Guest {
             }
             let _ = done.send(sys::thread_id());
         };
-        // The thread, and those that the plugin starts, inherit the mask of blocked signals.
+        // The new thread, and the threads that the plugin starts, inherit the mask of blocked
+        // signals.
         let _calm = sys::SignalsBlocked::for_new_threads();
         let thread = std::thread::Builder::new().name("cp plugin".into()).stack_size(STACK);
         match thread.spawn(work) {
@@ -134,7 +138,7 @@ impl Guest {
     }
 }
 
-/// A call that has not been waited for.
+/// A call of a plugin that may still be running.
 #[must_use]
 pub struct Call {
     guest: &'static Guest,
@@ -142,8 +146,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Waits until the call has returned and its thread is gone. Returns false if the guest has
-    /// taken too long, in this call or an earlier one.
+    /// Waits until the call has returned and its thread is gone. Returns false if the plugin was
+    /// given up because it took too long, in this call or an earlier one.
     pub fn wait(self) -> bool {
         let progress = &self.guest.progress;
         if let Some((thread, ended)) = self.thread {
@@ -161,7 +165,8 @@ impl Call {
                         }
                         break;
                     }
-                    // The call's thread ended without an answer, as by `pthread_exit` outside of a call.
+                    // The call's thread ended without an answer, for example by `pthread_exit`
+                    // outside of a call.
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
                         if progress.left(self.guest.patience).is_zero() {

@@ -1,5 +1,5 @@
-//! The adapter for profiler plugins: loads those that the run asks for, and drives them from the
-//! start of the program, or of a session, to its end.
+//! The adapter for profiler plugins: loads the plugins that the run asks for, and calls them from
+//! the start of a program or session to its end.
 //!
 //! ```text
 //!  before main, session begins ─► recording::begin    load, create, start   (a thread for each call)
@@ -12,14 +12,14 @@
 //! |---|---|
 //! | [`recording`] | the plugins of one recording: begins and ends them |
 //! | [`guest`] | a plugin in a recording, and the threads on which it is called |
-//! | [`one`] | what is done with a plugin, and its file |
+//! | [`one`] | the calls of a plugin, and its file |
 //! | [`control`] | threads that pause plugins and ask for their events while the program runs |
-//! | [`threads`] | which threads are the program's |
-//! | [`progress`] | how long a plugin has been in a call |
+//! | [`threads`] | finds out which threads belong to the program |
+//! | [`progress`] | measures how long a plugin has been in a call |
 //!
-//! A program for which the run asks for no plugins runs none of this: the adapter only looks at the
-//! end of a path that was copied anyway. A forked child runs none of it either, because it does not
-//! have the plugins' threads.
+//! If the run asks for no plugins, none of this runs: the adapter only looks at the end of a path
+//! that is copied in any case. None of this runs in a forked child either, because the plugins'
+//! threads do not exist there.
 
 mod control;
 mod guest;
@@ -53,32 +53,34 @@ pub static ADAPTER: Adapter = Adapter {
     },
     session_ends: || _ = stop(false),
     at_exit: end,
-    // Plugins make no calls that are bracketed.
+    // No calls of plugins are recorded with brackets.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };
 
-/// The id of the process whose plugins record; 0 while none do. A child that shares our memory
-/// (`vfork`) or has a copy of it has another id.
+/// The id of the process whose plugins record; 0 while no plugin records. A child that shares our
+/// memory (`vfork`) or has a copy of it has another process id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether plugins of this very process record. This costs one load if none do.
+/// Returns whether plugins record in this process, which may be a child of the process that started
+/// them. This costs one load if no plugins record.
 pub fn record_here() -> bool {
     let process = RECORDS.load(Ordering::Acquire);
     process != 0 && process == sys::process_id()
 }
 
-/// Called by the constructor, where plugins are not loaded yet: other libraries may not be
-/// initialised, a plugin that hangs would keep the program from its `main`, and `pthread_exit`
-/// needs what glibc sets up for `main`. If this library is loaded after `main` has begun, there is
-/// no `main` to wait for, but the thread holds the dynamic linker's lock.
+/// Called by the constructor. The constructor does not load plugins yet, because other libraries
+/// may not be initialised, a plugin that hangs would keep the program from reaching its `main`, and
+/// `pthread_exit` needs what glibc sets up for `main`. But if this library is loaded after `main`
+/// has begun, plugins are loaded here. They are then called on this thread, because it has the
+/// dynamic linker's lock.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);
     }
 }
 
-/// Called before the program's `main`.
+/// Called shortly before the program's `main`.
 fn main_begins() {
     if run_file::asks_for_plugins() {
         begin_environment(false);
@@ -91,7 +93,7 @@ fn begin_environment(is_here: bool) {
     }
 }
 
-/// Loads and starts the plugins that this run asks for, if they are for this program. With
+/// Loads and starts the plugins that this run asks for, if it asks for them in this program. With
 /// `is_here`, calls them on the calling thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
@@ -110,8 +112,8 @@ fn begin(run: &'static Run, is_here: bool) {
     });
 }
 
-/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends`
-/// says that the process ends after this.
+/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends` is
+/// true if the process ends after this.
 fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
     // If several threads end the program or the session, only one of them does this.
@@ -137,8 +139,9 @@ pub fn before_exec() -> bool {
     stop(false)
 }
 
-/// Called before `unshare` and `setns`. If the program has one thread and the others are ours and
-/// the plugins', ends the recording and with it those threads. Returns whether it did.
+/// Called before `unshare` and `setns`, which may fail in a process with several threads. If the
+/// program has only one thread, and all others belong to us or to plugins, ends the recording and
+/// with it these threads. Returns whether it did that.
 pub fn before_namespaces() -> bool {
     threads::others_are_guests() && stop(false) && {
         threads::wait_until_only_one();
@@ -146,18 +149,19 @@ pub fn before_namespaces() -> bool {
     }
 }
 
-/// Lets the plugins record again, into files of their own, because `exec` has failed or the
-/// namespaces have changed.
+/// Lets the plugins record again, into new files. Called when `exec` has failed or the namespaces
+/// have changed.
 pub fn record_again() {
     if let Some(run) = run::current() {
         begin(run, false);
     }
 }
 
-/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends when it
-/// is loaded. The calling thread gets the program's signals in the meantime. Returns `None` if it
-/// takes longer than `patience` until the thread has ended, with the destructors of the plugin's
-/// thread-local objects. A program that may start no thread waits however long it takes.
+/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a separate thread, which
+/// ends when the plugin is loaded. The calling thread gets the program's signals meanwhile. Returns
+/// `None` if it takes longer than `patience` until that thread has ended, including the destructors
+/// of the plugin's thread-local objects. If the program must not start threads, the plugin is
+/// loaded on the calling thread, without a time limit.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
     let (done, ended) = channel();
     let (deadline, loader) = (Instant::now() + patience, Loader::default());
@@ -174,7 +178,7 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
     match ended.recv_timeout(patience) {
         Ok(loaded) => threads::join_until(thread, deadline).then_some(loaded),
-        // The thread that loads ended without an answer, as by `pthread_exit`.
+        // The thread that loads the plugin ended without an answer, for example by `pthread_exit`.
         Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
         Err(RecvTimeoutError::Timeout) => {
             loader.pass_over();
@@ -191,17 +195,18 @@ fn program_name() -> String {
 }
 
 /// Returns whether this is a zygote: a process of Chromium, or of a program that is built on
-/// Chromium (Electron, Qt WebEngine), which only forks the processes that work. It ends itself if
-/// it finds a second thread in /proc/self/task, and its children could not use the plugins anyway.
+/// Chromium (Electron, Qt WebEngine), which does nothing but fork other processes. A zygote ends
+/// itself if it finds a second thread in /proc/self/task, and the children that it forks could not
+/// use the plugins anyway.
 fn is_zygote() -> bool {
     let words = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
     words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
-/// Makes the plugins end before the static objects of C++ libraries that are loaded by now are
-/// destroyed: handlers run in the reverse order of their registration. Without this, our destructor
-/// would end a session that the program does not end itself, after the plugins' own objects are
-/// gone.
+/// Registers a handler that ends the plugins before the static objects of the C++ libraries that
+/// are loaded now are destroyed: such handlers run in the reverse order of their registration.
+/// Without this handler, a session that the program does not end would be ended by this library's
+/// destructor, after the plugins' own objects are destroyed.
 fn end_before_destructors() {
     unsafe extern "C" {
         fn __cxa_atexit(

@@ -1,6 +1,6 @@
 //! The calls of one plugin, from its loading to its end. The name of each call is written to the
-//! plugin's file before the call, so that a file without an end shows in which call the program
-//! ended, or the plugin was given up.
+//! plugin's file before the call. So a file without an end shows in which call the program ended or
+//! the plugin was given up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -39,24 +39,24 @@ pub struct One {
     /// The plugin; `None` before it was loaded.
     loaded: Option<&'static Loaded>,
     sessions: Vec<Session<'static>>,
-    /// The writer of the plugin's file; `None` once the file has its end.
+    /// The writer of the plugin's file; `None` after the end of the file was written.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
-    /// The plugin's problems when the recording began.
+    /// The problems that the plugin already had when the recording began.
     before: Vec<(Problem, u64)>,
-    /// Number of kinds that the plugin has declared and that were written.
+    /// Number of declared kinds of events that were already written.
     kinds: usize,
     paused: bool,
 }
 
 /// The level of errors in KINETO_LOG_LEVEL.
 const ERROR: u32 = 4;
-/// The level of warnings.
+/// The level of warnings in KINETO_LOG_LEVEL.
 const WARNING: u32 = 2;
 
 impl One {
-    /// Begins the plugin's file. Returns `None` if the process has no part of the profile, which
-    /// was counted as a loss.
+    /// Begins the plugin's file. Returns `None` if the process has no part of the profile, which is
+    /// counted as a loss.
     pub fn new(
         process: Process,
         options: &PluginOptions,
@@ -78,7 +78,7 @@ impl One {
         })
     }
 
-    /// Writes to the profile why the plugin takes no part, and ends its file.
+    /// Writes to the profile why the plugin does not take part, and ends its file.
     pub fn refuse(mut self, why: &str) {
         self.message(ERROR, true, 1, why);
         self.finish();
@@ -98,7 +98,7 @@ impl One {
         }
     }
 
-    /// Ends the file. A failure is counted where it occurs.
+    /// Ends the file. A failure is counted as a loss where it occurs.
     fn finish(&mut self) {
         self.progress.step();
         if let Some(writer) = self.writer.take() {
@@ -106,8 +106,8 @@ impl One {
         }
     }
 
-    /// Loads the plugin. `others` has the numbers of plugins that take part already, perhaps under
-    /// another name.
+    /// Loads the plugin, unless it already takes part under another name. `others` contains the
+    /// numbers of the plugins that take part.
     pub fn load(&mut self, file: &str, loader: &Loader, others: &[u32]) {
         self.doing("while it was loaded and registered");
         let Some(loaded) = loader.load(&[file]).pop() else { return };
@@ -123,7 +123,7 @@ impl One {
         self.loaded.map(|loaded| loaded.number)
     }
 
-    /// Lets `take` be called when the plugin wants to hand over events.
+    /// Has `take` called whenever the plugin wants to hand over events.
     pub fn take_events_with(&self, take: TakeEvents) {
         if let Some(loaded) = self.loaded {
             loaded.host.take_events_with(take);
@@ -176,7 +176,7 @@ impl One {
             .any(|session| session.profiler().extension.is_some_and(|known| known.flush.is_some()))
     }
 
-    /// Pauses the plugin (`true`) or lets it continue, if that is a change.
+    /// Pauses the plugin (`true`) or lets it continue, unless it is already in that state.
     pub fn toggle(&mut self, paused: bool) {
         if std::mem::replace(&mut self.paused, paused) == paused {
             return;
@@ -186,7 +186,7 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Writes the events that are complete.
+    /// Has the plugin hand over the events that are complete, and writes them.
     pub fn flush(&mut self) {
         if self.loaded.is_none() || self.writer.is_none() {
             return;
@@ -200,9 +200,9 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Writes the complete events of one session, because the plugin asks for it. Returns whether
-    /// they were written. The file still says that the plugin records: if the plugin hangs here, it
-    /// hangs on a thread of its own.
+    /// Writes the complete events of one session, because the plugin asks for this. Returns whether
+    /// they were written. This call is not named in the file: it runs on the plugin's own thread,
+    /// and only that thread can hang.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };
@@ -221,7 +221,7 @@ impl One {
         self.sessions.iter_mut().for_each(|session| _ = session.stop());
     }
 
-    /// Takes the events and ends everything.
+    /// Writes the plugin's events, destroys its sessions, and ends the file.
     pub fn end(&mut self) {
         if self.loaded.is_none() {
             return;
@@ -238,7 +238,7 @@ impl One {
         self.finish();
     }
 
-    /// Writes the kinds that the plugin has declared since the last time.
+    /// Writes the kinds of events that the plugin has declared since the last call.
     fn kinds(&mut self) {
         let (Some(loaded), Some(writer)) = (self.loaded, &mut self.writer) else { return };
         let types = loaded.host.types();
@@ -248,7 +248,7 @@ impl One {
         self.kinds = types.len();
     }
 
-    /// Writes the plugin's problems from loading and from this recording.
+    /// Writes the plugin's problems that occurred while it was loaded and during this recording.
     fn problems(&mut self) {
         let Some(loaded) = self.loaded else { return };
         let since = loaded.plugin.problems.since(&self.before);
@@ -259,7 +259,7 @@ impl One {
         }
     }
 
-    /// Writes the lines that the plugin has logged.
+    /// Writes the lines that the plugin has logged since the last call.
     fn lines(&mut self) {
         let Some(loaded) = self.loaded else { return };
         for line in plugins::take_lines(loaded.number) {

@@ -1,50 +1,52 @@
-//! Measures how long a plugin has been in a call, for threads that wait for it.
+//! Measures how long a call of a plugin has been running, for threads that wait for the plugin.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The progress of a plugin, for threads that wait for it.
+/// The progress of a plugin's calls. Other threads may read it.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Time of the plugin's last step, in ms of the monotonic clock; 0 while the plugin is not
-    /// being called.
+    /// Time of the last step of the call in progress, in ms of the monotonic clock; 0 while the
+    /// plugin is not being called.
     since_ms: AtomicU64,
-    /// Time of the plugin's last step, which is kept after the call has returned.
+    /// Time of the last step of any call. It is kept after the call has returned.
     last_ms: AtomicU64,
-    /// Whether the plugin has taken too long, so that it is not called again.
+    /// Whether the plugin has taken too long, and must not be called again.
     given_up: AtomicBool,
 }
 
 impl Progress {
-    /// Notes a step of a call: a function of the plugin begins, or events were written.
+    /// Called at each step of a call: when a function of the plugin begins, and when events are
+    /// written.
     pub fn step(&self) {
         let now = now_ms();
         self.last_ms.store(now, Ordering::Relaxed);
         self.since_ms.store(now, Ordering::Relaxed);
     }
 
-    /// Notes that a call begins. If an earlier call has not returned, the time is already running.
+    /// Called when a call begins. If an earlier call has not returned, the time already runs and is
+    /// not changed.
     pub fn begins(&self) {
         let (idle, now) = (0, now_ms());
         let _ = self.since_ms.compare_exchange(idle, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Notes that the call has returned. Must be called before the next call can begin.
+    /// Called when the call has returned, before the next call can begin.
     pub fn ends(&self) {
         self.since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that the plugin has taken too long.
+    /// Marks the plugin as one that has taken too long.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the plugin has taken too long, so that it is not called again.
+    /// Returns whether the plugin has taken too long, and must not be called again.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Returns how much is left of the time that one step may take.
+    /// Returns how much of the time that one step may take is left for the step in progress.
     pub fn left(&self, patience: Duration) -> Duration {
         match self.since_ms.load(Ordering::Relaxed) {
             0 => patience,
@@ -52,8 +54,8 @@ impl Progress {
         }
     }
 
-    /// Returns how much time is left for a call that has returned and whose thread is ending: the
-    /// destructors of the plugin's thread-local objects belong to the last step.
+    /// Returns how much time is left for a call that has returned but whose thread is still ending.
+    /// The destructors of the plugin's thread-local objects are part of the last step.
     pub fn left_for_end(&self, patience: Duration) -> Duration {
         left_since(self.last_ms.load(Ordering::Relaxed), patience)
     }
@@ -66,7 +68,7 @@ fn left_since(since_ms: u64, patience: Duration) -> Duration {
 /// Returns the time of the monotonic clock in ms, which is never 0.
 fn now_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` has room for the result and outlives the call.
+    // SAFETY: `now` has space for the result and outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1
 }

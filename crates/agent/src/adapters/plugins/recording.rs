@@ -1,5 +1,5 @@
-//! The plugins of one recording of this process. Each is called on threads of its own
-//! ([`super::guest`]), so a plugin that hangs only costs the events that it had not handed over.
+//! The plugins of one recording in this process. Each plugin is called on separate threads
+//! ([`super::guest`]), so if it hangs, only the events that it has not handed over are lost.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::process::plugins::{self, Loader};
 use crate::recorder::collectors;
 use crate::state::run::Run;
 
-/// The plugins that record. The lock is held for a moment only, and never while a plugin is called.
-/// A forked child must not use it, because another thread may have held the lock at the fork.
+/// The plugins that record. The lock is held only briefly, and never during a call of a plugin. A
+/// forked child must not use it, because another thread may have held the lock at the fork.
 static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
 /// Loads the plugins, and creates and starts their sessions. Returns false if this process cannot
-/// use plugins, or has no part of the profile, which was counted as a loss. With `is_here`, calls
-/// the plugins on the calling thread, because that thread holds a lock that they may need. `stop`
-/// ends the recording, and is called when the program has no thread any more.
+/// use plugins, or if it has no part of the profile, which is counted as a loss. With `is_here`,
+/// calls the plugins on the calling thread, because that thread holds a lock that they may need.
+/// `stop` must end the recording; it is called when the program has no thread of its own any more.
 pub fn begin(
     run: &'static Run,
     options: &'static PluginOptions,
@@ -84,8 +84,8 @@ pub fn begin(
     true
 }
 
-/// Calls a plugin and waits until it returns, on a thread of its own unless the plugin must be
-/// called on this one. Returns false if the plugin was given up.
+/// Calls a plugin and waits until it returns. Calls it on the calling thread if `is_here` is set,
+/// otherwise on a separate thread. Returns false if the plugin was given up.
 fn call(
     guest: &'static Guest,
     is_here: bool,
@@ -98,8 +98,9 @@ fn call(
     guest.begin_call(body).wait()
 }
 
-/// Takes the events of a plugin that asks for it on a thread of its own. Never waits, because
-/// another thread may be in a call of the plugin that waits for this one.
+/// Writes the events of a plugin that asks for this on a thread of its own. Never waits for a lock,
+/// because the thread that holds the lock may be in a call of the plugin that waits for this
+/// thread.
 fn take_events(number: u32, session: *mut c_void) -> bool {
     if !plugins::are_usable() {
         return false;
@@ -115,11 +116,11 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
     taken
 }
 
-/// Stops all plugins, takes their events, and ends their files. Stops all of them before it takes
-/// the events of the first, because taking events can take long, and the others would record in the
-/// meantime. Waits for each no longer than one step may take. `program_ends` says that the process
-/// ends after this; then a fault in a plugin is caught, because the other plugins and the program
-/// still have something to write.
+/// Stops all plugins, takes their events, and ends their files. All plugins are stopped before the
+/// events of the first one are taken, because that can take long, and the others would still be
+/// recording. No plugin may take longer for a step than its patience. `program_ends` is true if the
+/// process ends after this. Faults in plugins are then caught, because the other plugins and the
+/// program still have something to write.
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
@@ -142,9 +143,9 @@ pub fn end(program_ends: bool) {
     }
 }
 
-/// Ends the process after a time, unless it ends by itself. A plugin that has crashed may hold a
-/// lock that the program's end needs, such as the lock of `malloc`; then the process is ended by
-/// the signal.
+/// Ends the process after `time` if it has not ended by itself. A plugin that has crashed may hold
+/// a lock that the program's end needs, such as the lock of `malloc`. The process is then ended by
+/// the signal of the crash.
 fn end_by_signal_after(time: Duration, signal: i32) {
     let _calm = sys::SignalsBlocked::for_new_threads();
     let work = move || {
@@ -154,15 +155,15 @@ fn end_by_signal_after(time: Duration, signal: i32) {
     let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
 }
 
-/// Programs that check a whole process, each recognised by one of its symbols. They would check the
-/// plugins as well, and report them: ThreadSanitizer and MemorySanitizer see only a part of what
-/// code without their instrumentation does. In a forked child, LeakSanitizer and valgrind report
-/// memory that only a thread of the parent has used.
+/// Programs that check a whole process, each recognised by one of its symbols. They would also
+/// check the plugins, and would report errors that are none: ThreadSanitizer and MemorySanitizer
+/// see only a part of what code without their instrumentation does. In a forked child,
+/// LeakSanitizer and valgrind report memory that only a thread of the parent has used.
 const CHECKERS: [(&CStr, &str); 4] = [
     (c"__tsan_init", "ThreadSanitizer"),
     (c"__msan_init", "MemorySanitizer"),
     (c"__lsan_do_leak_check", "AddressSanitizer or LeakSanitizer"),
-    // In the library that valgrind preloads, whatever its tool.
+    // This symbol is in the library that valgrind preloads for all of its tools.
     (c"_vgnU_freeres", "valgrind"),
 ];
 

@@ -1,6 +1,7 @@
-//! Tells the program's threads from ours and our guests'. A thread of a guest must not keep a
-//! process alive that has no thread of its own any more: a program may end by the bare system call
-//! `exit` in each of its threads, as strict seccomp demands.
+//! Distinguishes the program's threads from those of this adapter and of plugins (guests). A thread
+//! of a plugin must not keep a process alive after all of the program's own threads have ended: a
+//! program may end by calling the bare system call `exit` in each of its threads, which strict
+//! seccomp requires.
 
 use std::ffi::c_long;
 use std::os::unix::thread::JoinHandleExt;
@@ -16,11 +17,11 @@ static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// The threads that the plugins had started when the recording began.
 static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// A thread of ours, as long as this value lives.
+/// While this value lives, its thread is listed as one that this adapter has started.
 pub struct Own(u32);
 
 impl Own {
-    /// Registers the calling thread.
+    /// Registers the calling thread as ours.
     pub fn register() -> Self {
         let id = sys::thread_id();
         OURS.lock().unwrap_or_else(PoisonError::into_inner).push(id);
@@ -41,8 +42,8 @@ pub fn all() -> Option<Vec<u32>> {
     Some(entries.flatten().filter_map(|entry| id(entry.file_name())).collect())
 }
 
-/// Returns whether the process has other threads than the calling one, none of which is the
-/// program's.
+/// Returns whether the process has threads besides the calling one, and none of these belongs to
+/// the program.
 pub fn others_are_guests() -> bool {
     let Some(all) = all() else { return false };
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,9 +57,10 @@ pub fn is_only_one() -> bool {
     all().is_some_and(|all| all.len() == 1)
 }
 
-/// Notes which threads the plugins have started while they began. `was_alone` says that the program
-/// had one thread before that. If it had more, it is not known whose a new thread is, and it counts
-/// as the program's.
+/// Stores which threads the plugins have started since the recording began. `was_alone` says
+/// whether the process had only one thread before that. If it had more, it is not known who started
+/// a new thread, and the new thread is regarded as the program's. Returns whether the plugins have
+/// threads.
 pub fn note_guests(was_alone: bool) -> bool {
     let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
     // Threads of a plugin that was given up earlier stay in the list.
@@ -71,18 +73,19 @@ pub fn note_guests(was_alone: bool) -> bool {
     !guests.is_empty()
 }
 
-/// The word in which the kernel puts zero when the main thread ends (`set_tid_address(2)`); null if
-/// it is not known.
+/// The word that the kernel sets to zero when the main thread ends (`set_tid_address(2)`); null if
+/// its address is not known.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// On the main thread, asks the kernel for the address of the word, and stores it in [`MAIN`].
+/// If the calling thread is the main thread, asks the kernel for the address of the word and stores
+/// it in [`MAIN`].
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {
         return;
     }
     let mut word: *mut AtomicU32 = std::ptr::null_mut();
-    // SAFETY: `word` has room for an address. Kernels without this command return EINVAL.
+    // SAFETY: `word` has space for an address. Kernels without this command return EINVAL.
     let result = unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word) };
     if result == 0 {
         MAIN.store(word, Ordering::Release);
@@ -98,19 +101,18 @@ fn main_has_ended() -> bool {
     }
 }
 
-/// Reads the state of the main thread and its exit code, as `wait` returns it, from
-/// /proc/self/stat.
+/// Reads the main thread's state, and its exit code as `wait` returns it, from /proc/self/stat.
 fn main_state() -> Option<(u8, i32)> {
     let text = sys::read_file(c"/proc/self/stat").ok()?;
-    // The name, in parentheses, may have any characters.
+    // The name of the program, in parentheses, may contain any characters.
     let rest = &text[text.iter().rposition(|byte| *byte == b')')? + 1..];
     let rest = std::str::from_utf8(rest).ok()?;
     let state = rest.split_ascii_whitespace().next()?.bytes().next()?;
     Some((state, rest.split_ascii_whitespace().last()?.parse().ok()?))
 }
 
-/// Returns whether all threads of the program itself have ended, so that only ours and our guests'
-/// are left.
+/// Returns whether all threads of the program itself have ended, so that the only threads left are
+/// ours and the plugins'.
 pub fn program_is_over() -> bool {
     if !main_has_ended() {
         return false;
@@ -122,10 +124,10 @@ pub fn program_is_over() -> bool {
     all.iter().all(|id| *id == main || ours.contains(id) || guests.contains(id))
 }
 
-/// Ends the process with the main thread's status. Called by a thread of ours in a program whose
-/// own threads have all ended, after the plugins have ended. If the status is 0, the process ends
-/// with the calling thread, unless a guest's thread is left: glibc may have to call `exit`, which
-/// it does when the last thread ends in an orderly way.
+/// Ends the process with the main thread's status. A thread of ours calls this after all threads of
+/// the program have ended and the plugins were ended. If the status is 0 and no thread of a plugin
+/// is left, this function returns, and the process ends with the calling thread. This is because
+/// glibc may have to call `exit`, which it does when the last thread returns normally.
 pub fn end_what_is_left() {
     let Some((b'Z' | b'X', code)) = main_state() else { return };
     let status = code >> 8 & 0xff;
@@ -139,7 +141,7 @@ pub fn end_what_is_left() {
     }
 }
 
-/// Waits for a moment until the other threads of ours have ended.
+/// Waits, for a limited time, until no thread is left but the calling one and the main thread.
 fn wait_until_only_main() {
     let (me, main) = (sys::thread_id(), sys::process_id());
     for _ in 0..2_000 {
@@ -151,7 +153,8 @@ fn wait_until_only_main() {
     }
 }
 
-/// Waits for a moment until the threads of a recording that has ended are gone.
+/// Waits, for a limited time, until the calling thread is the only one: the threads of a recording
+/// that has ended are gone.
 pub fn wait_until_only_one() {
     for _ in 0..2_000 {
         if is_only_one() {
@@ -161,12 +164,12 @@ pub fn wait_until_only_one() {
     }
 }
 
-/// Waits until a thread of ours has ended, which it cannot while a destructor of a plugin hangs.
-/// Returns false if it has not ended by the deadline; then it is not waited for any more.
+/// Waits until a thread of ours has ended. It does not end while a destructor of a plugin hangs.
+/// Returns false if the thread has not ended by the deadline; nothing waits for it any more then.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
-    // SAFETY: `into_pthread_t` made this function the only owner of the thread, which is neither
-    // joined nor detached yet.
+    // SAFETY: `into_pthread_t` made this function the only owner of the thread. The thread is
+    // neither joined nor detached yet.
     while unsafe { libc::pthread_tryjoin_np(thread, std::ptr::null_mut()) } == libc::EBUSY {
         if Instant::now() >= deadline {
             // SAFETY: the thread is still not joined, because the call above returned EBUSY.
@@ -178,8 +181,8 @@ pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     true
 }
 
-/// Waits until the kernel has removed a thread that has ended. Until then, the process does not
-/// count as one with a single thread.
+/// Waits until the kernel has removed a thread that has ended. Until then, the kernel regards the
+/// process as one with several threads.
 pub fn wait_until_gone(id: u32) {
     for _ in 0..20_000 {
         if !sys::thread_exists(id) {

@@ -4,10 +4,10 @@ use record::host::Host;
 use record::meta::Role;
 use std::borrow::Cow::Borrowed;
 
-/// The times of a bracket begin when the recorder is called. They leave out the shim, and the cost
-/// of what the bracket displaces from the caches; on the other hand, taking them touches cache
-/// lines that other brackets do not. Measured: in a training loop on a busy machine, a profiler's
-/// samples showed 313 ns per op in the recorder and the shim, where the times showed 349.
+/// The factors for `unseen`. The times of a bracket leave out the shim, and the cost of refilling
+/// the caches after the bracket. But taking the times touches cache lines that other brackets do
+/// not touch. Measured in a training loop on a busy machine: a profiler's samples showed 313 ns per
+/// op in the recorder and the shim, but the times of brackets showed 349 ns.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];
 
 pub const HOST: Host = Host {
@@ -15,7 +15,8 @@ pub const HOST: Host = Host {
     title: Borrowed("PyTorch"),
     calls_ops: true,
     dispatches: false,
-    // Regions, and the task of the thread that launched one, are counted with their op.
+    // A region, and the task on the thread that launched it, have no counters of their own: the
+    // counters of their op include them.
     times_regions_only: true,
     // Between two ops, Python runs the program.
     program_between_ops: true,
@@ -29,8 +30,8 @@ pub const HOST: Host = Host {
         (Role::Region, Borrowed("torch.region")),
         (Role::Task, Borrowed("torch.task")),
     ]),
-    // Each step of PyTorch's profiler has a name of its own; in PyTorch's own tables, the steps are
-    // one row.
+    // Each step of PyTorch's profiler has a different name, which ends with a number. PyTorch's own
+    // tables show all steps in one row.
     numbered: Borrowed(&[Borrowed("ProfilerStep#")]),
     ..Host::UNKNOWN
 };

@@ -1,13 +1,13 @@
 //! Finds the forward op of a call of the backward pass.
 //!
-//! PyTorch gives each op of the forward pass a sequence number, which counts the nodes of
-//! autograd's graph that the thread has made. Autograd passes the number of a node, and the thread
-//! that made it, to the calls of the backward pass. Several nested ops have the same number,
-//! because they began before the node was made; the one that began last made it. PyTorch's own
-//! profiler links the two in the same way.
+//! PyTorch gives each op of the forward pass a sequence number, the number of nodes that the thread
+//! has added to autograd's graph. In the backward pass, autograd passes the number of a node, and
+//! the thread that made the node, to each call. Several nested ops have the same number if they
+//! began before the node was made; the op that began last made the node. PyTorch's own profiler
+//! links forward and backward ops in the same way.
 //!
-//! Each thread has a ring of its latest numbers. It is long enough for a very deep model; a forward
-//! op that has been overwritten is not known, which is not an error.
+//! For each thread, a ring contains the ops with the latest numbers. The ring is long enough for a
+//! very deep model. If a forward op was overwritten, it is unknown, which is not an error.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -16,28 +16,30 @@ use abi::torch::ops::{Call, kind};
 use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::Thread;
 
-/// Number of sequence numbers that a thread keeps.
+/// Number of sequence numbers for which a ring contains the op.
 const KEPT: usize = 1 << 14;
 /// Number of threads that can have a ring. PyTorch numbers threads from 1.
 const MOST_THREADS: usize = 1024;
 
 /// The latest forward ops of one thread.
 struct Ring {
-    /// Serial number of the part of the profile in which the ring is valid; 0 while it is cleared.
+    /// Serial number of the part of the profile to which the ring's ops belong; 0 while the ring is
+    /// being cleared.
     serial: AtomicU32,
-    /// The process that mapped the ring. A forked child maps its own, because its first write to a page
-    /// of this one would be a page fault.
+    /// The process that mapped the ring. A forked child maps a new ring, because its first write to
+    /// each page of this one would cause a page fault.
     process: AtomicU32,
-    /// For each sequence number modulo [`KEPT`]: the number's lower half, and one more than the
-    /// export of the op; 0 if there is none.
+    /// For each sequence number modulo [`KEPT`]: in the upper half, the lower 32 bits of the
+    /// number; in the lower half, the export id of the op plus one, or 0 if there is no op.
     ops: [AtomicU64; KEPT],
 }
 
 static RINGS: [AtomicPtr<Ring>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
 
-/// Notes a call of the forward pass, and returns 0. For a call of the backward pass, returns one more
-/// than the export of its forward op, or 0 if that is not known.
+/// For a call of the forward pass, stores the op in the thread's ring, and returns 0. For a call of
+/// the backward pass, returns the export id of its forward op plus one, or 0 if the forward op is
+/// not known.
 #[inline(always)]
 pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
     let serial = thread.serial;
@@ -69,7 +71,7 @@ pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
 #[inline(always)]
 fn ring(thread: u64) -> Option<&'static Ring> {
     let place = RINGS.get(usize::try_from(thread).ok()?)?;
-    // SAFETY: a place holds null or a ring that `make` has mapped and nobody unmaps.
+    // SAFETY: the pointer is null or a ring that `make` has mapped, which is never unmapped.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }
 
@@ -86,9 +88,10 @@ fn make(thread: u64, serial: u32) -> Option<&'static Ring> {
         old.serial.store(serial, Ordering::Release);
         return Some(old);
     }
-    // The memory is present from the start, so that writing to it is no page fault of the program.
+    // The pages are present from the start, so that the first write to them is not a page fault of
+    // the program.
     let ring = sys::map_present(size_of::<Ring>()).ok()?.cast::<Ring>();
-    // SAFETY: the ring was just mapped, zeros are a valid ring, and nobody unmaps it.
+    // SAFETY: the ring was just mapped, zeros are a valid ring, and it is never unmapped.
     let made = unsafe { &*ring };
     made.process.store(here, Ordering::Relaxed);
     made.serial.store(serial, Ordering::Relaxed);

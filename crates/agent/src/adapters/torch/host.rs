@@ -1,11 +1,11 @@
-//! PyTorch as one of the hosts that call ops. There is one in each process.
+//! Registers PyTorch as a host that calls ops. A process has only one PyTorch.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::HOST as DESCRIBED;
 
-/// Returns PyTorch among the hosts that call ops. It is registered at the first call.
+/// Returns the machine that represents PyTorch. It is registered at the first call.
 #[inline(always)]
 pub fn host() -> Option<&'static Vm> {
     static HOST: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
@@ -17,7 +17,8 @@ pub fn host() -> Option<&'static Vm> {
         match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => Some(vm),
-            // SAFETY: another thread stored `other` first, a machine that is never freed.
+            // SAFETY: another thread was faster and stored `other`, which is a machine that is
+            // never freed.
             Err(other) => unsafe { other.as_ref() },
         }
     }

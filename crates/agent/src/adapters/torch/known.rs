@@ -1,12 +1,12 @@
 //! Finds the entry of an op by the data that PyTorch passes for it: the address of its schema, or a
 //! name.
 //!
-//! Between two ops, the program displaces the recorder's data from the caches. In the table of all
-//! entries, finding one by its name takes four cache lines, one after the other: the place in the
-//! table, the entry, its name, and the host's name. *Measured* in a training loop on a busy
-//! machine: waiting for these took more than half of the recorder's time for an op. Here it takes
-//! one line, which also contains the data of the entry that most ops need, and the next line for a
-//! long name.
+//! Between two ops, the program displaces the recorder's data from the caches. To find an entry by
+//! its name in the table of all entries, the processor must load four cache lines, one after the
+//! other: the place in the table, the entry, the entry's name, and the name that the host passes.
+//! *Measured* in a training loop on a busy machine: waiting for these lines took more than half of
+//! the recorder's time for an op. The tables of this module need only one line, which also contains
+//! the data of the entry that most ops need. For a long name, they need the next line as well.
 //!
 //! ```text
 //!  schema ─► place: version, export, told, entry, schema      the shim passes no name
@@ -14,25 +14,28 @@
 //!     └─(not there)──► name ──► table of all entries ──► place
 //! ```
 //!
-//! PyTorch may remove an op and make another one whose schema is at the same address. PyTorch tells
-//! the shim, which calls [`forget`] before that happens.
+//! PyTorch may remove an op and later make another op whose schema has the same address. Before
+//! PyTorch removes an op, it informs the shim, which calls [`forget`].
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crate::adapters::op_calls::op::Entry;
 
-/// Number of places for schemas. A training loop calls about a hundred ops, and PyTorch has some thousands.
+/// Number of places for schemas. A training loop calls about a hundred different ops; PyTorch has
+/// some thousands.
 const SCHEMAS: usize = 1024;
-/// Number of places for names: the nodes of autograd have no schemas.
+/// Number of places for names. Names are used for the nodes of autograd, which have no schemas.
 const NAMES: usize = 256;
-/// Number of bytes of the longest name that has a place, such that a place is two cache lines.
+/// Number of bytes of the longest name that can be stored in a place. With this number, a place
+/// takes two cache lines.
 const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
 /// Number of times that [`forget`] tries to change a place that another thread is changing. The
-/// change takes the other thread some nanoseconds. But if that thread exists only in the parent of
-/// this forked child, it never ends the change, and no op is found in the place any more.
+/// other thread needs only some nanoseconds for the change. But if this is a forked child, and the
+/// other thread exists only in the parent, the change never ends, and no op is found in this place
+/// any more.
 const TRIES: u32 = 1000;
 
 /// An op that was found.
@@ -46,17 +49,17 @@ pub struct Known {
     pub told: u32,
 }
 
-/// The data that identifies the op in a place.
+/// The part of a place that identifies the stored op.
 trait Key {
     /// The data by which an op is looked up.
     type Wanted<'a>: Copy;
-    /// Returns whether this entry is the wanted one. The answer is used only if no thread changed
-    /// the place at the same time.
+    /// Returns whether the place contains the wanted op. The answer is used only if no thread
+    /// changed the place at the same time.
     fn is(&self, wanted: Self::Wanted<'_>) -> bool;
     fn set(&self, wanted: Self::Wanted<'_>);
 }
 
-/// The address of a schema; 0 if there is none.
+/// The address of a schema; 0 if no op is stored.
 type Schema = AtomicUsize;
 
 impl Key for Schema {
@@ -72,7 +75,7 @@ impl Key for Schema {
     }
 }
 
-/// The bytes of a name, whose last word is filled up with zeros.
+/// The bytes of a name. Unused bytes of the last word are zero.
 struct Name {
     length: AtomicUsize,
     words: [AtomicU64; WORDS],
@@ -101,8 +104,8 @@ fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }
 
-/// The known data of one op. Any thread may read and change it at any time: `version` is odd while
-/// it is being changed.
+/// A place for the data of one op. Any thread may read and change it at any time: `version` is odd
+/// during a change.
 #[repr(C, align(32))]
 struct Place<K> {
     version: AtomicU32,
@@ -141,7 +144,8 @@ impl<K: Key> Place<K> {
         unsafe { entry.as_ref() }.map(|entry| Known { entry, export, told })
     }
 
-    /// Changes the entry with `change`, unless another thread is doing so. Returns whether it was changed.
+    /// Calls `change` to change the place, unless another thread is changing it at this moment.
+    /// Returns whether `change` was called.
     fn change(&self, change: impl FnOnce(&Self)) -> bool {
         let version = self.version.load(Ordering::Relaxed);
         let (odd, even) = (version.wrapping_add(1), version.wrapping_add(2));
@@ -186,20 +190,20 @@ fn name_place(name: &[u8]) -> &'static Place<Name> {
     &BY_NAME[hash as usize % NAMES]
 }
 
-/// Returns the op with this schema, if it is known.
+/// Returns the op with this schema, if it is stored.
 #[inline(always)]
 pub fn with_schema(schema: *const c_void) -> Option<Known> {
     schema_place(schema as usize).find(schema as usize)
 }
 
-/// Returns the op with this name, if it is known.
+/// Returns the op with this name, if it is stored.
 #[inline(always)]
 pub fn with_name(name: &[u8]) -> Option<Known> {
     (name.len() <= LONGEST).then(|| name_place(name).find(name)).flatten()
 }
 
-/// Remembers the entry of an op with this schema, or without one if it is null. Does nothing if another
-/// thread is changing the same place.
+/// Stores the entry of an op, by its schema or, if the schema is null, by its name. Does nothing if
+/// another thread is changing the same place.
 #[inline(never)]
 pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     if entry.bookkeeping {
@@ -212,7 +216,7 @@ pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     }
 }
 
-/// Forgets the op with this schema. The program does not call it any more.
+/// Removes the op with this schema, which the program does not call any more.
 pub fn forget(schema: *const c_void) {
     let place = schema_place(schema as usize);
     let clear = |place: &Place<Schema>| {
@@ -283,7 +287,7 @@ mod tests {
     fn names_of_all_lengths_are_told_apart() {
         let text = "autograd::engine::evaluate_function: ".repeat(4);
         for length in 1..text.len() {
-            // The last byte differs, or the length, or a byte in the middle.
+            // The two names differ in their middle byte.
             let mut names = [text[..length].to_owned(), text[..length].to_owned()];
             names[1].replace_range(length / 2..=length / 2, "#");
             let entries = names.each_ref().map(|name| entry(name));

@@ -1,11 +1,11 @@
-//! Recordings of PyTorch's own profiler, without JSON. `include/counterpoint/torch_log.h` documents the
-//! table.
+//! Writes the recordings of PyTorch's own profiler to the profile, without JSON in between.
+//! `include/counterpoint/torch_log.h` documents the table of functions.
 //!
 //! ```text
 //!  torch.profiler ──► Kineto ──► logger (shim) ──► Recording ──► file of events in the process's part
 //! ```
 //!
-//! All of this happens when PyTorch's profiler has stopped, on the thread that stopped it.
+//! All of this happens after PyTorch's profiler has stopped, on the thread that stopped it.
 
 use std::ffi::{CStr, c_char};
 
@@ -40,7 +40,7 @@ pub static counterpoint_torch_log: Table = Table {
     invalid,
 };
 
-/// A recording that is being handed over.
+/// A recording that PyTorch is handing over.
 struct Recording {
     writer: Writer<EventsFile>,
     /// The process that began the recording. A forked child must not write to its parent's file.
@@ -48,7 +48,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Returns the recording of a handle, if this process began it.
+    /// Returns the recording with this handle, if this process began it.
     ///
     /// # Safety
     /// `trace` must be null, or a result of [`begin`] that was not ended.
@@ -63,7 +63,7 @@ impl Recording {
 /// Returns the bytes of a text.
 ///
 /// # Safety
-/// `text` must point to as many bytes as it says, unless it is null, for as long as `'a`.
+/// `text.data` must be null or point to `text.length` bytes that stay valid for `'a`.
 unsafe fn bytes<'a>(text: Text) -> &'a [u8] {
     if text.data.is_null() {
         return &[];
@@ -84,7 +84,7 @@ unsafe extern "C" fn say(line: *const c_char) {
     });
 }
 
-/// Returns this process, if it is being recorded.
+/// Returns this process, if it is recorded.
 fn recorded() -> Option<Process> {
     let run = load::load().filter(|_| !epoch::is_off())?;
     Process::current(run)
@@ -97,10 +97,10 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let process = recorded()?;
         process.tell(&HOST);
         let mut writer = events::create(process, None, |file| file)?;
-        // SAFETY: torch_log.h requires that `program` points to as many bytes as it says.
+        // SAFETY: torch_log.h requires that `program` is a valid text.
         writer.plugin(unsafe { bytes(program) });
-        // From now on, there is a file without an end. If the process is killed, the file shows
-        // that a recording is missing.
+        // From now on, the file exists without an end. If the process is killed, the missing end
+        // shows that the recording is incomplete.
         let _ = writer.flush();
         Some(Box::new(Recording { writer, process: sys::process_id() }))
     });
@@ -110,8 +110,7 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
 unsafe extern "C" fn field(trace: Trace, key: Text, json: Text) {
     let _errno = ErrnoGuard::new();
     guarded(|| {
-        // SAFETY: torch_log.h requires a recording, and texts that point to as many bytes as they
-        // say.
+        // SAFETY: torch_log.h requires a recording and valid texts.
         unsafe {
             if let Some(recording) = Recording::of(trace) {
                 recording.writer.field(bytes(key), bytes(json));
@@ -150,7 +149,7 @@ impl Recording {
         let given: &[RawArgument] = if raw.arguments.is_null() {
             &[]
         } else {
-            // SAFETY: by contract, as many arguments are readable as `argument_count` says.
+            // SAFETY: by contract, `argument_count` arguments are readable.
             unsafe { std::slice::from_raw_parts(raw.arguments, raw.argument_count) }
         };
         // SAFETY: by contract, the arguments' texts are readable.
@@ -163,7 +162,7 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        // The arguments are not on the stack, which is the program's.
+        // The arguments are on the heap, because the stack is the program's.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
@@ -196,7 +195,7 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
             return false;
         }
         if whole == 0 {
-            // Without the end of its file, the command line counts it as incomplete.
+            // The file gets no end. The command line then counts the recording as incomplete.
             let _ = recording.writer.flush();
             return false;
         }
@@ -216,8 +215,8 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
         if path.is_null() || place.len() > capacity {
             return None;
         }
-        // SAFETY: torch_log.h requires that `path` has room for `capacity` bytes, which were
-        // compared with the length above.
+        // SAFETY: torch_log.h requires that `path` has space for `capacity` bytes, and the path is
+        // not longer than that.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), path.cast(), place.len()) };
         i64::try_from(place.len() - 1).ok()
     });

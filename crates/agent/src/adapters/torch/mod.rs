@@ -1,6 +1,6 @@
-//! The adapter for PyTorch. A shim that is compiled against the user's PyTorch speaks its C++ ABI,
-//! and calls the tables of C functions that are exported here. `include/counterpoint/torch.h`
-//! documents the interface.
+//! The adapter for PyTorch. PyTorch has a C++ interface. A shim (a small library that is compiled
+//! against the user's PyTorch) uses this interface, and calls the C functions that this adapter
+//! exports in tables. `include/counterpoint/torch.h` documents the tables.
 //!
 //! ```text
 //!  at::RecordFunction ─► shim ─► begin · op · end            role op
@@ -12,14 +12,14 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`description`] | what PyTorch says about itself in a profile |
-//! | [`ops`] | brackets ops and ranges |
+//! | [`ops`] | records ops and ranges |
 //! | [`forward`] | finds the forward op of a call of the backward pass |
 //! | [`host`] | registers PyTorch as a host that calls ops |
 //! | [`known`] | finds the entry of an op by its schema or its name |
-//! | [`openmp`] | brackets parallel regions and their tasks |
+//! | [`openmp`] | records parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
-//! | [`steps`] | decides in which steps of the program ops are announced, with a budget |
-//! | [`log`] | takes over the recordings of PyTorch's profiler |
+//! | [`steps`] | with a budget, decides in which steps of the program ops are announced |
+//! | [`log`] | stores the recordings of PyTorch's own profiler in the profile |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
 mod description;

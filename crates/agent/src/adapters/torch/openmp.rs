@@ -5,8 +5,8 @@
 //!                              region ends   ◄─                              on each thread
 //! ```
 //!
-//! The region and the task of the launching thread are only timed, because the op's own counters have
-//! counted the same. The tasks of the other threads are counted.
+//! The region, and the task on the launching thread, are only timed, because the op's own counters
+//! include what they count. Counters are read for the tasks on the other threads.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -28,52 +28,53 @@ use crate::recorder::thread::{self, Thread, Workers};
 use crate::state::epoch;
 use crate::state::run::{self, Run};
 
-/// The outlined body of a region.
+/// The function that the compiler has made from the body of a region.
 pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
 /// The type of `GOMP_parallel`.
 pub type Parallel = unsafe extern "C-unwind" fn(Body, *mut c_void, c_uint, c_uint);
 type Number = unsafe extern "C" fn() -> c_int;
 
-/// libgomp's functions. They are set before any library calls ours.
+/// The addresses of libgomp's functions. They are stored before any library calls our function.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static THREAD_NUM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NUM_THREADS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The functions that [`set_real`] needs, in its order.
+/// The names of the functions that [`set_real`] needs, in its order.
 pub const NAMES: [&CStr; 3] = [c"GOMP_parallel", c"omp_get_thread_num", c"omp_get_num_threads"];
 
-/// Stores libgomp's functions.
+/// Stores the addresses of libgomp's functions.
 pub fn set_real(functions: [*mut c_void; 3]) {
     THREAD_NUM.store(functions[1], Ordering::Relaxed);
     NUM_THREADS.store(functions[2], Ordering::Relaxed);
     REAL.store(functions[0], Ordering::Release);
 }
 
-/// Returns libgomp's `GOMP_parallel`, or null.
+/// Returns the address of libgomp's `GOMP_parallel`, or null if it is not known.
 pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data of one region, with the data that its tasks need. It is in memory of its own
-/// ([`scratch`]), as long as the launching thread waits for the tasks.
+/// The data of one region, including the data that its tasks need. It is in separate memory
+/// ([`scratch`]) while the launching thread waits for the tasks.
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// The bracket of the launching thread; the brackets of other threads are elsewhere.
+    /// The bracket of the region, on the launching thread. The tasks' brackets are stored
+    /// elsewhere.
     bracket: Option<Bracket>,
     what: What,
-    /// Whether the run has counters. The thread's state does not say so at the end of the region,
-    /// if a signal handler has forked in between and this is the child.
+    /// Whether the run has counters. At the end of the region, the thread's state may not contain
+    /// this any more: a signal handler may have forked in between, and this may be the child.
     has_counters: bool,
-    /// Written by all threads if the run has counters, and otherwise never used.
+    /// Written by all threads if the run has counters, otherwise not used.
     workers: Sums,
     /// The sums that are added to the op around the region.
     added: Workers,
 }
 
-/// The data that each task reads. The launching thread has just written it, so each of its cache
-/// lines has to come from another processor, and the launching thread waits for that. Therefore it
-/// is one line.
+/// The data that each task reads. The launching thread has just written it, so the other threads'
+/// processors must fetch each cache line of it, and the launching thread waits for this. Therefore
+/// the data fits into one cache line.
 #[repr(C, align(64))]
 struct Shared {
     body: Body,
@@ -90,19 +91,19 @@ fn has_counters(run: &Run) -> bool {
     !run.plan.counters().is_empty()
 }
 
-/// The counts of the other threads.
+/// The counts of the region's tasks on other threads.
 #[repr(align(64))]
 struct Sums {
     /// Number of tasks on other threads.
     tasks: AtomicU32,
-    /// One bit for each counter that some task does not know.
+    /// One bit for each counter: set if the value of some task is not known.
     unknown: AtomicU32,
     sums: [AtomicU64; COUNTERS],
 }
 
 #[inline(always)]
 fn call_real(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
-    // SAFETY: `REAL` was stored before any library got our function. It is the address of
+    // SAFETY: `REAL` was stored before any library could call our function. It is the address of
     // `GOMP_parallel`, which has this type.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Parallel>(REAL.load(Ordering::Relaxed));
@@ -115,13 +116,12 @@ fn number(function: &AtomicPtr<c_void>, otherwise: u32) -> u32 {
     if at.is_null() {
         return otherwise;
     }
-    // SAFETY: `at` is the address of a function of the OpenMP runtime whose name stands for this
-    // type.
+    // SAFETY: `at` is the address of a function of the OpenMP runtime whose name implies this type.
     let number = unsafe { std::mem::transmute::<*mut c_void, Number>(at)() };
     u32::try_from(number).unwrap_or(otherwise)
 }
 
-/// The function that libraries call in place of libgomp's.
+/// Libraries call this function instead of libgomp's `GOMP_parallel`.
 pub unsafe extern "C-unwind" fn parallel(
     body: Body,
     data: *mut c_void,
@@ -143,7 +143,7 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
     let begun = region_begins(body, data, launch, stack_address());
     if begun {
         call_real(run_task, launch.cast(), threads, flags);
-        // SAFETY: `region_begins` has written the launch, and no task uses it any more.
+        // SAFETY: `region_begins` has filled in `launch`, and no task uses it any more.
         region_ends(unsafe { &mut *launch });
     }
     // SAFETY: `scratch::take` returned `launch` above, and nobody uses it after this.
@@ -167,7 +167,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
             bracket::lose_inside(state, entered);
             return None;
         };
-        // Numbers of TVM's regions are counted from 1 as well.
+        // The highest bit distinguishes these numbers from those of TVM's regions, which are also
+        // counted from 1.
         let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
         let mut what = What {
             export: entry.region(),
@@ -180,9 +181,10 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         let has_counters = has_counters(state.run);
         let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
         let how = what.how;
-        // The launch is written part by part: the whole struct would be on the stack first.
-        // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
-        // it may be zeros.
+        // `launch` is written field by field, because the whole struct would be put on the stack
+        // first.
+        // SAFETY: the caller has taken `launch`, and nobody else uses it. Zeros are valid values
+        // for its numbers.
         unsafe {
             (&raw mut (*launch).has_counters).write(has_counters);
             if has_counters {
@@ -199,8 +201,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     guarded(begin).flatten().is_some()
 }
 
-/// Returns the op of a region, and how the region is chosen by sampling. `None` if its regions are not
-/// recorded.
+/// Returns the op of a region, and how the region is chosen by sampling. Returns `None` if the op's
+/// regions are not recorded.
 #[inline(always)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));
@@ -221,7 +223,7 @@ fn region_ends(launch: &mut Launch) {
     });
 }
 
-/// Adds the counts of the other threads to the op. This function's frame is not on the stack while
+/// Adds the counts of the other threads to the op. This function's frame is not on the stack when
 /// the region's counters are read.
 #[inline(never)]
 fn add_workers(launch: &mut Launch) {
@@ -237,10 +239,10 @@ fn add_workers(launch: &mut Launch) {
     }
 }
 
-/// The body of a recorded region, on each of its threads.
+/// Runs the region's body as a task, on each thread of a recorded region.
 unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
-    // SAFETY: `data` is the launch on whose end the launching thread waits, so it outlives the
-    // task.
+    // SAFETY: `data` is the `Launch` of the region. The launching thread waits for all tasks, so it
+    // outlives this task.
     let launch = unsafe { &*data.cast::<Launch>() };
     let frame = stack_address();
     let begun = task_begins(launch, frame);
@@ -257,7 +259,8 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
 /// A task in progress.
 enum Task {
     Recorded(Bracket, What),
-    /// The task is only counted, and its thread knows the op that its regions belong to.
+    /// The task is only counted. The thread's state contains the op that the task's regions belong
+    /// to.
     Counted,
 }
 
@@ -281,7 +284,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
         if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
             return Some(Task::Recorded(bracket, what));
         }
-        // The launching thread knows the op: it is in progress.
+        // On the launching thread this is not needed, because the op is in progress there.
         if shared.how == How::Never && is_elsewhere {
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             let state = unsafe { thread.as_mut() }?;
@@ -324,13 +327,13 @@ fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     });
 }
 
-/// Adds a task whose counts are not known.
+/// Counts a task whose counters could not be read.
 fn add_unknown(workers: &Sums) {
     workers.unknown.store(u32::MAX, Ordering::Relaxed);
     workers.tasks.fetch_add(1, Ordering::Release);
 }
 
-/// Adds what this thread's task counted to the sums of its region.
+/// Adds the counts of this thread's task to the sums of its region.
 fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -355,12 +358,12 @@ fn add_counts(launch: &Launch, is_read: bool) {
     workers.tasks.fetch_add(1, Ordering::Release);
 }
 
-/// Returns the entry for regions that are launched outside of any op.
+/// Returns the entry to which regions belong that are launched outside of any op.
 fn outside() -> Option<&'static Entry> {
     op::by_name(host()?, Role::Op, b"(outside of ops)")
 }
 
-/// Brackets an empty region, for calibration.
+/// Records an empty region, for calibration.
 pub fn rehearse(entry: &'static Entry, frame: usize) {
     let (export, task, correlation) = (entry.region(), None, Some(1));
     let what = What { export, entry, task, correlation, counted: false, how: How::Always };

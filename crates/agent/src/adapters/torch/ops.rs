@@ -1,12 +1,12 @@
-//! The brackets around ops and ranges. These are the functions of the table that
-//! `include/counterpoint/torch_ops.h` documents.
+//! Records ops and ranges. The functions are in the table that `include/counterpoint/torch_ops.h`
+//! documents.
 //!
-//! PyTorch keeps the object that describes an op on the stack of the thread that calls it, and its
-//! destructor ends the op even if the op throws. The object's address therefore identifies the op.
-//! Addresses of nested ops have no order, because the compiler may put several objects into one
-//! frame. A range of Python's `record_function` has its object elsewhere, and Python may end it
-//! late or on another thread. Such a range is not among the open calls of its thread; the shim
-//! keeps the data that its end needs ([`Apart`]).
+//! PyTorch describes an op in an object on the stack of the thread that calls the op. The object's
+//! destructor ends the op, even if the op throws. So the object's address identifies the op. The
+//! addresses of nested ops are in no particular order, because the compiler may put several objects
+//! into one stack frame. The object of a range of Python's `record_function` is elsewhere, and
+//! Python may end such a range late or on another thread. Therefore these ranges are not among the
+//! thread's open calls; the shim stores the data that is needed at their end ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,7 +59,7 @@ pub static counterpoint_torch_ops: Table = Table {
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 
-/// The start of a range, kept for its end. It is in memory of the shim.
+/// The start of a range, stored until its end. It is in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
     /// The epoch in which the range began.
@@ -77,7 +77,7 @@ static OPEN: AtomicU32 = AtomicU32::new(0);
 /// Returns the entry of a call; `None` if the table is full or the call has no name.
 ///
 /// # Safety
-/// `call` must be as `include/counterpoint/torch_ops.h` requires.
+/// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
 #[inline(always)]
 unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     let vm = host()?;
@@ -86,25 +86,26 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     }
     let role = if call.kind == kind::RANGE { Role::Range } else { Role::Op };
     if call.tensors.is_null() {
-        // SAFETY: by contract, `call` is as torch_ops.h requires, so `name` is a C string.
+        // SAFETY: by contract, `call` meets the requirements of torch_ops.h, so `name` is a C
+        // string.
         let name = unsafe { CStr::from_ptr(call.name) };
         return op::by_name(vm, role, name.to_bytes());
     }
-    // SAFETY: by contract, `call` is as torch_ops.h requires, and `tensors` is not null.
+    // SAFETY: by contract, `call` meets the requirements of torch_ops.h, and `tensors` is not null.
     unsafe { entry_with_tensors(vm, role, call) }
 }
 
 /// Returns the entry of a call with tensors.
 ///
 /// # Safety
-/// As for [`entry_of`]; in addition, `call.tensors` must not be null.
+/// The requirements of [`entry_of`] apply; in addition, `call.tensors` must not be null.
 #[inline(always)]
 unsafe fn entry_with_tensors(
     vm: &'static Vm,
     role: Role,
     call: &TorchCall,
 ) -> Option<&'static Entry> {
-    // SAFETY: by contract, `call` is as torch_ops.h requires, so `name` is a C string.
+    // SAFETY: by contract, `call` meets the requirements of torch_ops.h, so `name` is a C string.
     let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, role, name);
@@ -114,7 +115,7 @@ unsafe fn entry_with_tensors(
     op::of_call(vm, role, name, &Given(words))
 }
 
-/// The shim's description of the tensors of a call.
+/// The words with which the shim describes the tensors of a call.
 struct Given<'a>(&'a [u64]);
 
 impl Tensors for Given<'_> {
@@ -130,8 +131,8 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
     }
     guarded(|| {
         point!(TorchBegin);
-        // SAFETY: the shim passes a call that is as torch_ops.h requires, and calls the op next, on
-        // this thread.
+        // SAFETY: the shim passes a call that meets the requirements of torch_ops.h, and calls the
+        // op next, on this thread.
         unsafe {
             let call = &*call;
             let entered = bracket::enter_before(Caller::MeasuredHolder);
@@ -159,27 +160,27 @@ fn forward_of(thread: &Thread, call: &TorchCall, export: u32) -> u64 {
     if call.sequence >= 0 { forward::note(thread, call, export) } else { 0 }
 }
 
-/// Makes the next call of this op find its entry. Called before counters are read, because after a
-/// fork, the first write to a page is a page fault.
+/// Stores the op's entry, so that the next call of the op finds it faster. Called before counters
+/// are read, because after a fork the first write to a page is a page fault.
 ///
 /// # Safety
-/// `call` must be as `include/counterpoint/torch_ops.h` requires.
+/// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
 unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
-    // An earlier shim does not identify the op.
+    // Shims of earlier versions have a shorter struct, which does not identify the op.
     let says_it = call.size as usize >= size_of::<TorchCall>();
     if says_it && call.tensors.is_null() && call.kind != kind::RANGE {
         let is_named = call.identity.is_null() && !call.name.is_null();
-        // SAFETY: by contract, `call` is as torch_ops.h requires, so a name that is not null is a C
-        // string.
+        // SAFETY: by contract, `call` meets the requirements of torch_ops.h, so a name that is not
+        // null is a C string.
         let name = is_named.then(|| unsafe { CStr::from_ptr(call.name) });
         known::put(call.identity, name.unwrap_or_default().to_bytes(), entry);
     }
 }
 
-/// Returns the op of a call if it is known.
+/// Returns the op of a call if it is stored in the tables of [`known`].
 ///
 /// # Safety
-/// `call` must be as `include/counterpoint/torch_ops.h` requires.
+/// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
 #[inline(always)]
 unsafe fn known_of(call: &TorchCall) -> Option<Known> {
     if !call.identity.is_null() {
@@ -188,8 +189,8 @@ unsafe fn known_of(call: &TorchCall) -> Option<Known> {
     if call.name.is_null() {
         return None;
     }
-    // SAFETY: by contract, `call` is as torch_ops.h requires, so a name that is not null is a C
-    // string.
+    // SAFETY: by contract, `call` meets the requirements of torch_ops.h, so a name that is not null
+    // is a C string.
     known::with_name(unsafe { CStr::from_ptr(call.name) }.to_bytes())
 }
 
@@ -199,11 +200,12 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
     }
     let begun = guarded(|| {
         point!(TorchBegin);
-        // SAFETY: the shim passes a call that is as torch_ops.h requires, and calls the op next, on
-        // this thread.
+        // SAFETY: the shim passes a call that meets the requirements of torch_ops.h, and calls the
+        // op next, on this thread.
         unsafe {
             let call = &*call;
-            // If the op is not known, `begin` is called next, and enters the bracket once more.
+            // If the op is not known, the shim calls `begin` next, which calls `enter_before`
+            // again.
             let entered = if short::is_for_ops() {
                 Some(bracket::enter_before(Caller::MeasuredHolder))
             } else {
@@ -222,12 +224,12 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
             true
         }
     });
-    // After a panic, nothing is recorded any more.
+    // After a panic, the recorder is switched off, so the shim need not call `begin`.
     i32::from(begun != Some(false))
 }
 
-/// Begins a known op without the short way of the usual case. It is a function of its own, so that
-/// the code of the usual case is short.
+/// Begins a known op if the short way is not possible. This is a separate function, so that the
+/// code of the short way is small.
 ///
 /// # Safety
 /// The shim must call the op next, on this thread.
@@ -239,8 +241,8 @@ unsafe fn begin_known_otherwise(
     call: &TorchCall,
 ) {
     let entered = entered.unwrap_or_else(|| bracket::enter_before(Caller::MeasuredHolder));
-    // SAFETY: by contract, the shim calls the op next, on this thread, and `call` is as torch_ops.h
-    // requires.
+    // SAFETY: by contract, the shim calls the op next, on this thread, and `call` meets the
+    // requirements of torch_ops.h.
     unsafe {
         if told != entry.told() {
             remember(call, entry);
@@ -272,7 +274,8 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     announcements.unwrap_or(0)
 }
 
-/// Fills in the counts of the call at index `at`, which has just ended on this thread.
+/// Fills in the counts of the call that has just ended on this thread. `at` was its index among the
+/// open calls.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -292,7 +295,7 @@ fn fill_from(counts: &mut Counts, thread: &Thread, before: &Readings) {
         return;
     }
     for (i, value) in counts.values.iter_mut().enumerate().take(counts.count as usize) {
-        // A call during which the counters ran for only a part of the time has no exact value.
+        // A call has an exact value only if the counters were running during the whole call.
         let whole = thread.after.enabled(i).zip(before.enabled(i)).map(|(a, b)| a.wrapping_sub(b))
             == thread.after.running(i).zip(before.running(i)).map(|(a, b)| a.wrapping_sub(b));
         if let Some(counted) = thread.after.since(before, i).filter(|_| whole) {
@@ -310,7 +313,7 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
     let begun = guarded(|| {
         point!(TorchBeginApart);
         patch::look_again();
-        // SAFETY: the shim passes a call that is as torch_ops.h requires.
+        // SAFETY: the shim passes a call that meets the requirements of torch_ops.h.
         let entry = unsafe { entry_of(&*call) }?;
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
@@ -319,8 +322,8 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
             return None;
         }
         let place = memory.cast::<Apart>();
-        // All of the memory is written before the counters are read, so that no page of it is
-        // written for the first time during the call.
+        // All of the memory is written before the counters are read, so that no page fault of a
+        // first write happens during the range.
         // SAFETY: the shim's memory has the size and the alignment that the table of functions
         // states.
         let apart = unsafe {
@@ -387,7 +390,7 @@ unsafe extern "C" fn counter_name(counter: u32, name: *mut c_char, capacity: usi
     });
     let Some(known) = named.flatten() else { return 0 };
     if !name.is_null() && known.len() < capacity {
-        // SAFETY: torch_ops.h requires that `name` has room for `capacity` bytes, which is more
+        // SAFETY: torch_ops.h requires that `name` has space for `capacity` bytes, which is more
         // than the name's length.
         unsafe {
             name.cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len());
@@ -419,8 +422,8 @@ extern "C" fn announced(begin: u64, end: u64) {
     }
 }
 
-/// Brackets `calls` ops that do nothing, for calibration. `uncounted` selects calls for which no
-/// counter is read, as for parallel regions.
+/// Records `calls` ops that do nothing, for calibration. If `uncounted` is set, records empty
+/// parallel regions instead, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";
@@ -437,7 +440,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
             // SAFETY: the calls that begin and end here follow each other on one thread, with
             // nothing in between.
             unsafe {
-                // Finding the entry is a part of what an op costs.
+                // The lookup of the entry is part of the cost of an op.
                 let entered = bracket::enter_before(Caller::MeasuredHolder);
                 let found = known::with_schema(std::hint::black_box(identity));
                 let is_short = found.is_some_and(|Known { entry, export, told }| {

@@ -1,13 +1,13 @@
 //! Replaces `GOMP_parallel` in the tables through which loaded libraries call it.
 //!
 //! A library calls a function of another library through a slot that the dynamic linker fills in.
-//! libtorch_cpu has such a slot, and so has each model that torch.compile has compiled for the CPU.
-//! Replacing the slot also works if the recorder was not preloaded. The alternative was to export a
-//! `GOMP_parallel` that comes before libgomp's. That function would need preloading, and it would
-//! have to find out which of several OpenMP libraries its caller is bound to; a wrong guess makes
-//! barriers fail.
+//! libtorch_cpu has such a slot for `GOMP_parallel`, and each model that torch.compile has compiled
+//! for the CPU has one, too. Replacing the slot also works if the recorder was not preloaded. The
+//! alternative was to export a `GOMP_parallel` that the linker finds before libgomp's. This would
+//! need preloading, and our function would have to find out which of several OpenMP libraries its
+//! caller is bound to; a wrong guess makes barriers fail.
 //!
-//! Only slots that lead to the OpenMP library of libtorch_cpu are replaced.
+//! Only slots that contain an address in the OpenMP library of libtorch_cpu are replaced.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::lock::Lock;
 use crate::process::panics::{guarded, guarded_apart};
 
-/// The library that must be patched so that any region is seen.
+/// The library that must be patched for regions to be seen at all.
 const TORCH: &[u8] = b"libtorch_cpu.so";
 
 #[cfg(target_arch = "x86_64")]
@@ -34,17 +34,17 @@ const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 
-/// Number of libraries that had ever been loaded when [`scan`] ran last; 0 before.
+/// The total number of library loads in this process when [`scan`] last ran; 0 before that.
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that had ever been unloaded when [`scan`] ran last.
+/// The total number of library unloads in this process when [`scan`] last ran.
 static GONE: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that were loaded when [`scan`] ran last. As long as none is unloaded, new
-/// ones come after them.
+/// Number of libraries that were loaded when [`scan`] last ran. As long as no library is unloaded,
+/// new libraries are appended to the list.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Number of slots of libtorch_cpu that lead to us.
+/// Number of slots of libtorch_cpu that contain the address of our function.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces the slots of all libraries that are loaded. A function of the table.
+/// Replaces the slots of all loaded libraries. The shim calls this function through the table.
 pub extern "C" fn watch_parallel() -> i32 {
     let _errno = ErrnoGuard::new();
     let watched = guarded_apart(|| {
@@ -60,8 +60,8 @@ pub extern "C" fn watch_parallel() -> i32 {
     watched.unwrap_or(REFUSED)
 }
 
-/// Does what [`watch_parallel`] does, for libraries that were loaded since then. If there are none,
-/// this only costs a call of the dynamic linker.
+/// Does what [`watch_parallel`] does, for libraries that were loaded after it ran. If there are
+/// none, this costs only a call of the dynamic linker.
 pub fn look_again() {
     if OF_TORCH.load(Ordering::Relaxed) == 0 {
         return;
@@ -71,9 +71,8 @@ pub fn look_again() {
     }
 }
 
-/// Looks up the functions of the OpenMP library to which libtorch_cpu is bound. The dynamic linker
-/// searches the program and its global libraries first, then the libraries that libtorch_cpu itself
-/// needs.
+/// Looks up the functions of the OpenMP library that libtorch_cpu uses. The dynamic linker searches
+/// the program and its global libraries first, then the libraries that libtorch_cpu itself needs.
 fn find_real() -> bool {
     if !openmp::real().is_null() {
         return true;
@@ -93,8 +92,8 @@ fn find_real() -> bool {
         }
     };
     let found = NAMES.map(find);
-    // SAFETY: `torch` was opened above. What was found stays valid, because PyTorch is never
-    // unloaded.
+    // SAFETY: `torch` was opened above. The functions that were found stay valid, because PyTorch
+    // is never unloaded.
     unsafe { libc::dlclose(torch) };
     if found.iter().any(|at| at.is_null()) {
         return false;
@@ -103,14 +102,15 @@ fn find_real() -> bool {
     true
 }
 
-/// Returns how many libraries have ever been loaded.
+/// Returns the total number of library loads in this process.
 fn added() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
         _: usize,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: the linker passes a whole struct, and `data` is the number that `added` gave it.
+        // SAFETY: the linker passes a complete struct, and `data` is the pointer to a number that
+        // `added` passed.
         unsafe { *data.cast::<u64>() = (*info).dlpi_adds };
         1
     }
@@ -120,8 +120,8 @@ fn added() -> u64 {
     added
 }
 
-/// Replaces the slots of all loaded libraries. The linker holds its lock during this call, so none
-/// of them is unloaded.
+/// Replaces the slots of the libraries that were loaded after the last call. The linker holds its
+/// lock meanwhile, so no library is unloaded.
 fn scan() {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
@@ -129,7 +129,7 @@ fn scan() {
         number: *mut c_void,
     ) -> c_int {
         // SAFETY: the linker passes the description of a library that stays loaded meanwhile, and
-        // `number` is the one that `scan` gave it.
+        // `number` is the pointer that `scan` passed.
         guarded(|| unsafe {
             let (info, number) = (&*info, &mut *number.cast::<usize>());
             if *number == 0 && GONE.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
@@ -151,17 +151,17 @@ fn scan() {
     KNOWN.store(number, Ordering::Relaxed);
 }
 
-/// The parts of a loaded library that matter here. Addresses are absolute.
+/// The parts of a loaded library that are needed here. Addresses are absolute.
 struct Library {
     base: usize,
     is_torch: bool,
-    /// Where the library's code is.
+    /// The address range of the library's code.
     code: std::ops::Range<usize>,
-    /// The range that the linker has made read-only.
+    /// The range that the linker has made read-only (RELRO).
     sealed: std::ops::Range<usize>,
     symbols: usize,
     strings: usize,
-    /// Tables of relocations: address and bytes.
+    /// Tables of relocations: address and size in bytes.
     tables: [(usize, usize); 2],
 }
 
@@ -191,8 +191,8 @@ impl Library {
     /// `info` must describe a loaded library.
     unsafe fn read(info: &libc::dl_phdr_info) -> Option<Self> {
         let base = info.dlpi_addr as usize;
-        // SAFETY: by contract, `info` describes a loaded library, so it has the address and the
-        // length of its headers.
+        // SAFETY: by contract, `info` describes a loaded library, so it contains the address and
+        // the number of the library's headers.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let range = |header: &libc::Elf64_Phdr| {
@@ -208,8 +208,8 @@ impl Library {
         let mut at = range(of(libc::PT_DYNAMIC)?).start as *const Dynamic;
         let name = match info.dlpi_name.is_null() {
             true => &[],
-            // SAFETY: by contract, `info` describes a loaded library, whose name is a C string of
-            // the linker's.
+            // SAFETY: by contract, `info` describes a loaded library, and the linker stores its
+            // name as a C string.
             false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
         };
         let is_torch = name.rsplit(|b| *b == b'/').next() == Some(TORCH);
@@ -217,7 +217,8 @@ impl Library {
         // SAFETY: `at` is the library's dynamic section, which ends with a null tag.
         unsafe {
             while (*at).tag != 0 {
-                // glibc has made addresses absolute, except in the kernel's own library.
+                // glibc has converted these addresses to absolute ones, except in the kernel's own
+                // library (the vDSO).
                 let value = (*at).value;
                 let address = if value < base { base.wrapping_add(value) } else { value };
                 match (*at).tag {
@@ -236,10 +237,10 @@ impl Library {
         complete.then_some(Self { base, is_torch, code, sealed, symbols, strings, tables })
     }
 
-    /// Replaces each slot of `GOMP_parallel`.
+    /// Replaces each slot for `GOMP_parallel`.
     ///
     /// # Safety
-    /// The library must be loaded, and stay so.
+    /// The library must be loaded, and must stay loaded during the call.
     unsafe fn replace(&self) {
         for (at, bytes) in self.tables {
             if at == 0 {
@@ -247,7 +248,7 @@ impl Library {
             }
             for i in 0..bytes / size_of::<Relocation>() {
                 // SAFETY: by contract, the library is loaded. Its table has this many entries,
-                // which refer to its own symbols and strings.
+                // which refer to the symbols and strings of the same library.
                 unsafe {
                     let relocation = &*(at as *const Relocation).add(i);
                     if !SLOT_KINDS.contains(&(relocation.info as u32)) {
@@ -268,12 +269,13 @@ impl Library {
     /// `slot` must be the address of a slot of this library.
     unsafe fn replace_slot(&self, slot: usize) {
         let (real, ours) = (openmp::real() as usize, openmp::parallel as *const () as usize);
-        // SAFETY: by contract, `slot` is a slot of a loaded library. Slots are aligned words, to
-        // which the linker, too, may write at any time.
+        // SAFETY: by contract, `slot` is a slot of a loaded library. Slots are aligned words. The
+        // linker may write to them at any time, too.
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
-        // A slot that has not been used leads to the library's own code, which calls the linker. The
-        // linker would find what it finds for libtorch_cpu, because that is in the global scope.
+        // A slot that has not been used yet contains an address in the library's own code, which
+        // calls the linker. The linker would then find the same function as for libtorch_cpu,
+        // because that function is in the global scope.
         if now != ours && (now == real || self.code.contains(&now)) {
             let page = slot & !4095;
             let sealed = self.sealed.contains(&slot);

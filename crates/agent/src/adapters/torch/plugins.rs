@@ -1,5 +1,5 @@
 //! Profiler plugins inside PyTorch's own profiler. `include/counterpoint/torch_plugins.h` documents
-//! the table.
+//! the table of functions.
 //!
 //! ```text
 //!  torch.profiler ──► child profiler (shim) ──► Recording ──► plugin_host ──► plugin
@@ -9,12 +9,12 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`hand_over`] | turns a plugin's events into ones that PyTorch's writer can be trusted with |
+//! | [`hand_over`] | converts a plugin's events into events that are safe for PyTorch's writer |
 //! | [`kinds`] | decides which types of events a plugin is asked for |
 //! | [`safe_text`] | makes names and JSON values safe |
 //!
-//! The plugins are those of the process ([`crate::process::plugins`]), so another adapter can use
-//! them at the same time.
+//! Each plugin is loaded once per process ([`crate::process::plugins`]), so another adapter can use
+//! the same plugins at the same time.
 
 mod hand_over;
 mod kinds;
@@ -57,7 +57,7 @@ pub static counterpoint_torch_plugins: Table = Table {
     pop,
 };
 
-/// One profiler of a plugin, as PyTorch knows it.
+/// One profiler of a plugin, as it is registered with PyTorch.
 struct Child {
     plugin: &'static Loaded,
     profiler: &'static Profiler,
@@ -66,13 +66,13 @@ struct Child {
 
 static CHILDREN: OnceLock<Vec<Child>> = OnceLock::new();
 
-/// Whether a forked child has said that it has no plugins.
+/// Whether a forked child has already printed that it records no plugins.
 static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A recording of one profiler.
 struct Recording {
     child: &'static Child,
-    /// The session, which each of the calls that follow one another locks for a moment.
+    /// The session. Each of the calls of [`Recording::control`] locks it for its duration.
     session: Mutex<Session<'static>>,
     correlation: Correlation,
 }
@@ -94,7 +94,7 @@ unsafe extern "C" fn say(line: *const c_char) {
 /// Returns the value of an environment variable.
 fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: `name` is a C string, so `getenv` returns null or a C string. Its bytes stay valid as
-    // long as nobody changes this variable; PyTorch's own calls of `getenv` rely on the same.
+    // long as nobody changes this variable. PyTorch's own calls of `getenv` assume the same.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
@@ -105,11 +105,11 @@ fn complain(line: &str) {
     sys::complain(&format!("counterpoint: {line}\n"));
 }
 
-/// The number that stands for the user's settings in [`complain_once`].
+/// The number that [`complain_once`] gets for lines about the user's settings.
 const SETTINGS: u32 = u32::MAX;
 
-/// Writes a line, unless a line about the same plugin was written before. A schedule may have any
-/// number of recordings, and each would write the same line.
+/// Writes a line to stderr, unless a line about the same plugin was written before. A schedule may
+/// cause any number of recordings, which would all write the same line.
 fn complain_once(about: u32, line: &str) {
     static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,13 +127,13 @@ extern "C" fn load() -> u32 {
     count.unwrap_or(0)
 }
 
-/// Loads the plugins of the directory that the environment names.
+/// Loads the plugins from the directory that the environment variable names.
 fn children() -> Vec<Child> {
     let Some(directory) = variable(abi::kineto::DIRECTORY_VARIABLE).filter(|path| !path.is_empty())
     else {
         return Vec::new();
     };
-    // The user who started such a process must not choose what it loads.
+    // A process with more rights than its user must not load what the user chooses.
     if sys::has_more_rights() {
         return Vec::new();
     }
@@ -165,7 +165,7 @@ fn children() -> Vec<Child> {
             continue;
         };
         for one in found {
-            // A file may be there under two names.
+            // The directory may contain the same file under two names.
             if !loaded.iter().any(|other| other.number == one.number) {
                 loaded.push(one);
             }
@@ -182,15 +182,15 @@ fn children() -> Vec<Child> {
     children.collect()
 }
 
-/// Returns how long loading a plugin may take.
+/// Returns how long it may take to load a plugin.
 fn patience() -> Duration {
     let seconds = variable(c"COUNTERPOINT_PLUGIN_TIMEOUT");
     let seconds = seconds.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
     Duration::from_secs(seconds.unwrap_or(30).max(1))
 }
 
-/// Returns whether this process may load a plugin from the directory: as root, it loads no file
-/// that any user can change. Tells the user what others can change.
+/// Returns whether this process may load a plugin from this file: root loads no file that any user
+/// can change. Prints a line if other users can change the file.
 fn may_load(file: &Path) -> bool {
     let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
     let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
@@ -198,7 +198,8 @@ fn may_load(file: &Path) -> bool {
     !exposed.is_refused
 }
 
-/// Writes the lines that a plugin has logged and its problems, each once in the life of a process.
+/// Prints the lines that a plugin has logged, and its problems. Each problem is printed once per
+/// process.
 fn tell(plugin: &Loaded) {
     static TOLD: Mutex<Vec<(u32, Problem)>> = Mutex::new(Vec::new());
     let file = plugin.plugin.file.display();
@@ -234,7 +235,7 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // When the parent of this child forked, any lock of ours may have been held.
+            // When the parent process forked, other threads may have held any of our locks.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -243,8 +244,8 @@ unsafe extern "C" fn create(
             }
             return None;
         }
-        // SAFETY: torch_plugins.h requires that `requested` points to `count` numbers and that the
-        // configuration is null or a C string.
+        // SAFETY: torch_plugins.h requires that `requested` points to `count` numbers and that
+        // `configuration` is null or a C string.
         let (requested, configuration) = unsafe {
             let requested: &[u32] =
                 if count == 0 { &[] } else { std::slice::from_raw_parts(requested, count) };
@@ -280,7 +281,7 @@ unsafe extern "C" fn create(
     recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
 }
 
-/// Runs `body` with a recording that [`create`] has made.
+/// Calls `body` with a recording that [`create`] has made. Returns `None` if there is no recording.
 ///
 /// # Safety
 /// `session` must be null or a recording that was not destroyed.
@@ -296,9 +297,9 @@ fn result(agreed: Option<bool>) -> i32 {
 }
 
 impl Recording {
-    /// Makes one of the calls that follow one another.
+    /// Makes a call that must not overlap with other calls of the session.
     fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
-        // In a forked child, a thread that no longer exists may hold the lock.
+        // In a forked child, the lock may be held by a thread that exists only in the parent.
         plugins::are_usable()
             && call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,10 +1,11 @@
 //! Decides in which steps of the program PyTorch announces its ops, in a run with a budget.
 //!
-//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, also one that is only counted. In
-//! a loop of short ops, that alone exceeds a small budget. PyTorch has separate observers for named ranges
-//! (`record_function`) and for ops, and calls an observer of ranges only for ranges. So the observer of ranges is
-//! always there, and the observer of ops is taken away for whole steps of the program
-//! ([`crate::recorder::budget::steps`]):
+//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, even if the op is
+//! only counted. In a loop of short ops, this cost alone exceeds a small budget. PyTorch has
+//! separate observers for named ranges (`record_function`) and for ops, and an observer of ranges
+//! is called only for ranges. So the observer of ranges is always registered, and the observer of
+//! ops is removed for whole steps of the program ([`crate::recorder::budget::steps`]). Such a step
+//! is called *away*:
 //!
 //! ```text
 //!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away
@@ -12,15 +13,16 @@
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
 //!
-//! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least
-//! 1/16. The period is computed from how much more processor time the process needs for steps that
-//! are seen. The time of the thread alone would be too little: while it is in the recorder,
-//! OpenMP's threads wait for it without sleeping.
+//! All of the first steps are seen (their ops are announced). Later steps are seen with the
+//! probability 1/`period`, which is at least 1/16. The period is computed from the additional
+//! processor time that the process needs for a seen step. The additional time of the thread alone
+//! would be too small, because OpenMP's threads wait without sleeping while the thread is in the
+//! recorder.
 //!
-//! A step that is away ends when the next one begins. If there is none, because the loop is over,
-//! the program must not go on unseen. So PyTorch announces one op in some hundred to an observer,
-//! which asks whether the step takes too long ([`is_overdue`]). For all other ops, such an observer
-//! costs nothing.
+//! A step that is away ends when the next step begins. If no step follows, because the loop is
+//! over, the rest of the program must not stay unseen. So PyTorch announces one op in some hundred
+//! to another observer, which checks whether the step takes too long ([`is_overdue`]). For all
+//! other ops, this observer costs nothing.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -37,38 +39,40 @@ use crate::state::{epoch, run};
 
 /// The number of first steps that are all seen.
 const ALL_SEEN: u64 = 8;
-/// The number of first steps that are not in the sample, because they make calls that later ones do
-/// not.
+/// The number of first steps that are not in the sample, because they make calls that later steps
+/// do not make.
 const WARM: u64 = 4;
-/// If announcing could cost this many times more than is assumed, and would then exceed the budget,
-/// its cost is measured.
+/// Before the cost of announcing ops was measured, it is assumed. If this many times the assumed
+/// cost would exceed the budget, some steps are away, so that the cost is measured.
 const UNSURE: f64 = 3.0;
 /// The longest period.
 const LONGEST: u32 = 16;
-/// At least this many steps without the observer must have ended before the durations of steps show
-/// what announcing costs. Until then, the cost is assumed.
+/// The number of steps without the observer that must have ended before the cost of announcing is
+/// computed from the durations of steps. Until then, the cost is assumed.
 const FEWEST: usize = 5;
-/// The assumed cost of announcing an op, in ns. Measured: 280 to 580, including the cost of counting it.
+/// The assumed cost of announcing an op, in ns. Measured: 280 to 580 ns, including the cost of
+/// counting the op.
 const ASSUMED_NS: f64 = 500.0;
-/// Number of times that a range's name must occur, if the range is inside of others, so that it is
-/// taken for the start of a step. The ranges of a model's layers occur several times in each step,
-/// which often is a range itself.
+/// If a range is inside of other ranges, the number of times that its name must occur before the
+/// range is regarded as the start of a step. The number is high because the ranges of a model's
+/// layers occur several times in each step, and the step often is a range itself.
 const INSIDE: u32 = 32;
-/// The cost of a step in which ops are not announced, in ns of the process's processor time. Measured
-/// with PyTorch 2.15 on one thread, by the process's clock: a reading of that clock takes 570 to 730, and
-/// taking the observer away or giving it back takes 790 to 1,320 together with the thread's next look-up
-/// of its observers. The thread's clock shows the same (970). The look-ups of other threads were not
-/// measured.
+/// The cost of a step in which ops are not announced, in ns of the process's processor time.
+/// Measured with PyTorch 2.15 on one thread, with the process's clock: reading that clock takes 570
+/// to 730 ns; removing or adding the observer, together with the thread's next look-up of its
+/// observers, takes 790 to 1,320 ns. The thread's clock shows about the same for the latter (970
+/// ns). The look-ups by other threads were not measured.
 const AWAY_NS: f64 = 2_000.0;
-/// A step is overdue if it takes longer than this many times the longest one so far, and longer
-/// than SHORTEST_OVERDUE_NS.
+/// A step that is away is overdue if it takes longer than SHORTEST_OVERDUE_NS, and also longer than
+/// this many times the longest step so far.
 const TIMES_LONGEST: u64 = 4;
 const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 
-/// Time at which the step that is away becomes overdue, on the monotonic clock.
+/// Time on the monotonic clock at which the step that is away becomes overdue.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times that the last steps of one kind took of their process, in ns.
+/// The processor times, in ns, that the process needed for the last steps of one kind (seen or
+/// away).
 #[derive(Debug)]
 struct Durations {
     last: [u64; 32],
@@ -83,7 +87,8 @@ impl Durations {
         self.count += 1;
     }
 
-    /// Returns the median, the number of values, and the median of their distances from it.
+    /// Returns the median, the number of values, and the median of the values' distances from the
+    /// median.
     fn middle(&self) -> [u64; 3] {
         let mut values = self.last;
         let values = &mut values[..self.count.min(32)];
@@ -93,13 +98,13 @@ impl Durations {
     }
 }
 
-/// Returns the time on the monotonic clock, and the process's processor time, in ns.
+/// Returns the time on the monotonic clock and the process's processor time, both in ns.
 fn now() -> [u64; 2] {
     [record::clock::monotonic_ns(), record::clock::process_cpu_ns()]
 }
 
-/// Sorts by insertion: there are at most 32 values, and the methods of slices call themselves, on the stack of
-/// the program.
+/// Returns the median. Sorts by insertion, because there are at most 32 values, and because the
+/// sorting methods of slices are recursive and would use the stack of the program.
 fn median(values: &mut [u64]) -> u64 {
     for end in 1..values.len() {
         let mut at = end;
@@ -116,31 +121,33 @@ fn median(values: &mut [u64]) -> u64 {
 struct Marker {
     name: u64,
     depth: u32,
-    /// The address of the range's thread's state.
+    /// The address of the state of the thread that the range is on.
     thread: usize,
 }
 
-/// The state of the steps of the process.
+/// The state of the process's steps.
 struct State {
-    /// The process's part; 0 for none.
+    /// Serial number of the process's part; 0 if there is none.
     serial: u32,
-    /// Ranges, with the number of times that each has begun.
+    /// Ranges, and how many times each of them has begun.
     candidates: [(Marker, u32); 32],
     known: usize,
     marker: Option<Marker>,
-    /// Steps that have begun, and those that were cut.
+    /// Number of steps that have begun, and number of steps that were cut (ops were announced again
+    /// in the middle of the step).
     steps: u64,
     cut: u64,
     now: Step,
-    /// Whether the step in progress is not away any more, because it took too long.
+    /// Whether the step in progress was cut: it was away, and is not away any more because it took
+    /// too long.
     is_cut: bool,
-    /// Time at which the step in progress began, on the monotonic clock, and the process's processor
-    /// time then, in ns.
+    /// When the step in progress began: time on the monotonic clock, and the process's processor
+    /// time, both in ns.
     began: [u64; 2],
     longest_ns: u64,
     /// Number of steps until the next step that is seen.
     left: u64,
-    /// The period with which that step was drawn.
+    /// The period with which the next seen step was drawn (chosen at random).
     period: u32,
     seen: Durations,
     away: Durations,
@@ -167,7 +174,7 @@ impl State {
         }
     }
 
-    /// Returns whether a range that begins is the start of a step.
+    /// Returns whether the range that begins is the start of a step.
     fn is_begin(&mut self, range: Marker) -> bool {
         if let Some(marker) = self.marker {
             return marker == range;
@@ -191,8 +198,9 @@ impl State {
         is_begin
     }
 
-    /// Ends a step and begins the next one, at the same moment: reading the process's clock is a system call.
-    /// So this function's own time is a part of every step. `must` says that the step must be seen.
+    /// Ends a step and begins the next one. Both happen at the same moment, because reading the
+    /// process's clock is a system call. So every step contains the time of this function. `must`
+    /// says that the next step must be seen.
     fn next(&mut self, thread: &mut Thread, must: bool) {
         let [wall, cpu] = now();
         if self.steps > WARM && !self.is_cut {
@@ -244,7 +252,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the period that keeps to the budget.
+    /// Returns the period with which the cost stays within the budget.
     fn wanted(&self, thread: &Thread) -> u32 {
         let (seen, away) = (self.seen.middle()[0] as f64, self.away.middle()[0] as f64);
         let draws = &thread.draws;
@@ -256,18 +264,19 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // If the assumed cost may be too low, some steps are away, so that the cost is measured.
+        // If the assumed cost may be too low, some steps are made away, so that the cost is
+        // measured.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
 
-/// The state with its lock. No thread waits for the lock.
+/// The state, with a lock. No thread waits for this lock: if it is taken, the thread does nothing.
 struct Locked {
     lock: AtomicBool,
     state: UnsafeCell<State>,
 }
 
-// SAFETY: `with` gives the state to one thread at a time.
+// SAFETY: `with` lets only one thread at a time use the state.
 unsafe impl Sync for Locked {}
 
 static STATE: Locked =
@@ -278,15 +287,16 @@ impl Locked {
         if self.lock.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: this thread holds the lock, so no other reference to the state exists.
+        // SAFETY: this thread has the lock, so no other reference to the state exists.
         let result = body(unsafe { &mut *self.state.get() });
         self.lock.store(false, Ordering::Release);
         Some(result)
     }
 }
 
-/// Decides whether the shim shall announce ranges and steps. PyTorch must announce all ops at this
-/// time. `has_forked` says that this is a forked child, in which no other thread runs.
+/// Returns whether the shim has to announce ranges, so that steps can be found. When this is
+/// called, PyTorch must be announcing all ops. `has_forked` is set in a forked child, in which no
+/// other thread runs.
 pub extern "C" fn steps(has_forked: i32) -> i32 {
     if has_forked != 0 {
         STATE.lock.store(false, Ordering::Release);
@@ -302,8 +312,8 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
     i32::from(wanted.flatten() == Some(true))
 }
 
-/// Called at the start of a named range that is inside of `depth` others on this thread. `must_see`
-/// forbids steps that are not seen. Returns whether PyTorch shall announce ops from now on, or -1
+/// Called at the start of a named range that is inside of `depth` other ranges on this thread. With
+/// `must_see`, no step may be away. Returns whether PyTorch has to announce ops from now on, or -1
 /// if nothing changes.
 ///
 /// # Safety
@@ -335,8 +345,8 @@ pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see:
     announced.flatten().map_or(-1, i32::from)
 }
 
-/// Called for a few ops, drawn at random, in a step whose ops are not announced. Returns whether they must be
-/// announced again, because the step takes too long.
+/// Called for a few ops that are chosen at random, in a step whose ops are not announced. Returns
+/// whether ops must be announced again, because the step takes too long.
 pub extern "C" fn is_overdue() -> i32 {
     if !steps::is_away() || record::clock::monotonic_ns() < OVERDUE_NS.load(Ordering::Relaxed) {
         return 0;
@@ -355,8 +365,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Notes in the counts of the thread whose ranges are the steps, if this is that thread, that steps
-/// were cut. There may be no other step in which to note it.
+/// Stores the number of cut steps in the counts of the calling thread, if its ranges are the steps.
+/// It is stored now because no other step may follow.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };
@@ -365,8 +375,8 @@ fn tell_of_cut(cut: u64) {
     }
 }
 
-/// Hashes a name by FNV-1a, without the numbers of PyTorch's own ranges for steps of its profiler
-/// (`ProfilerStep#7`).
+/// Hashes the name of a range by FNV-1a. The names of PyTorch's own ranges for profiler steps
+/// (`ProfilerStep#7`) are hashed without their numbers.
 fn hash(name: &[u8]) -> u64 {
     let numbered = b"ProfilerStep#";
     let name = if name.starts_with(numbered) { &numbered[..] } else { name };
@@ -391,7 +401,7 @@ mod tests {
         assert_eq!(begins, [false, false, false, true, false, false, true]);
     }
 
-    /// A model's layers are ranges inside of the step's.
+    /// In a model, the ranges of layers are inside of the range of a step.
     #[test]
     fn ranges_inside_of_others_count_only_if_no_outer_one_recurs() {
         let mut state = State::new(1);

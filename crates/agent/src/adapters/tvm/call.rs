@@ -1,4 +1,4 @@
-//! Maps the arguments of the VM's instrument to the op that it calls.
+//! Finds the entry of the op that the VM calls, from the arguments of the VM's instrument.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -14,7 +14,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 
-/// The arguments of a call after name, "before" and result, as the FFI passes them.
+/// The arguments of an op's call: those that follow the name, "before" and the result. They have
+/// the FFI's form.
 struct Arguments<'a>(&'a [Any]);
 
 impl Tensors for Arguments<'_> {
@@ -22,8 +23,8 @@ impl Tensors for Arguments<'_> {
     #[inline(always)]
     fn push(&self, to: &mut impl Words) {
         for argument in self.0 {
-            // SAFETY: the arguments are those that the FFI passed to `of_call`, so their types say
-            // what they are.
+            // SAFETY: the arguments are those that the FFI passed to `of_call`, so their type
+            // fields are right.
             let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
             let DataType { code, bits, lanes } = tensor.dtype;
             let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
@@ -37,7 +38,7 @@ impl Tensors for Arguments<'_> {
             let device = tensor.device;
             to.push(u64::from(device.kind as u32) << 32 | u64::from(device.id as u32));
             for i in 0..dimensions.unwrap_or(0) {
-                // SAFETY: a tensor's shape has as many extents as the tensor has dimensions.
+                // SAFETY: a tensor's shape contains one number for each dimension of the tensor.
                 to.push(unsafe { *tensor.shape.add(i) } as u64);
             }
         }
@@ -47,8 +48,8 @@ impl Tensors for Arguments<'_> {
 /// Returns the entry for a call of an op; `None` if the table is full or the op has no name.
 ///
 /// # Safety
-/// `arguments` must be those that the VM passes to its instrument, including the function, the
-/// name, "before" and the result.
+/// `arguments` must be all arguments that the VM passes to its instrument, including the function,
+/// the name, "before" and the result.
 #[inline(always)]
 pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Entry> {
     // SAFETY: by contract, the VM passed the arguments, so they come from the FFI.
@@ -59,7 +60,7 @@ pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Ent
     op::of_call(vm, Role::Op, name, &Arguments(arguments.get(4..).unwrap_or_default()))
 }
 
-/// Returns the entry for parallel regions that are launched outside of any op.
+/// Returns the entry to which parallel regions belong that are launched outside of any op.
 pub fn outside() -> Option<&'static Entry> {
     static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
     let mut vm = OUTSIDE.load(Ordering::Acquire);
@@ -75,11 +76,11 @@ pub fn outside() -> Option<&'static Entry> {
     op::by_name(unsafe { &*vm }, Role::Op, b"(outside of ops)")
 }
 
-/// Returns the bytes of storage that a call of `vm.builtin.alloc_storage` asks for, or 0 if that is
-/// unknown.
+/// Returns the number of bytes of storage that a call of `vm.builtin.alloc_storage` requests, or 0
+/// if it is unknown.
 ///
 /// # Safety
-/// Same as for [`of_call`].
+/// The requirements of [`of_call`] apply.
 #[cold]
 #[inline(never)]
 pub unsafe fn storage_bytes(arguments: &[Any]) -> u64 {

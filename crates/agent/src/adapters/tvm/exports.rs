@@ -1,5 +1,5 @@
-//! The functions that `tvm_ffi.load_module` finds in this library, as documented in
-//! `include/counterpoint/tvm.h`.
+//! The functions that `tvm_ffi.load_module` finds in this library, which
+//! `include/counterpoint/tvm.h` documents.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ enum Refusal {
     Internal,
 }
 
-/// Runs the body of an exported function, and raises an error if it refuses.
+/// Runs the body of an exported function, and raises an error if the body returns a refusal.
 ///
 /// # Safety
 /// The arguments and the result must be those that the FFI passes.
@@ -47,7 +47,7 @@ unsafe fn export(
     let Some(ffi) = guarded_apart(ffi::get).flatten() else { return -1 };
     // SAFETY: by contract, the FFI passed the arguments.
     let arguments = unsafe { ffi::arguments(arguments, count) };
-    // The functions run on a stack of our own; `frame` is on the caller's.
+    // The body runs on a separate stack of the agent; `frame` is on the caller's stack.
     let frame = stack_address();
     let outcome = guarded_apart(|| {
         point!(Exported);
@@ -55,7 +55,7 @@ unsafe fn export(
     });
     match outcome.unwrap_or(Err(Refusal::Internal)) {
         Ok(value) => {
-            // SAFETY: by contract, the FFI passed `result`, which has room for a value.
+            // SAFETY: by contract, the FFI passed `result`, which has space for a value.
             unsafe { result.write(value) };
             0
         }
@@ -100,10 +100,10 @@ fn some_function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
     function(arguments, at).and_then(|f| if f.is_null() { Err(Refusal::Types) } else { Ok(f) })
 }
 
-/// Registers two functions and keeps a reference to each.
+/// Registers a collector that calls two functions, and keeps a reference to both functions.
 fn register(collector: &Collector, this: *mut Functions) -> i32 {
-    // SAFETY: every field of `collector` is set. `this` was leaked just now, and is freed only if
-    // it was not registered.
+    // SAFETY: every field of `collector` is set. `this` was just leaked, and it is freed only if
+    // the collector was not registered.
     unsafe {
         let number = collectors::add(collector, true);
         let functions = &*this;
@@ -155,8 +155,8 @@ exported! {
 
 exported! {
     /// Makes a wrapper for an entry function. The arguments are the machine's number, the name, the
-    /// function, and None or, if all runs make the same calls, the machine's function that sets its
-    /// instrument. The result is a function.
+    /// function, and a fourth one: if all runs make the same calls, the machine's function that
+    /// sets its instrument, otherwise None. The result is a function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, _frame, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
@@ -166,9 +166,9 @@ exported! {
 }
 
 exported! {
-    /// Lets a machine's instrument be taken away for runs whose calls are known. The arguments are
-    /// the machine's number and our instrument or None; the result is 1 if the recording has a
-    /// budget, or 0.
+    /// Allows that a machine's instrument is removed for runs whose calls are known. The arguments
+    /// are the machine's number, and our instrument or None; the result is 1 if the recording has a
+    /// budget, otherwise 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         watch::install(ffi, vm, instrument);
@@ -179,13 +179,14 @@ exported! {
 }
 
 exported! {
-    /// Starts watching parallel launches and workspaces. Returns 0 or a reason for failure.
+    /// Starts watching parallel launches and workspaces. Returns 0 or a number that says why this
+    /// failed.
     __tvm_ffi_counterpoint_parallel, _ffi, _arguments, _frame, { Ok(integer(parallel::watch())) }
 }
 
 exported! {
-    /// Attaches the calling thread and writes the names of a machine's ops. The argument is the
-    /// machine's number; the result is 1, or 0 if nothing is being recorded.
+    /// Attaches the calling thread, and writes the names of a machine's ops to the profile. The
+    /// argument is the machine's number; the result is 1, or 0 if nothing is being recorded.
     __tvm_ffi_counterpoint_ready, _ffi, arguments, _frame, {
         let vm = vm(arguments)?;
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
@@ -198,8 +199,8 @@ exported! {
 }
 
 exported! {
-    /// Checks whether a metric may have a name. The result is 0, or a number for what uses the
-    /// name.
+    /// Checks whether a metric may have this name. The result is 0 if it may, otherwise a number
+    /// that says what uses the name already.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -207,24 +208,24 @@ exported! {
 }
 
 exported! {
-    /// Counts the calls that a virtual machine's instruments saw. The argument is the machine's
-    /// number.
+    /// Returns the number of calls that a virtual machine's instruments have seen. The argument is
+    /// the machine's number.
     __tvm_ffi_counterpoint_calls, _ffi, arguments, _frame, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
     }
 }
 
 exported! {
-    /// Checks whether the calling thread may remove its machine's instrument now. The argument is
-    /// the machine's number; the result is 0 or 1.
+    /// Checks whether the calling thread may remove a machine's instrument at this moment. The
+    /// argument is the machine's number; the result is 0 or 1.
     __tvm_ffi_counterpoint_quiet, _ffi, arguments, frame, {
         Ok(integer(vm(arguments)?.inside.is_quiet(frame).into()))
     }
 }
 
 exported! {
-    /// Registers a collector. The arguments are start, stop, and the name and the kind of each
-    /// slot; the result is its number.
+    /// Registers a collector. The arguments are the functions start and stop, and then the name and
+    /// the kind of each slot (value); the result is the collector's number.
     __tvm_ffi_counterpoint_collector, ffi, arguments, _frame, {
         let (start, stop) = (some_function(arguments, 0)?, some_function(arguments, 1)?);
         let mut names = Vec::new();

@@ -1,5 +1,5 @@
 //! Access to TVM's FFI. Its functions are looked up by name in the libraries that are already
-//! loaded. This module assumes nothing about its values that their type does not guarantee.
+//! loaded. About values of the FFI, this module assumes only what their types guarantee.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +10,7 @@ use abi::tvm_ffi::{
     FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape, type_index,
 };
 
-/// The FFI's functions. All of them are present.
+/// The FFI's functions. None of them is missing.
 #[derive(Debug)]
 pub struct Ffi {
     pub function_create: FunctionCreate,
@@ -23,15 +23,15 @@ pub struct Ffi {
     pub register_context_symbol: RegisterContextSymbol,
 }
 
-/// Kinds of errors that do not report a failure but end the program: Ctrl-C and `sys.exit`.
+/// Kinds of errors that are no failures but are meant to end the program: Ctrl-C and `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
-/// The FFI's library, which our caller has loaded. It must be named because Python loads it with
-/// local scope.
+/// The FFI's library, which our caller has loaded. The look-up needs its name, because Python loads
+/// it with local scope.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
-/// Looks `name` up in the first of `libraries` that is loaded and defines it, or else in the
-/// program.
+/// Returns the address of `name` in the first loaded one of `libraries` that defines it. If none
+/// does, searches the program and its global libraries.
 pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     for library in libraries {
@@ -55,7 +55,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Returns the FFI of this process, which is looked up only once.
+/// Returns the functions of the FFI. They are looked up only once per process.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
     // SAFETY: `FFI` is null or was leaked below.
@@ -95,7 +95,7 @@ impl Ffi {
         -1
     }
 
-    /// Makes a function object, and returns it as an owned value.
+    /// Makes a function object, and returns a value that owns a reference to it.
     pub fn function(
         &self,
         this: *mut c_void,
@@ -113,20 +113,20 @@ impl Ffi {
         })
     }
 
-    /// Releases an owned value.
+    /// Releases the reference that a value owns.
     pub fn drop_value(&self, value: Any) {
         if value.type_index >= type_index::FIRST_OBJECT && value.bits != 0 {
-            // SAFETY: the value is an object, to which the caller hands over one reference.
+            // SAFETY: the value is an object, and the caller gives up one reference to it.
             unsafe { (self.release)(value.bits as *mut Object) };
         }
     }
 
-    /// Drops the error that a call has raised, unless it is meant to end the program. Such an error
-    /// stays raised, and the function returns true.
+    /// Drops the error that a call has raised, unless the error is meant to end the program. In
+    /// that case, the error stays raised, and the function returns true.
     pub fn drop_error(&self) -> bool {
         let mut error = std::ptr::null_mut::<Object>();
-        // SAFETY: `take_raised` and `release` are the FFI's own functions. After the first, `error`
-        // is null or an object whose reference is ours to release.
+        // SAFETY: `take_raised` and `release` are the FFI's own functions. After `take_raised`,
+        // `error` is null or an object of which we own a reference.
         unsafe {
             (self.take_raised)(&mut error);
             let Some(object) = error.as_ref() else { return false };
@@ -147,7 +147,7 @@ impl Ffi {
 /// Returns the arguments of a call as a slice.
 ///
 /// # Safety
-/// The arguments must be those that the FFI passes.
+/// The arguments must be what the FFI passed.
 pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     match usize::try_from(count) {
         // SAFETY: by contract, the FFI passed `at` and `count`: an array and its length.
@@ -156,7 +156,7 @@ pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     }
 }
 
-/// Returns the address of the content of a value's object, which follows the object's header.
+/// Returns the address of the content of an object. The content follows the object's header.
 unsafe fn after_header<T>(value: &Any) -> *const T {
     (value.bits as *const u8).wrapping_add(size_of::<Object>()).cast()
 }
@@ -194,10 +194,10 @@ pub unsafe fn text(value: &Any) -> Option<&[u8]> {
     }
 }
 
-/// Returns the tensor, if the value is one.
+/// Returns the tensor in a value, or `None` if the value is not a tensor.
 ///
 /// # Safety
-/// Same as for [`text`].
+/// The requirements of [`text`] apply.
 #[inline(always)]
 pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
     if value.bits == 0 {
@@ -214,10 +214,10 @@ pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
     }
 }
 
-/// Returns the extents of a shape, if the value is one.
+/// Returns the extents of the shape in a value, or `None` if the value is not a shape.
 ///
 /// # Safety
-/// Same as for [`text`].
+/// The requirements of [`text`] apply.
 pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     if value.type_index != type_index::SHAPE || value.bits == 0 {
         return None;
@@ -233,7 +233,7 @@ pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     }
 }
 
-/// Returns the value if it is an integer or a Boolean.
+/// Returns the number in a value if it is an integer or a Boolean.
 pub fn integer(value: &Any) -> Option<i64> {
     matches!(value.type_index, type_index::INT | type_index::BOOL).then_some(value.bits as i64)
 }

@@ -1,4 +1,4 @@
-//! A collector that calls two functions of TVM's FFI.
+//! A collector that calls two functions of the user through TVM's FFI.
 
 use std::ffi::c_void;
 
@@ -9,7 +9,7 @@ use abi::tvm_ffi::{Any, Object, type_index};
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::recorder::collectors;
 
-/// The two functions, which are never released.
+/// The two functions. The references to them are never released.
 pub struct Functions {
     pub ffi: &'static Ffi,
     pub start: *mut Object,
@@ -28,8 +28,7 @@ fn number(value: i64) -> Any {
 
 fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Failure> {
     let mut result = Any::default();
-    // SAFETY: we hold a reference to the function. The function only borrows the arguments, which
-    // outlive the call.
+    // SAFETY: we own a reference to the function, and the arguments outlive the call.
     let code = unsafe {
         (ffi.function_call)(function, arguments.as_ptr(), arguments.len() as i32, &mut result)
     };
@@ -40,7 +39,7 @@ fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Fail
     }
 }
 
-/// Calls the user's `start`. Returns null if it failed.
+/// Calls the user's `start`. Returns null if the call failed.
 pub unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: the collector was registered with a leaked `Functions`, which the recorder passes
     // here.

@@ -1,10 +1,10 @@
 //! The VM's instrument, and the wrapper around an entry function.
 //!
-//! The VM calls its instrument before and after each op from the same place in the same function.
-//! The stack address of that call is therefore the same for the two calls, and lower for ops
-//! inside. If an op was left by an exception, its address is lower than or equal to the address of
-//! any later op. So the agent matches the two calls without comparing names, and distinguishes
-//! recursion from an op that threw.
+//! The VM calls its instrument before and after each op, from the same place in the same function.
+//! So both calls have the same stack address, and calls for ops inside of this op have lower
+//! addresses. If an op was left by an exception, its address is lower than or equal to the address
+//! of any later op. Therefore the agent can match the two calls without comparing names, and can
+//! distinguish recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -28,21 +28,22 @@ use crate::recorder::rehearsal;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
-/// The value that a user's instrument returns to skip the op.
+/// The value that a user's instrument returns if the op is to be skipped.
 const SKIP: u64 = 1;
-/// Returned by our instrument if a collector was interrupted; the error has already been raised.
+/// The value that our instrument returns if a collector was interrupted. The error has already been
+/// raised.
 const INTERRUPTED: c_int = -1;
 
 /// The data behind an instrument's function object.
 pub struct Instrument {
     ffi: &'static Ffi,
     vm: &'static Vm,
-    /// The instrument that was set before, of which we hold a reference; null if there was none.
+    /// The instrument that was set before, to which we own a reference; null if there was none.
     user: *mut Object,
 }
 
 impl Instrument {
-    /// Makes the function object, and takes a reference to `user`.
+    /// Makes the function object of an instrument, and adds a reference to `user`.
     pub fn make(ffi: &'static Ffi, vm: &'static Vm, user: *mut Object) -> Option<Any> {
         retain(ffi, user);
         let this = Box::into_raw(Box::new(Self { ffi, vm, user }));
@@ -50,21 +51,21 @@ impl Instrument {
     }
 
     /// # Safety
-    /// The arguments must be the VM's.
+    /// The arguments must be those that the VM has passed.
     #[inline(always)]
     unsafe fn call_user(&self, arguments: *const Any, count: i32, result: *mut Any) -> c_int {
         if self.user.is_null() {
             return 0;
         }
-        // SAFETY: we hold a reference to the user's function, and by contract the arguments are the
-        // VM's.
+        // SAFETY: we own a reference to the user's function, and by contract the VM has passed the
+        // arguments.
         unsafe { (self.ffi.function_call)(self.user, arguments, count, result) }
     }
 }
 
 fn retain(ffi: &Ffi, object: *mut Object) {
     if !object.is_null() {
-        // SAFETY: the caller holds a reference to the object, so the object is alive.
+        // SAFETY: the caller owns a reference to the object, so the object is alive.
         unsafe { (ffi.retain)(object) };
     }
 }
@@ -74,18 +75,20 @@ unsafe extern "C" fn drop_instrument(this: *mut c_void) {
     // the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Instrument>()) };
     if !this.user.is_null() {
-        // SAFETY: the instrument owns one reference to `user`, which it gives up here.
+        // SAFETY: the instrument owns a reference to `user`, and gives it up here.
         unsafe { (this.ffi.release)(this.user) };
     }
 }
 
-/// The function of the object. Passes the stack address at entry on as a fifth argument.
+/// The function that is called when the VM calls the instrument. Passes the stack address at entry
+/// as a fifth argument.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
     std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
 }
-/// The function of the object. Passes the stack address at entry on as a fifth argument.
+/// The function that is called when the VM calls the instrument. Passes the stack address at entry
+/// as a fifth argument.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
@@ -106,7 +109,7 @@ unsafe extern "C-unwind" fn instrument(
     let all = unsafe { ffi::arguments(arguments, count) };
     let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
     let inside = &this.vm.inside;
-    // SAFETY: the arguments are the VM's own, which is what the functions called here require.
+    // SAFETY: the VM has passed the arguments, which is what the functions called here require.
     unsafe {
         match before {
             Some(true) => {
@@ -144,7 +147,7 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpBefore);
         vm.calls.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: `arguments` are the VM's, and the VM will call the op next, on this thread.
+        // SAFETY: the VM has passed `arguments`, and it will call the op next, on this thread.
         unsafe {
             let Some(entry) = call::of_call(vm, arguments) else { return false };
             if !vm.watching.note(entry.id) {
@@ -171,15 +174,15 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// If all runs of the function make the same calls, the data about them, and the machine's
-    /// function that sets its instrument, of which we hold a reference.
+    /// If all runs of the function make the same calls: what is known about these calls, and the
+    /// machine's function that sets its instrument, to which we own a reference.
     fixed: Option<(&'static Function, *mut Object)>,
-    /// The entry function, of which we hold a reference.
+    /// The entry function, to which we own a reference.
     function: *mut Object,
 }
 
 impl Wrapper {
-    /// Makes the function object, and takes a reference to `function`.
+    /// Makes the function object of a wrapper, and adds a reference to `function` and to `set`.
     pub fn make(
         ffi: &'static Ffi,
         vm: &'static Vm,
@@ -209,7 +212,7 @@ unsafe extern "C" fn drop_wrapper(this: *mut c_void) {
     // SAFETY: `make` made `this` with `Box::into_raw`, and the FFI calls this function once, when
     // the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Wrapper>()) };
-    // SAFETY: the wrapper owns one reference to each of these, which it gives up here.
+    // SAFETY: the wrapper owns a reference to each of these objects, and gives it up here.
     unsafe {
         (this.ffi.release)(this.function);
         if let Some((_, set)) = this.fixed {
@@ -225,7 +228,7 @@ unsafe extern "C-unwind" fn entry_called(
     result: *mut Any,
 ) -> c_int {
     // SAFETY: `Wrapper::make` made `this`, which lives as long as its object. The caller may drop
-    // its last reference during the call, so everything that is needed afterwards is copied.
+    // the last reference to it during the call, so everything that is needed afterwards is copied.
     let (ffi, function, entry, fixed) = unsafe {
         let this = &*this.cast::<Wrapper>();
         (this.ffi, this.function, this.entry, this.fixed)
@@ -278,9 +281,9 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     });
 }
 
-/// Brackets `calls` instrumented ops of three tensors that do nothing, for calibration. There is no
-/// user's instrument, and the VM's own call is not included. `bookkeeping` selects ops of that
-/// kind, for which no counter is read.
+/// Calls an instrument `calls` times around ops that do nothing and have three tensors, for
+/// calibration. There is no user's instrument, and the time that the VM itself needs for the call
+/// is not included. `bookkeeping` selects bookkeeping ops, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let vm = NOWHERE.machine();
@@ -306,7 +309,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     // SAFETY: the arguments have the form in which a VM passes them.
     let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
-    // The host's way to a function object is a part of what an instrument costs.
+    // The instrument is called through a function object, as a VM calls it, because that is part of
+    // its cost.
     let Some(ffi) = ffi::get() else { return Took::default() };
     let Some(instrument) = Instrument::make(ffi, vm, std::ptr::null_mut()) else {
         return Took::default();

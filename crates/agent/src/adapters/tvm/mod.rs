@@ -1,6 +1,6 @@
-//! The adapter for the Relax virtual machine of TVM's stock releases. It uses the VM's one
-//! instrument, and replaces two of the symbols that compiled modules get from the runtime.
-//! `include/counterpoint/tvm.h` documents the interface.
+//! The adapter for the Relax virtual machine of TVM's stock releases. It uses the only instrument
+//! that the VM can have, and replaces two of the symbols that compiled modules get from the
+//! runtime. `include/counterpoint/tvm.h` documents the interface.
 //!
 //! ```text
 //!  vm["main"](…) ──► entry's wrapper ─────────────────────────────── role run
@@ -12,18 +12,18 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`exports`] | contains the functions that `tvm_ffi.load_module` finds |
+//! | [`exports`] | exports the functions that `tvm_ffi.load_module` finds |
 //! | [`description`] | what TVM says about itself in a profile |
 //! | [`ffi`] | looks up the FFI's functions by name, and reads its values |
-//! | [`instrument`] | brackets each op, and each run |
-//! | [`function_collector`] | wraps two TVM functions as a user's collector |
-//! | [`call`] | maps the arguments of the instrument to the op that is called |
-//! | [`watch`] | takes the instrument away for runs whose calls are known |
-//! | [`parallel`] | brackets regions and tasks, and counts workspaces |
+//! | [`instrument`] | records ops and runs |
+//! | [`function_collector`] | makes a collector from two TVM functions of the user |
+//! | [`call`] | finds the entry of an op from the arguments of the instrument |
+//! | [`watch`] | removes the instrument for runs whose calls are known |
+//! | [`parallel`] | records regions and tasks, and counts workspaces |
 //!
-//! When an op throws, the exception passes through the function that calls the instrument, never
-//! through the instrument itself. Compiled code may throw through the launch of a region, so our
-//! function there must not have a landing pad.
+//! When an op throws, the exception passes through the function that calls the instrument, but
+//! never through the instrument itself. Compiled code may throw through our function that launches
+//! a region, so that function must not have a landing pad.
 
 mod call;
 mod description;

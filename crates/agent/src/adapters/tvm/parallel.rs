@@ -1,5 +1,5 @@
-//! Parallel regions and workspaces. The FFI gives two symbols to each compiled module when it loads
-//! the module; this file replaces them.
+//! Records parallel regions and workspaces. When the FFI loads a compiled module, it gives the
+//! module the addresses of two functions; this file replaces these functions by its own.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! While nothing is recorded, a launch costs one additional load and a tail call. `num_task` may be
-//! 0, in which case TVM chooses the number; the tasks see the real one.
+//! 0; TVM then chooses the number of tasks. The real number is known in the tasks.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 
-/// The libraries that may contain the runtime's functions: since 0.25 the first one, before that
-/// the second.
+/// The libraries that may contain the runtime's functions: the first one since TVM 0.25, the second
+/// one before.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
 
 const SET: i64 = 0;
@@ -34,7 +34,7 @@ const REFUSED: i64 = 3;
 static REAL_LAUNCH: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_WORKSPACE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Replaces the two symbols for modules that are loaded from now on.
+/// Replaces the two functions for modules that are loaded from now on.
 pub fn watch() -> i64 {
     let Some(ffi) = ffi::get() else { return NO_FFI };
     let launch = ffi::find(&LIBRARIES, c"TVMBackendParallelLaunch");
@@ -58,7 +58,7 @@ pub fn watch() -> i64 {
 }
 
 /// The data that a region's tasks and its end need. It is on the stack of the launching thread,
-/// which waits for the tasks.
+/// which waits until all tasks have ended.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,
@@ -69,8 +69,8 @@ struct Launch {
 
 #[inline(always)]
 fn real_launch() -> ParallelLaunch {
-    // SAFETY: `REAL_LAUNCH` was stored before any module got our function. It is the address of the
-    // FFI's function with that name, which has this type.
+    // SAFETY: `REAL_LAUNCH` was stored before any module got our function. It is the address of
+    // TVM's `TVMBackendParallelLaunch`, which has this type.
     unsafe {
         std::mem::transmute::<*mut c_void, ParallelLaunch>(REAL_LAUNCH.load(Ordering::Relaxed))
     }
@@ -82,11 +82,10 @@ unsafe extern "C-unwind" fn parallel_launch(
     tasks: c_int,
 ) -> c_int {
     if !epoch::wanted() {
-        // SAFETY: the arguments are the module's own, which called us in place of the real
-        // function.
+        // SAFETY: the module passed these arguments, and called us in place of the real function.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: the arguments are the module's own, which called us in place of the real function.
+    // SAFETY: the module passed these arguments, and called us in place of the real function.
     unsafe { launch_recorded(task, data, tasks) }
 }
 
@@ -94,14 +93,13 @@ unsafe extern "C-unwind" fn parallel_launch(
 unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
     let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
     if !region_begins(task, data, &mut launch, stack_address()) {
-        // SAFETY: the arguments are the module's own, which called us in place of the real
-        // function.
+        // SAFETY: the module passed these arguments, and called us in place of the real function.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: `run_task` gets the launch that it needs, and TVM returns only after all tasks, so
-    // the launch outlives them.
+    // SAFETY: `run_task` gets the pointer to a `Launch` that it needs. TVM returns only after all
+    // tasks have ended, so `launch` outlives them.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
-    // SAFETY: `region_begins` returned true, so it has written the launch.
+    // SAFETY: `region_begins` returned true, so it has filled in `launch`.
     region_ends(unsafe { launch.assume_init_ref() }, code != 0);
     code
 }
@@ -157,8 +155,8 @@ unsafe extern "C-unwind" fn run_task(
     group: *mut ParallelGroup,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: `data` points to the launch on the stack of the launching thread, which waits for
-    // this task.
+    // SAFETY: `data` points to the `Launch` on the stack of the launching thread, and that thread
+    // waits for this task.
     let launch = unsafe { &*data.cast::<Launch>() };
     // SAFETY: the runtime passes null or its group of tasks, which outlives the task.
     let count = unsafe { group.as_ref() }.map_or(1, |group| group.tasks);
@@ -213,11 +211,11 @@ unsafe extern "C-unwind" fn alloc_workspace(
     bits: c_int,
 ) -> *mut c_void {
     // SAFETY: `REAL_WORKSPACE` was stored before any module got our function. It is the address of
-    // the FFI's function with that name, which has this type.
+    // TVM's `TVMBackendAllocWorkspace`, which has this type.
     let real = unsafe {
         std::mem::transmute::<*mut c_void, AllocWorkspace>(REAL_WORKSPACE.load(Ordering::Relaxed))
     };
-    // SAFETY: the arguments are the module's own, which called us in place of the real function.
+    // SAFETY: the module passed these arguments, and called us in place of the real function.
     let memory = unsafe { real(device_type, device, bytes, code, bits) };
     if !memory.is_null() && epoch::wanted() {
         note_workspace(bytes);

@@ -1,8 +1,8 @@
-//! Runs models without watching them ([`crate::recorder::budget::watch`]): takes the machine's
-//! instrument away for one run, and gives it back after the run.
+//! Runs models without watching their calls ([`crate::recorder::budget::watch`]): removes the
+//! machine's instrument for one run, and adds it again after the run.
 //!
-//! Only the wrapper of an entry function takes the instrument away, for the time of one call. Calls
-//! that reach the machine in another way always find the instrument.
+//! Only the wrapper of an entry function removes the instrument, for the duration of one call. If
+//! the machine is called in another way, the instrument is there.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -25,28 +25,31 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};
 use crate::state::epoch;
 
-/// Returns the function of a machine with this name, all of whose runs make the same calls.
+/// Returns the machine's function with this name. It must be a function whose runs are expected to
+/// make the same calls.
 pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
     let entry = op::by_name(vm, Role::Run, name)?;
     let _lock = Lock::take()?;
     Some(vm.watching.function(entry.id))
 }
 
-/// Lets this instrument of the machine be taken away, or forbids it with null. We hold a reference to it.
+/// Allows that the machine's `instrument` is removed, or forbids this if `instrument` is null. Adds
+/// a reference to it.
 pub fn install(ffi: &Ffi, vm: &Vm, instrument: *mut Object) {
     if !instrument.is_null() {
-        // SAFETY: the caller holds a reference to the instrument, so the object is alive.
+        // SAFETY: the caller owns a reference to the instrument, so the object is alive.
         unsafe { (ffi.retain)(instrument) };
     }
     let old = vm.watching.switch.replace(instrument.cast());
     if !old.is_null() {
-        // SAFETY: the switch owned one reference to the old instrument, which is given up here.
+        // SAFETY: the switch owned one reference to the old instrument, and gives it up here.
         unsafe { (ffi.release)(old.cast()) };
     }
 }
 
-/// Calls `set`, the machine's own function, to set the machine's instrument, or none, unless it must not
-/// be taken away. Returns whether that was possible. The caller holds a reference to `set`.
+/// Calls the machine's function `set` to add the machine's instrument (`on`) or to remove it. Does
+/// nothing if the instrument must not be removed. Returns whether the call succeeded. The caller
+/// must own a reference to `set`.
 fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
     let set = |instrument: *mut c_void| {
         let of = |bits: *mut c_void| Any {
@@ -56,7 +59,8 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
         };
         let argument = of(if on { instrument } else { std::ptr::null_mut() });
         let mut result = Any::default();
-        // SAFETY: references to `set` and to the instrument are held, and `set` takes one argument.
+        // SAFETY: there are references to `set` and to the instrument, and `set` takes one
+        // argument.
         let code = unsafe { (ffi.function_call)(set, &raw const argument, 1, &raw mut result) };
         if code == 0 {
             ffi.drop_value(result);
@@ -68,24 +72,25 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
     vm.watching.switch.with(set).unwrap_or(false)
 }
 
-/// A run in progress. Its end is noted when it is dropped, also when the stack is unwound.
+/// A run in progress. When this value is dropped, also by unwinding, the end of the run is
+/// processed.
 pub struct Run {
     ffi: &'static Ffi,
     vm: &'static Vm,
     function: &'static Function,
-    /// The machine's function that sets its instrument, of which we hold a reference if the run is not
-    /// watched: the caller may drop the machine during the run.
+    /// The machine's function that sets its instrument. If the run is not watched, we own a
+    /// reference to it, because the caller may drop the machine during the run.
     set: *mut Object,
     kind: Kind,
-    /// The exports that the run calls, if they are learned.
+    /// The exports that the run calls, if they are being learned.
     #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
     calls: Option<Box<Vec<u32>>>,
-    /// Time at which our work for the run began, and at which the run began and ended, in ticks; 0
-    /// if the run is not timed.
+    /// Times in ticks: when our work for the run began, when the run itself began, and when it
+    /// ended; 0 if the run is not timed.
     entered: u64,
     begun: u64,
     ended: u64,
-    /// Whether the model's function failed, or never returned.
+    /// Whether the model's function failed. It also counts as failed if it never returned.
     failed: bool,
 }
 
@@ -96,16 +101,16 @@ enum Kind {
     Unwatched,
 }
 
-/// The way in which a call of an entry function is made.
+/// How a call of an entry function is treated.
 pub enum Plan {
     /// The call is recorded in this way.
     Recorded(How, Option<Box<Run>>),
-    /// The call is not recorded, because it belongs to a run that is not watched.
+    /// The call is not recorded, because it is inside of a run that is not watched.
     Passed,
 }
 
-/// Decides how a call of this function is made. `set` is the machine's function that sets its instrument;
-/// the caller holds a reference to it.
+/// Decides how a call of this function is treated. `set` is the machine's function that sets its
+/// instrument; the caller must own a reference to it.
 #[inline(never)]
 pub fn plan(
     ffi: &'static Ffi,
@@ -151,7 +156,8 @@ fn planned(
         watching.release();
         return ORDINARY;
     }
-    // SAFETY: this thread has claimed the machine, and the reference ends with this statement.
+    // SAFETY: this thread has claimed the machine, and the reference is not used after this
+    // statement.
     let next = unsafe { function.pattern() }.next(thread);
     let run = |kind| Run::new(ffi, vm, function, set, kind);
     match next {
@@ -178,7 +184,7 @@ fn planned(
                 watching.release();
                 return ORDINARY;
             }
-            // SAFETY: the caller holds a reference to `set`, so the object is alive.
+            // SAFETY: the caller owns a reference to `set`, so the object is alive.
             unsafe { (ffi.retain)(set) };
             watching.set_unwatched();
             let mut run = run(Kind::Unwatched);
@@ -190,7 +196,7 @@ fn planned(
     }
 }
 
-/// Returns the calling thread's state if it is attached.
+/// Returns the calling thread's state if the thread is attached and its run has a budget.
 fn attached() -> Option<&'static mut Thread> {
     // SAFETY: `thread::current` returns null or the calling thread's own state, which stays mapped
     // as long as the thread lives.
@@ -211,7 +217,7 @@ impl Run {
         Box::new(Self { ffi, vm, function, set, kind, calls, entered, begun, ended, failed })
     }
 
-    /// Called as soon as the model's function has returned.
+    /// Called immediately after the model's function has returned.
     pub fn ends(&mut self, failed: bool) {
         self.failed = failed;
         if self.begun != 0
@@ -253,7 +259,7 @@ impl Run {
         }
         watching.release();
         if self.kind == Kind::Unwatched {
-            // SAFETY: the run has retained `set` when it began, and gives that reference up here.
+            // SAFETY: the run added a reference to `set` when it began, and gives it up here.
             unsafe { (self.ffi.release)(self.set) };
         }
     }
@@ -265,8 +271,8 @@ impl Drop for Run {
     }
 }
 
-/// Returns the exports that are counted among these calls, with the number of times that each was
-/// called.
+/// Returns which exports among these calls are counted in this thread's table, and how many times
+/// each was called.
 fn counted(thread: &Thread, mut calls: Vec<u32>) -> Vec<(u32, u64)> {
     let is_counted = |export: &u32| {
         thread.draws.entry(*export).is_some_and(|e| e.calls.load(Ordering::Relaxed) > 0)

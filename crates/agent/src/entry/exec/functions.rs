@@ -1,8 +1,9 @@
-//! The exported functions: glibc's names for starting a program.
+//! The exported functions. They replace glibc's functions that start a program.
 //!
-//! `execve`, and the glibc functions that add nothing to it, make the system call directly.
-//! Functions for which glibc does more (the search in `PATH`, `/bin/sh` for files that are not
-//! programs, the attributes of a spawn) call glibc's function, which is looked up only once.
+//! Our `execve`, and our versions of the functions that only wrap it, make the system call
+//! directly. If glibc's function does more (searches `PATH`, starts `/bin/sh` for files that are
+//! not programs, or applies the attributes of a spawn), our function calls glibc's, which is looked
+//! up only once.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +12,7 @@ use super::{Program, Strings, launch, replace};
 use crate::os::own_stack;
 use crate::os::sys::set_errno;
 
-/// A function of the next library that defines it.
+/// A glibc function that is called: the next definition after this library's.
 struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -51,10 +52,10 @@ fn not_there() -> c_int {
     -1
 }
 
-/// Returns the environment of the calling process, as glibc reads it.
+/// Returns the environment of the calling process, which glibc's functions use as well.
 fn own_environment() -> Strings {
-    // SAFETY: the expression reads glibc's variable. A program that changes the variable while
-    // another thread starts a program has that race without us, too.
+    // SAFETY: the expression reads glibc's variable. If a program changes the variable while
+    // another thread starts a program, it has this race without us, too.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 
@@ -66,8 +67,8 @@ pub unsafe extern "C" fn execve(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: the arguments are the host's own, so the requirements of `execve(2)` are the host's
-    // to meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `execve(2)`.
     unsafe {
         replace(Program::Path(path), environment, |environment| {
             libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn execve(
 /// The requirements of `execv(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the arguments are the host's own, so the requirements of `execv(3)` are the host's to
-    // meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `execv(3)`.
     unsafe { execve(path, arguments, own_environment()) }
 }
 
@@ -94,8 +95,8 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the arguments are the host's own, so the requirements of `execveat(2)` are the host's
-    // to meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `execveat(2)`.
     unsafe {
         replace(Program::At(at, path), environment, |environment| {
             libc::syscall(libc::SYS_execveat, at, path, arguments, environment, flags) as c_int
@@ -143,8 +144,8 @@ pub unsafe extern "C" fn execvpe(
 /// The requirements of `execvp(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the arguments are the host's own, so the requirements of `execvp(3)` are the host's
-    // to meet.
+    // SAFETY: the arguments are the host's own, so the host must meet the requirements of
+    // `execvp(3)`.
     unsafe { execvpe(file, arguments, own_environment()) }
 }
 
@@ -158,8 +159,8 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 
 /// # Safety
-/// The requirements of `posix_spawn(3)` apply. (Programs linked before glibc 2.15 got a version
-/// that also tried `/bin/sh`.)
+/// The requirements of `posix_spawn(3)` apply. (For programs that were linked before glibc 2.15,
+/// glibc has an older version that also tries `/bin/sh`; they get the new version here.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut libc::pid_t,
@@ -202,9 +203,10 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
-// These functions take the program's arguments one by one. The arguments in registers are pushed
-// below those on the stack, over the return address. This completes the array in place, so nothing
-// is copied, however many arguments there are. On failure, the return address is put back.
+// The functions made by this macro take the program's arguments one by one. The arguments in
+// registers are pushed onto the stack directly below the other arguments, over the return address.
+// This completes the array of arguments without a copy, however many arguments there are. If the
+// call fails, the return address is put back.
 #[cfg(target_arch = "x86_64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
@@ -233,8 +235,7 @@ macro_rules! listed {
     };
 }
 
-// Same as for x86-64, except that the return address is in a register. This code has not been run
-// yet.
+// The same for AArch64, where the return address is in a register. This code has not been run yet.
 #[cfg(target_arch = "aarch64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
@@ -265,7 +266,7 @@ listed!(execl, execv, "execl(3)");
 listed!(execlp, execvp, "execlp(3)");
 listed!(execle, execle_array, "execle(3)");
 
-/// The environment follows the null pointer that ends the arguments.
+/// Called by `execle`, where the environment follows the null pointer that ends the arguments.
 unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
     let mut count = 0;
     // SAFETY: execle(3) requires that the caller's arguments end with a null pointer and that the

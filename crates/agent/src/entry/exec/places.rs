@@ -1,11 +1,13 @@
-//! Places for copies of an environment. They are needed until the real call returns, and it does
-//! not return if the process has become another program. In a child of `vfork`, the place then
-//! cannot be given back, because it is in the memory of the parent, which goes on.
+//! Memory for copies of an environment. A copy is needed until the real call returns, but the call
+//! does not return if the process has become another program. In a child of `vfork`, the memory
+//! then cannot be given back by the child: it is in the address space of the parent, which
+//! continues.
 //!
-//! So a place notes who took it: the thread's own address (its thread pointer, which a child of
-//! `vfork` shares with its parent) and the thread's id (which the child does not share). A thread
-//! goes on only when its child has become another program or has ended. If a thread finds a place
-//! with its own address and another id, that child had taken it, and the place is free.
+//! So each place (piece of memory) contains who took it: the address of the thread (its thread
+//! pointer, which a child of `vfork` shares with its parent) and the thread's id (which the child
+//! does not share). A thread continues only when its child has become another program or has ended.
+//! So if a thread finds a place with its own address and another id, that child had taken the
+//! place, and the place is free now.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -16,13 +18,14 @@ struct Kept {
     thread: AtomicUsize,
     /// The thread's id.
     id: AtomicU32,
-    /// The address of the place's memory, or 0 before it has any. Only the thread that has taken
-    /// the place reads or writes this.
+    /// The address of the place's memory, or 0 if it has none yet. Only the thread that has taken
+    /// the place reads or writes this field.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// The places that are kept. If more are needed at a time, the others are mapped and not kept.
+/// The places that are kept for reuse. If more places are needed at the same time, their memory is
+/// unmapped after use.
 static KEPT: [Kept; 64] = [const {
     Kept {
         thread: AtomicUsize::new(0),
@@ -43,7 +46,7 @@ impl Place {
     /// Returns a place for this many bytes, or `None` if there is no memory.
     pub fn take(bytes: usize) -> Option<Self> {
         // SAFETY: `pthread_self` has no preconditions. In a child of `vfork`, it returns the
-        // parent's thread.
+        // pointer of the parent's thread.
         let thread = unsafe { libc::pthread_self() } as usize;
         let id = sys::thread_id();
         let left = |kept: &&Kept| {
@@ -93,7 +96,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// A place whose user became another program can be taken again, and none is taken twice.
+    /// If the user of a place has become another program, the place can be taken again. No place is
+    /// taken twice.
     #[test]
     fn a_place_left_by_a_child_of_vfork_is_used_again() {
         let first = Place::take(100).expect("a place");
@@ -101,7 +105,8 @@ mod tests {
         assert_ne!(first.at(), other.at());
         let at = first.at();
         let kept = first.kept.expect("kept");
-        // A child leaves the place in this state: it has the child's id, and is never given back.
+        // A child leaves the place in this state: it contains the child's id, and was not given
+        // back.
         kept.id.store(u32::MAX, Ordering::Relaxed);
         std::mem::forget(first);
         assert_eq!(Place::take(50).expect("a place").at(), at);

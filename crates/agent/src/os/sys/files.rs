@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_long};
 
-/// An open file that is closed when dropped. It is meant for the length of one operation only.
+/// An open file, which is closed when this value is dropped. It must stay open only for the
+/// duration of one operation.
 pub struct Descriptor(i32);
 
 impl Descriptor {
@@ -17,13 +18,14 @@ impl Descriptor {
         self.0
     }
 
-    /// Reads from `offset`. Returns the number of bytes read; 0 on failure.
+    /// Reads from `offset`. Returns how many bytes were read; 0 on failure.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> usize {
         let read = syscall!(libc::SYS_pread64, self.0, to.as_mut_ptr(), to.len(), offset);
         read.map_or(0, |count| count as usize)
     }
 
-    /// Returns the size of the file, and when it was modified last, in ns since 1970; zeros on failure.
+    /// Returns the size of the file, and the time of its last modification in ns since 1970; zeros
+    /// on failure.
     pub fn size_and_time(&self) -> (u64, u64) {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut found: libc::stat = unsafe { std::mem::zeroed() };
@@ -36,7 +38,7 @@ impl Descriptor {
         }
     }
 
-    /// Reads until the end of the file or until `to` is full. Returns the number of bytes read.
+    /// Reads until the end of the file or until `to` is full. Returns how many bytes were read.
     pub fn read_into(&self, to: &mut [u8]) -> usize {
         let mut length = 0;
         while let Some(rest) = to.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -60,7 +62,8 @@ impl Drop for Descriptor {
 /// The reason why an append failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// The append would exceed `RLIMIT_FSIZE`; writing would kill the process with SIGXFSZ.
+    /// The append would exceed `RLIMIT_FSIZE`; writing the bytes would kill the process with
+    /// SIGXFSZ.
     FileSizeLimit,
     /// The `errno` of the system call that failed.
     Errno(i32),
@@ -81,10 +84,10 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     write_all(&file, bytes)
 }
 
-/// Does what [`write_all`] does, under `RLIMIT_FSIZE`. The length of the file is checked first, but
-/// another thread may append in between, and exceeding the limit raises SIGXFSZ, which kills the
-/// process. Therefore SIGXFSZ is blocked during the write, and one that our write caused is
-/// consumed.
+/// Does what [`write_all`] does, if there is a limit `RLIMIT_FSIZE`. Exceeding the limit would
+/// raise SIGXFSZ, which kills the process. The length of the file is checked first, but another
+/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and a SIGXFSZ
+/// that our write caused is consumed.
 fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
     let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
     if end as u64 + bytes.len() as u64 > limit {
@@ -121,8 +124,8 @@ fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
 }
 
 /// Creates a pipe and returns its read end and its write end. Both are closed on exec. Their
-/// numbers are 10 or higher: a host that has closed its standard streams must not get a pipe in
-/// their place.
+/// numbers are 10 or higher, because the pipe must not take the place of standard streams that the
+/// host has closed.
 pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     let mut ends = [0i32; 2];
     syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC)?;
@@ -143,8 +146,8 @@ pub fn make_directory(path: &CStr) -> Result<(), i32> {
     syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
-/// Makes a directory for its owner only, in which all processes of that owner can make their own.
-/// This program's file mode creation mask does not apply.
+/// Creates a directory that only its owner can access, and in which all processes of the owner can
+/// create directories. The process's file mode creation mask is not applied.
 pub fn make_directory_for_all(path: &CStr) -> Result<(), i32> {
     make_directory(path)?;
     syscall!(libc::SYS_fchmodat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
@@ -178,7 +181,8 @@ pub fn numbers_in(path: &CStr) -> Result<Vec<u32>, i32> {
             found.sort_unstable();
             return Ok(found);
         }
-        // Inode and offset of 8 bytes each, length of the entry, type of one byte, name.
+        // An entry consists of inode and offset (8 bytes each), length of the entry (2 bytes), type
+        // (1 byte) and name.
         while let Some([low, high]) = rest.get(16..18) {
             let length = usize::from(u16::from_le_bytes([*low, *high]));
             let (Some(entry), Some(next)) = (rest.get(19..length), rest.get(length..)) else {
@@ -201,8 +205,8 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     Ok(buffer)
 }
 
-/// Closes `fd` if it is a perf counter. Called only in a forked child, for counters that it
-/// inherited.
+/// Closes `fd` if it is a perf counter. Called only in a forked child, for counters that the child
+/// has inherited.
 pub fn close_counter(fd: i32) {
     const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
     let mut id = 0u64;

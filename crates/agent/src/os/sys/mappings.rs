@@ -6,15 +6,16 @@ use super::files::read_file;
 pub struct Mapping<'a> {
     /// The mapping's first address.
     pub start: u64,
-    /// The address after the mapping.
+    /// The first address after the mapping.
     pub end: u64,
     pub executable: bool,
-    /// The mapping's file, or the kernel's name for the mapping; empty for anonymous memory.
+    /// The path of the mapping's file, or the kernel's name for the mapping; empty for anonymous
+    /// memory.
     pub path: &'a [u8],
 }
 
 impl<'a> Mapping<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(6, |b| *b == b' ');
         let range = std::str::from_utf8(fields.next()?).ok()?;

@@ -9,47 +9,49 @@ pub fn map_present(bytes: usize) -> Result<*mut u8, i32> {
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Maps private memory whose pages appear on first use.
+/// Maps private memory whose pages are allocated on first use.
 pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Reserves addresses: nothing may be read or written there until something is mapped over it.
+/// Reserves addresses. Nothing may be read or written there until other memory is mapped over them.
 pub fn reserve(bytes: usize) -> Result<*mut u8, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     syscall!(libc::SYS_mmap, 0, bytes, libc::PROT_NONE, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Moves a mapping to `to`, in place of what is mapped there, in one step.
+/// Moves a mapping to `to`. Replaces what is mapped there, in one step.
 pub fn move_mapping(from: *mut u8, bytes: usize, to: *mut u8) -> Result<(), i32> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     syscall!(libc::SYS_mremap, from, bytes, bytes, flags, to).map(|_| ())
 }
 
-/// Maps read-only zeros at `address`, where nothing is mapped any more.
+/// Maps read-only zeros at `address`. Nothing may be mapped there any more, because it would be
+/// replaced.
 pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
-/// Replaces memory of ours by private memory at the same address.
+/// Replaces memory of ours by private memory, zeroed and writable, at the same address.
 pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, protection, flags, -1, 0).map(|_| ())
 }
 
-/// Maps memory for the stacks of short-lived children.
+/// Maps memory for stacks: of short-lived child processes, or the agent's own.
 pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Maps private memory that a forked child finds zeroed. It is present from the start, so using it
-/// never faults. It is never copied on write, so a fork does not cause faults in the parent.
+/// Maps private memory that is zeroed in a forked child. Its pages are present from the start, so
+/// using it never causes a page fault. They are never copied on write, so a fork does not cause
+/// page faults in the parent.
 pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -68,21 +70,21 @@ pub fn populate(at: usize, bytes: usize, for_writing: bool) -> Result<(), i32> {
     syscall!(libc::SYS_madvise, at, bytes, advice).map(|_| ())
 }
 
-/// Unmaps memory that a function of this module mapped.
+/// Unmaps memory that a function of this module has mapped.
 pub fn unmap(at: *mut u8, bytes: usize) {
     let _ = syscall!(libc::SYS_munmap, at, bytes);
 }
 
-/// Changes protection without going through our own interposed `mprotect`.
+/// Changes the protection of memory. Does not call our own replacement of `mprotect`.
 pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
     syscall!(libc::SYS_mprotect, at, bytes, protection).map(|_| ())
 }
 
-/// Behaves like libc's `mprotect`: returns −1 and sets `errno` on failure, leaves `errno` alone on
-/// success.
+/// Behaves like libc's `mprotect`: returns −1 and sets `errno` on failure, does not change `errno`
+/// on success.
 ///
 /// # Safety
-/// The requirements of `mprotect(2)` apply: the owner of the memory must be ready for its new
+/// The requirements of `mprotect(2)` apply: the owner of the memory must be prepared for the new
 /// protection.
 pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
     // SAFETY: by contract, the arguments meet the requirements of `mprotect(2)`.

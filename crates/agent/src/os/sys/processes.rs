@@ -4,14 +4,16 @@ use std::ffi::c_long;
 
 use super::files::read_file;
 
-/// Ends the process at once, as `_exit` does. Called only if the user has asked for it.
+/// Ends the process at once, as `_exit` does. Called only if the user has asked for the list of
+/// counters, which has then been printed.
 pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
 }
 
-/// Ends the process at once with this status. Called only if the program has ended already.
+/// Ends the process at once with this status. Called only if all of the program's own threads have
+/// ended.
 pub fn end_process_with(status: i32) -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, status);
@@ -20,8 +22,8 @@ pub fn end_process_with(status: i32) -> ! {
 
 /// Ends the process by this signal, even if the program handles or ignores it.
 pub fn end_process_by(signal: i32) -> ! {
-    // SAFETY: zeros are a value of `sigaction`, which stands for the default action, and outlive
-    // the calls.
+    // SAFETY: zeros are a valid `sigaction` and mean the default action; the struct outlives the
+    // call.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &default, std::ptr::null_mut());
@@ -31,7 +33,7 @@ pub fn end_process_by(signal: i32) -> ! {
     }
 }
 
-/// Returns whether this process has a thread with this id, which may be about to end.
+/// Returns whether this process has a thread with this id, which may be ending already.
 pub fn thread_exists(id: u32) -> bool {
     syscall!(libc::SYS_tgkill, process_id(), id, 0).is_ok()
 }
@@ -49,7 +51,7 @@ pub fn thread_id() -> u32 {
     syscall!(libc::SYS_gettid).unwrap_or(0) as u32
 }
 
-/// Sleeps for 50 µs while another thread finishes something.
+/// Sleeps for 50 µs. Used in loops that wait for another thread.
 pub fn nap() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     let _ = syscall!(libc::SYS_nanosleep, &raw const time, 0);
@@ -63,8 +65,8 @@ pub fn thread_name() -> [u8; 16] {
 }
 
 /// Returns when this process started, in clock ticks since boot (field 22 of `/proc/self/stat`), or
-/// 0 if `/proc` cannot be read. The second field may contain spaces and parentheses, so parsing
-/// starts after the last parenthesis.
+/// 0 if `/proc` cannot be read. The second field is a name that may contain spaces and parentheses,
+/// so parsing starts after the last parenthesis.
 pub fn start_time() -> u64 {
     let Ok(stat) = read_file(c"/proc/self/stat") else { return 0 };
     let after_name = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);

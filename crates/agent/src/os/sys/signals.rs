@@ -1,26 +1,27 @@
-//! Keeps the host's signal handlers away.
+//! Blocks signals, so that no signal handler of the host runs.
 
 use std::ffi::c_long;
 
 /// Blocks signals on this thread until dropped, so that none of the host's handlers runs. Used for
-/// work that a forked child must not find half done. Signals caused by the thread's own
-/// instructions stay unblocked. So does glibc's signal for `setuid` and its relatives
-/// (`SIGSETXID`): they wait until every thread has handled it.
+/// work that a handler must not interrupt by a fork. Signals that the thread's own instructions
+/// cause stay unblocked, and so does glibc's `SIGSETXID`, because `setuid` and related functions
+/// wait until every thread has handled it.
 pub struct SignalsBlocked(u64);
 
-/// glibc's own signals: the first asks a thread to end (`pthread_cancel`), the second one sets the
-/// ids of a thread. glibc's functions do not block them; a bare system call does.
+/// glibc's own signals: `SIGCANCEL` asks a thread to end (`pthread_cancel`), `SIGSETXID` sets the
+/// ids of a thread. glibc's functions for blocking signals leave these two out, but a bare system
+/// call does not.
 const SIGCANCEL: i32 = 32;
 const SIGSETXID: i32 = 33;
 
 impl SignalsBlocked {
-    /// Blocks the signals. A request to cancel the thread waits as well.
+    /// Blocks the signals. A request to cancel the thread is blocked as well.
     pub fn new() -> Self {
         Self::except(&[SIGSETXID])
     }
 
-    /// Blocks the signals in order to start threads, which inherit the mask: they get none of the
-    /// program's signals, and all of glibc's.
+    /// Blocks the signals while threads are started. The new threads inherit the mask, so they get
+    /// none of the program's signals, but all of glibc's own signals.
     pub fn for_new_threads() -> Self {
         Self::except(&[SIGSETXID, SIGCANCEL])
     }

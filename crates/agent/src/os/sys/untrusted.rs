@@ -1,12 +1,12 @@
-//! Reads memory at addresses where perhaps nothing is mapped.
+//! Reads memory at addresses at which nothing may be mapped.
 
 use std::ffi::{c_long, c_void};
 
 use super::files::Descriptor;
 use super::processes::process_id;
 
-/// Copies memory at an untrusted address without faulting. Returns the number of readable bytes,
-/// counted from the start.
+/// Copies memory from an address that may be invalid, without a fault. Returns how many bytes were
+/// copied, from the start on.
 pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
@@ -25,24 +25,24 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
     count.map_or(0, |n| n as usize)
 }
 
-/// Types of which all bytes are values, so that a value can be read from any memory.
+/// Types for which any bytes are a valid value, so that a value can be read from any memory.
 ///
 /// # Safety
 /// The type must consist of integers, raw pointers, and functions that may be null.
 pub unsafe trait AnyBytes: Copy {}
 
-// SAFETY: all bytes are an integer.
+// SAFETY: any bytes are a valid integer.
 unsafe impl AnyBytes for u8 {}
-// SAFETY: all bytes are an integer.
+// SAFETY: any bytes are a valid integer.
 unsafe impl AnyBytes for u32 {}
-// SAFETY: all bytes are an integer.
+// SAFETY: any bytes are a valid integer.
 unsafe impl AnyBytes for u64 {}
-// SAFETY: all bytes are an integer.
+// SAFETY: any bytes are a valid integer.
 unsafe impl AnyBytes for usize {}
-// SAFETY: an array consists of its elements.
+// SAFETY: an array consists of elements for which any bytes are valid.
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
 
-/// Reads a value from an untrusted address.
+/// Reads a value from an address that may be invalid.
 pub fn read_value<T: AnyBytes>(from: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::uninit();
     // SAFETY: the slice consists of the bytes of `value`, which were zeroed first.
@@ -54,12 +54,12 @@ pub fn read_value<T: AnyBytes>(from: usize) -> Option<T> {
         return None;
     }
     // SAFETY: all bytes of `value` were written, and by the contract of `AnyBytes` any bytes are a
-    // value.
+    // valid value.
     Some(unsafe { value.assume_init() })
 }
 
-/// Reads at most `limit` bytes of a C string from an untrusted address. Returns the text and
-/// whether it was cut off.
+/// Reads at most `limit` bytes of a C string from an address that may be invalid. Returns the text
+/// and whether it was cut off.
 pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
     let mut text = Vec::new();
     let mut chunk = [0u8; 256];

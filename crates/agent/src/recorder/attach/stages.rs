@@ -1,6 +1,6 @@
-//! The stages of attaching a thread. Each takes a resource, and gives it back when it is dropped,
-//! unless it was kept. A stage that fails leaves nothing behind, because the stages before it are
-//! dropped in the reverse order.
+//! The stages of attaching a thread. Each stage takes a resource, and gives it back when the stage
+//! is dropped, unless the resource was kept (`keep`). If a stage fails, nothing is left behind,
+//! because the stages before it are dropped in reverse order.
 //!
 //! ```text
 //!  ClaimedPage ─► Memory ─► Counters ─► TakenDraws ─► all are kept by the thread's state
@@ -48,7 +48,7 @@ impl Drop for ClaimedPage {
 /// The memory of the thread's state.
 pub(super) struct Memory {
     pub(super) at: *mut Thread,
-    /// Whether the memory holds no earlier state of the thread.
+    /// Whether the memory contains no earlier state of the thread.
     pub(super) is_fresh: bool,
 }
 
@@ -62,7 +62,8 @@ impl Memory {
             Err(errno) => {
                 process.lose(Loss::AgentDisabled, 1, errno);
                 if errno == libc::EINVAL {
-                    // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
+                    // Linux before 4.14 has no MADV_WIPEONFORK, so the agent could not notice a
+                    // fork.
                     epoch::switch_off();
                 }
                 Err(TryLater)
@@ -90,8 +91,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Opens the thread's counters. If they cannot be opened, that is a loss, and the thread's
-    /// calls are only timed.
+    /// Opens the thread's counters. If they cannot be opened, this is counted as a loss, and the
+    /// thread's calls are only timed.
     pub(super) fn open(run: &'static Run, process: &Process) -> Self {
         let mut this = Self { counters: ThreadCounters::closed(), are_open: false };
         if run.counter_mask != 0 && run.budget != Some(0.0) {
@@ -117,8 +118,8 @@ impl Counters {
 
     pub(super) fn keep(self) -> ThreadCounters<'static> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the counters have a single
-        // owner.
+        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the counters still have a
+        // single owner.
         unsafe { std::ptr::read(&raw const this.counters) }
     }
 }
@@ -130,7 +131,8 @@ impl Drop for Counters {
     }
 }
 
-/// The thread's data for drawing calls. It uses the addresses that an earlier state has reserved.
+/// The data with which the thread chooses calls at random. It reuses the addresses that an earlier
+/// state of the thread has reserved.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
@@ -165,7 +167,8 @@ impl<'a> TakenDraws<'a> {
 
     pub(super) fn keep(self) -> Draws {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the draws have a single owner.
+        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the draws still have a single
+        // owner.
         unsafe { std::ptr::read(&raw const this.draws) }
     }
 }
@@ -175,7 +178,7 @@ impl Drop for TakenDraws<'_> {
         if self.memory.is_fresh {
             self.draws.unmap();
         } else {
-            // The earlier state keeps the addresses that are reserved now.
+            // The earlier state gets the addresses back.
             // SAFETY: memory that is not fresh contains the thread's earlier state, which is
             // detached.
             unsafe { put_in_words(&raw mut (*self.memory.at).draws, &self.draws) };
@@ -183,9 +186,9 @@ impl Drop for TakenDraws<'_> {
     }
 }
 
-/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of
-/// the host would see that call and take it for a race with the thread that had this memory before,
-/// because the sanitizer does not see our system calls.
+/// Writes a value word by word. For a large value, a plain write would call `memmove`. A sanitizer
+/// of the host would see this call, and would report a race with the thread that had this memory
+/// before, because the sanitizer does not see the system calls in between.
 ///
 /// # Safety
 /// `to` must be valid for writes.
@@ -194,7 +197,7 @@ pub(super) unsafe fn put_in_words<T>(to: *mut T, from: &T) {
     let (to, from) =
         (to.cast::<MaybeUninit<u64>>(), std::ptr::from_ref(from).cast::<MaybeUninit<u64>>());
     for word in 0..size_of::<T>() / 8 {
-        // SAFETY: `word` is inside of both values, and by contract `to` is valid for writes.
+        // SAFETY: `word` is an index within both values, and by contract `to` is valid for writes.
         unsafe { to.add(word).write_volatile(*from.add(word)) };
     }
 }

@@ -1,4 +1,5 @@
-//! The cost of recording one thread, and how many calls the thread may time within a budget.
+//! Computes the cost of recording one thread, and how many calls the thread may time within a
+//! budget.
 //!
 //! ```text
 //!  measured in place    cost of a timed call, of one with counters, of a clock record, of a flush
@@ -6,49 +7,51 @@
 //!  at each drawn call   share, mean duration of the export so far ─► period
 //! ```
 //!
-//! Every export pays for itself: timing may take `share` of the time of its calls, so it is timed with the
-//! period cost / (share · mean duration). The share is the budget minus everything that costs without being
-//! drawn (calls that are only counted, clock records, flushes), and minus a part of the debt: the time by
-//! which recording has exceeded the budget so far, for example for starting the thread. The share depends
-//! only on the past, so estimates stay unbiased.
+//! Each export pays for itself: timing may take `share` of the time of the export's calls, so its
+//! calls are timed with the period cost / (share · mean duration). The share is the budget, minus
+//! everything that costs time without being drawn (calls that are only counted, clock records,
+//! flushes), and minus a part of the debt. The debt is the time by which recording has exceeded the
+//! budget up to now, for example because the thread had to be attached. The share depends only on
+//! the past, so estimates stay unbiased.
 //!
-//! All costs are in ticks of the run's clock. They are estimates: the recorder's own path through cold caches
-//! is measured, but not the cost of evicting the program's data from its caches. So the share aims below the
-//! budget ([`MARGIN`]).
+//! All costs are in ticks of the run's clock. They are estimates: the time of the recorder itself
+//! is measured, including its own cache misses. The time that the program loses because the
+//! recorder displaces its data from the caches is not measured. So the share aims below the budget
+//! ([`MARGIN`]).
 
 /// The number of calls of each export and thread that are timed before the first one is drawn.
 pub const FIRST_TIMED: u64 = 8;
-/// The number of the first timed calls whose counters are read.
+/// The number of first timed calls whose counters are read in any case.
 pub const FIRST_COUNTED: u64 = 2;
-/// The longest period.
+/// The longest period: at least one call in this many is drawn.
 pub const LONGEST: u32 = 1 << 24;
-/// The part of the budget that is the goal.
+/// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
-/// The smallest part of the budget that goes to timing, so that a thread that has exceeded the
-/// budget still finds out something about its calls.
+/// The smallest part of the budget that is spent on timing. It ensures that some calls are timed
+/// even on a thread that has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
 /// The part of the remaining budget that is used to watch runs of models.
 const WATCHING: f64 = 0.5;
 /// The smallest part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
-/// The largest number of runs for each one that is watched.
+/// The longest period for runs of models: at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// The shortest processor time within which a debt is paid back; otherwise, it is a quarter of the
-/// thread's processor time so far.
+/// The shortest processor time within which a debt is paid back. The normal time is a quarter of
+/// the processor time that the thread has used up to now.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 /// Weight of a measurement in a running mean.
 const WEIGHT: f64 = 1.0 / 16.0;
 
-/// The cost of a cold bracket for the program that the recorder does not measure, as a multiple of
-/// how much longer a cold bracket takes than a warm one: mispredicted jumps before the first clock
-/// read and after the last, and lines of the caches that the program must fetch again. Measured
-/// with a transformer (134 calls in 200 µs): if one call in nine was timed, a timed call cost 274
-/// ns, of which the recorder measured 93 ns; if three in four were timed, it cost 67 ns, of which
-/// the recorder measured 42 ns. A warm bracket takes 35 ns.
+/// The part of a cold bracket's cost that the recorder cannot measure, as a multiple of the
+/// additional time of a cold bracket compared with a warm one. It consists of mispredicted jumps
+/// before the first clock read and after the last one, and of cache lines that the program must
+/// fetch again. Measured with a transformer (134 calls in 200 µs): if one call in nine was timed, a
+/// timed call cost 274 ns, of which the recorder measured 93 ns; if three in four were timed, it
+/// cost 67 ns, of which the recorder measured 42 ns. A warm bracket takes 35 ns.
 const UNSEEN: f64 = 3.0;
 
-/// A cost that is measured again and again: the mean, and the smallest value, which is the cost of
-/// a warm bracket.
+/// A cost that is measured repeatedly: its mean, and its smallest value, which is the cost of a
+/// warm bracket.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     mean: f64,
@@ -61,13 +64,14 @@ impl Cost {
         Self { mean: ticks, least: f64::INFINITY }
     }
 
-    /// Returns the cost, in ticks.
+    /// Returns the cost in ticks, including the part that cannot be measured.
     #[inline(always)]
     pub fn ticks(self) -> f64 {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement. If it was interrupted, it counts as at most four times the mean.
+    /// Adds a measurement. A measurement may have been interrupted, so a larger one than four times
+    /// the mean (plus 16 ticks) is reduced to that value.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
         let bounded = (ticks as f64).min(4.0 * self.mean + 16.0);
@@ -88,38 +92,39 @@ pub struct Account {
     pub counted: Cost,
     /// Cost of a call that is only counted.
     pub only_counted: Cost,
-    /// Cost of a clock record and of settling the account.
+    /// Cost of a clock record, including the update of the account.
     pub clock: Cost,
-    /// The time spent on timed calls.
+    /// The time that was spent on timed calls.
     timing: f64,
-    /// The time spent on everything that is not drawn, except for the time in `counting` and
-    /// `attaching`.
+    /// The time that was spent on everything that is not drawn, except the times in `counting`,
+    /// `telling` and `attaching`.
     fixed: f64,
-    /// The time spent on calls that are only counted.
+    /// The time that was spent on calls that are only counted by a stub.
     counting: f64,
-    /// The time spent on calls that are only counted, but not by a stub: ops, which the host
-    /// announces one by one, and calls in runs that are not watched.
+    /// The time that was spent on calls that are only counted, but not by a stub: on ops that the
+    /// host announces one by one, and on calls in runs that are not watched.
     telling: f64,
     /// Number of calls whose time is in `telling`. Their time is not in `counting`.
     told: u64,
-    /// The time spent on attaching the thread.
+    /// The time that was spent on attaching the thread.
     attaching: f64,
-    /// The part of the time of its calls that timing an export may take.
+    /// The part of an export's time in calls that may be spent on timing it.
     share: f64,
-    /// The part of the time of its calls that reading the counters of an export may take.
+    /// The part of an export's time in calls that may be spent on reading its counters.
     counter_share: f64,
-    /// The part of the time from now on that recording may take.
+    /// The part of the thread's processor time, from now on, that recording may take.
     left: f64,
 }
 
 impl Account {
-    /// Opens the account of a thread; attaching took this much processor time.
+    /// Opens the account of a thread. Attaching took `attach_ns` of processor time. `counts` says
+    /// whether counters can be read.
     pub fn new(budget: f64, ticks_per_ns: f64, attach_ns: u64, counts: bool) -> Self {
         let ns = |ns: f64| Cost::new(ns * ticks_per_ns);
         let mut account = Self {
             budget,
             ticks_per_ns,
-            // These are assumptions; each of the first calls is measured.
+            // These are assumptions. The first calls are all measured, which corrects them.
             timed: ns(150.0),
             counted: ns(10_000.0),
             only_counted: ns(5.0),
@@ -138,7 +143,7 @@ impl Account {
         account
     }
 
-    /// Returns the cost of recording so far, in ns.
+    /// Returns the cost of recording up to now, in ns.
     pub fn price_ns(&self) -> u64 {
         (self.sum() / self.ticks_per_ns) as u64
     }
@@ -159,13 +164,15 @@ impl Account {
         self.told += 1;
     }
 
-    /// Adds such an op in a run in which the cost of watching is measured.
+    /// Adds an op that the host announced and that is only counted, in a run for which the cost of
+    /// watching is measured. Its cost is part of that measurement.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
     }
 
-    /// Adds the cost of watching a run or not, in ticks. `calls` were counted without watching.
+    /// Adds the cost of a run, watched or not, in ticks. `calls` is the number of calls that were
+    /// counted without watching.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;
@@ -180,14 +187,14 @@ impl Account {
         self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
-    /// Adds the number of calls that were only counted in all. Until then, those since the last
-    /// timed call of each export are missing.
+    /// Stores the total number of calls that were only counted, at the end. Before this, the calls
+    /// after the last timed call of each export are missing in the account.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
     }
 
-    /// Adds the cost of work that is not drawn, in ticks.
+    /// Adds the cost of work that does not depend on draws, in ticks.
     pub fn add_fixed(&mut self, ticks: f64) {
         self.fixed += ticks;
     }
@@ -197,8 +204,8 @@ impl Account {
         self.attaching += ns as f64 * self.ticks_per_ns;
     }
 
-    /// Computes anew how much of the time may go to timing, given the thread's processor time since
-    /// it began to attach. `counts` says whether counters can be read.
+    /// Computes again how much of the time may be spent on timing. `cpu_ns` is the thread's
+    /// processor time since it began to attach, and `counts` says whether counters can be read.
     pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }
@@ -217,10 +224,11 @@ impl Account {
             if counts { (share / 2.0, share / 2.0) } else { (share, 0.0) };
     }
 
-    /// Returns the period with which the calls of an export are timed from now on. `timed` of its
-    /// calls took `ticks` in total. `current` is the present period, which is kept if it is not
-    /// much too long, because fewer different periods make better estimates. If only one run in
-    /// `watched` is watched, the period counts only the calls in watched runs.
+    /// Returns the period with which the calls of an export are timed from now on. `timed` is the
+    /// number of its timed calls, and `ticks` their total time. `current` is the present period; it
+    /// is kept if it is not much too long, because fewer different periods make better estimates.
+    /// If only one run in `watched` is watched, the period refers only to the calls in watched
+    /// runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -232,11 +240,12 @@ impl Account {
         choose(wanted / f64::from(watched), current).min(LONGEST / watched)
     }
 
-    /// Returns the number of runs of a model from now on for each one that is watched. Watching a
-    /// run costs `cost` ticks. A run that is not watched takes `ticks`, and costs us `own`.
+    /// Returns the period with which runs of a model are watched from now on: one run in so many.
+    /// Watching a run costs `cost` ticks. A run that is not watched takes `ticks`, and costs the
+    /// recorder `own` ticks.
     pub fn runs_per_watched(&self, cost: f64, ticks: f64, own: f64, current: u32) -> u32 {
         let share = WATCHING * (self.left - own / (ticks + 1.0)).max(LEAST * self.budget);
-        // With the budget 0, a run is watched now and then all the same, to find out whether it
+        // Even with the budget 0, a run is watched from time to time, to check that the function
         // still makes the same calls.
         choose(cost / (share.max(LEAST_WATCHING) * (ticks + 1.0)), current).min(MOST_RUNS)
     }
@@ -253,7 +262,7 @@ impl Account {
     }
 }
 
-/// Rounds a period up to a power of two or one and a half of one, unless the current one will do.
+/// Rounds a period up to 2^n or 3 · 2^n, unless the current period is suitable.
 #[inline(always)]
 fn choose(wanted: f64, current: u32) -> u32 {
     let (now, wanted) = (f64::from(current), wanted.min(f64::from(LONGEST)));
@@ -275,8 +284,8 @@ fn round_up(wanted: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Makes an account in which a tick is a nanosecond, a timed call costs 100 and a counted one
-    /// 1,100, and nothing was spent.
+    /// Makes an account in which a tick is a nanosecond. A timed call costs 100 ns, a timed call
+    /// with counters costs 1,100 ns, and nothing was spent yet.
     fn account(budget: f64, counts: bool) -> Account {
         let mut account = Account::new(budget, 1.0, 0, counts);
         (account.timed, account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
@@ -286,9 +295,9 @@ mod tests {
 
     #[test]
     fn an_export_pays_for_itself() {
-        // 80 % of 10 % of the time goes to timing. A call of 1,000 ns may pay 80 ns, so one in 1.25
-        // is affordable, which is rounded up to 2; one of 100 ns pays 8, one in 12.5 → 16; one of
-        // 10,000 ns pays for itself each time.
+        // 80 % of 10 % of the time goes to timing. For a call of 1,000 ns, 80 ns may be spent: one
+        // call in 1.25 can be timed, rounded up to 2. For a call of 100 ns, 8 ns: one in 12.5,
+        // rounded up to 16. Calls of 10,000 ns can all be timed.
         let account = account(0.1, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
         assert_eq!(account.period(1_000, 100_000, 1, 1), 16);
@@ -298,15 +307,15 @@ mod tests {
         assert_eq!(account.period(1_000, 100_000, 32, 1), 16);
         // The first calls are timed in any case.
         assert_eq!(account.period(FIRST_TIMED - 1, 7, 1, 1), 1);
-        // A call that takes no time is hardly ever timed.
+        // If a call takes no time, it is hardly ever timed.
         assert_eq!(account.period(1_000_000_000, 0, 1, 1), LONGEST);
     }
 
     #[test]
     fn counters_have_half_of_the_share() {
-        // Half of 8 % for timing 1,000 ns: 40 ns, one in 2.5 → 3. Counters cost 1,000 ns more, so
-        // they are read in at most one call in 25. That is one in 25 / 3 = 8.3 of the timed calls →
-        // 12.
+        // Half of 8 % of 1,000 ns can be spent on timing a call: 40 ns, so one call in 2.5 is
+        // timed, rounded up to 3. Counters cost 1,000 ns more, so they can be read in one call in
+        // 25, which is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
@@ -315,14 +324,14 @@ mod tests {
 
     #[test]
     fn runs_are_watched_within_half_of_what_is_left() {
-        // 8 % of 24,000 ticks are 1,920. Runs that are not watched take 180 of them; half of the
-        // rest is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
+        // 8 % of 24,000 ticks are 1,920. Runs that are not watched cost 180 of these ticks; half of
+        // the rest is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
         // Watching costs almost nothing, so every run is watched.
         assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
-        // Nothing is left, so 1/32 of the budget is used. Half of that is 37.5 ticks: one run in
-        // 1,147, rounded up to 1,536.
+        // Nothing is left, so 1/32 of the budget is used: 75 ticks. Half of that is 37.5 ticks: one
+        // run in 1,147, rounded up to 1,536.
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
         // With a budget of 0, as few runs as possible are watched.
         let none = super::Account::new(0.0, 1.0, 0, false);
@@ -332,8 +341,8 @@ mod tests {
     #[test]
     fn what_was_spent_too_much_is_paid_back() {
         let mut account = account(0.1, false);
-        // 5 ms were spent on attaching, after 10 ms of processor time: 4.2 ms too much, to be paid
-        // back within 20 ms. That leaves nothing but the least part, 1/32 of 10 %.
+        // Attaching took 5 ms of the first 10 ms of processor time: 4.2 ms too much, which must be
+        // paid back within 20 ms. So only the smallest part is left: 1/32 of 10 %.
         account.add_attaching(5_000_000);
         account.update_share(10_000_000, false);
         // 100 / (0.003125 · 1,000) = 32
@@ -361,8 +370,9 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
-        // A bracket is sometimes warm: half of them take 100, half 300. The mean is 200, and three
-        // times the time that is lost to cold caches is not measured.
+        // Half of the brackets are warm and take 100, the other half take 300. The mean is 200.
+        // Another three times the difference between mean and minimum is added for what cannot be
+        // measured.
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }

@@ -17,8 +17,9 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Returns whether this call is counted and not timed; if so, it has been counted. Returns `None`
-/// if the thread has no entry for the export, or is not attached.
+/// Counts a call, if possible. Returns whether it is only counted and must not be timed. Returns
+/// `None` if the call was not counted, because the thread has no entry for the export or is not
+/// attached.
 ///
 /// # Safety
 /// `thread` must be null or the calling thread's state.
@@ -31,7 +32,7 @@ pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option
 }
 
 impl Thread {
-    /// Begins to draw calls, after calibration. Until then, no call has an entry.
+    /// Called after calibration: begins to count and draw calls. Before this, no call has an entry.
     pub(crate) fn begin_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -45,8 +46,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Counts a call. Returns whether it must be recorded. If it could not be counted, that is a
-    /// loss, and the result is false.
+    /// Counts a call. Returns whether it must be recorded. If it cannot be counted, this is a loss,
+    /// and the result is false.
     #[inline(always)]
     pub(crate) fn count_call(&mut self, export: u32) -> bool {
         match self.draws.entry(export) {
@@ -55,14 +56,15 @@ impl Thread {
         }
     }
 
-    /// Counts the first call of an export for which the table is too small.
+    /// Counts a call of an export that has no entry yet. Enlarges the table first.
     #[cold]
     #[inline(never)]
     fn count_first(&mut self, export: u32) -> bool {
         self.make_room(export) && self.draws.entry(export).is_some_and(count)
     }
 
-    /// Makes the table large enough for an export. Returns false if that is impossible, which is a loss.
+    /// Makes the table large enough for an export. If that is impossible, counts a loss and returns
+    /// false.
     #[cold]
     fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
@@ -74,15 +76,16 @@ impl Thread {
         true
     }
 
-    /// Makes the table larger, on a stack of our own, where signals are blocked: a handler must not find
-    /// the table half exchanged.
+    /// Enlarges the table. This runs on a separate stack with signals blocked, because a signal
+    /// handler must not find the table half replaced.
     fn grow_table(&mut self, export: u32) -> Result<(), i32> {
         self.draws.table.make(self.run, &self.process, &self.start, export)?;
         (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
         Ok(())
     }
 
-    /// Begins a call in a run with a budget: counts it, and opens it if it is drawn.
+    /// Begins a call in a run with a budget: counts it, and opens it if it is drawn. Returns
+    /// whether it was opened.
     #[inline(always)]
     pub(crate) fn begin_in_budget(&mut self, call: &NewCall) -> bool {
         let is_wanted = self.rehearsing || call.is_counted || {
@@ -92,9 +95,10 @@ impl Thread {
         is_wanted && self.open_drawn(call)
     }
 
-    /// Prepares for a call that is not recorded, while others are open. The end of this call must
-    /// not be taken for the end of an open one. So calls that were abandoned are forgotten, and a
-    /// call of an export within a call of the same export is recorded in any case.
+    /// Prepares for a call that is not recorded while other calls are open. The end of this call
+    /// must not be mistaken for the end of an open call. So calls that were abandoned are
+    /// forgotten, and if there is an open call of the same export, this call is recorded in any
+    /// case.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
@@ -109,12 +113,13 @@ impl Thread {
             && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Decides whether a call that was counted and must be recorded is drawn, and opens it. Returns
-    /// false if it is not drawn, or cannot be recorded. Empty calls for calibration are not drawn,
-    /// but take the same path, so that they measure its cost.
+    /// Called for a call that was counted and must be recorded. Decides whether it is drawn with
+    /// counters, and opens it. Returns false if it is not drawn, or cannot be recorded. Empty calls
+    /// for calibration are not drawn, but go through the same code, so that its cost is measured.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
-        // The recorder was interrupted by a signal handler that makes calls. They are only counted.
+        // The recorder was interrupted by a signal handler that makes calls. These calls are only
+        // counted.
         if self.busy.is_set() {
             return false;
         }
@@ -135,15 +140,15 @@ impl Thread {
         self.open(call, reads, drawn.as_ref())
     }
 
-    /// Gives back a call that was drawn and cannot begin.
+    /// Gives back a draw if the call cannot begin. Always returns false.
     #[cold]
     pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
         false
     }
 
-    /// Opens the counters for call `depth`, which reads them. They may be open already, for a call
-    /// that contains it.
+    /// Opens the counters for the open call with index `depth`, which reads them. They may already
+    /// be open for an outer call. Returns false if they cannot be opened.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_for_call(&mut self, depth: usize) -> bool {
@@ -164,7 +169,7 @@ impl Thread {
         true
     }
 
-    /// Closes the counters if no call in progress below `depth` reads them.
+    /// Closes the counters, unless an outer call (with an index below `depth`) reads them.
     #[cold]
     #[inline(never)]
     pub(crate) fn close_after_call(&mut self, depth: usize) {
@@ -179,13 +184,15 @@ impl Thread {
         self.counters.close_for_now();
     }
 
-    /// Returns whether counters are open for call `depth` or for one that is inside of it.
+    /// Returns whether the counters are open for the call with index `depth` or for a call inside
+    /// of it.
     #[inline(always)]
     pub(crate) fn reads_from(&self, depth: usize) -> bool {
         self.draws.reading >> depth != 0
     }
 
-    /// Forgets call `depth`, which was abandoned.
+    /// Gives back the draw of the call with index `depth`, which was abandoned, and closes its
+    /// counters.
     pub(crate) fn abandon_draw(&mut self, depth: usize) {
         if self.is_drawn(depth) {
             let DrawnCall { export, drawn, .. } = self.draws.open[depth % DEEPEST];
@@ -197,8 +204,8 @@ impl Thread {
         }
     }
 
-    /// Called after a call was recorded: closes the counters that were open for it, and adds it to its
-    /// entry and to the account.
+    /// Called after a call was recorded. Closes the counters that were open for it, and adds the
+    /// call to its entry and to the account.
     #[inline(always)]
     pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
         let depth = self.depth as usize;
@@ -212,8 +219,8 @@ impl Thread {
         }
     }
 
-    /// Counts a call that has ended and is not among the open calls, and decides whether it is
-    /// drawn. Returns whether it must be recorded.
+    /// Counts a call that has ended and that is not among the open calls, and draws it. Returns
+    /// whether it must be recorded.
     pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
         self.draws.look_at_step();
         self.count_call(export);
@@ -224,13 +231,13 @@ impl Thread {
         let Some((open, _)) = self.draws.draw(export, How::Always, self.run.clock) else {
             return false;
         };
-        // The time that the recorder needs for this call is not measured.
+        // The recorder's own time for this call is not measured.
         self.draws.open[self.depth as usize % DEEPEST] = DrawnCall { begun: 0, ..open };
         true
     }
 
-    /// Counts calls that the host did not announce, because they were in a run that was not
-    /// watched. The next call to time stays as far away as it was.
+    /// Counts calls that the host did not announce because they were in a run that was not watched.
+    /// The distance to the next call that is timed does not change.
     pub(crate) fn count_unwatched(&mut self, export: u32, calls: u64) {
         if self.draws.entry(export).is_none() && !self.make_room(export) {
             return;
@@ -238,13 +245,15 @@ impl Thread {
         self.draws.entry(export).iter().for_each(|entry| count_unwatched(entry, calls));
     }
 
-    /// Adds such a call to its entry and to the account, after it was recorded.
+    /// Adds a call that is not among the open calls to its entry and to the account, after it was
+    /// recorded.
     pub(crate) fn bill_apart(&mut self, call: &Call) {
         self.bill_call(self.depth as usize, call.start, call.end, false);
     }
 
-    /// Adds a drawn call to its entry and to the account, after it was recorded and its counters were
-    /// closed. `start` and `end` are its times, and `depth` was its place.
+    /// Adds a drawn call to its entry and to the account, after it was recorded and its counters
+    /// were closed. `start` and `end` are its times, and `depth` was its index among the open
+    /// calls.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         let open = self.draws.open[depth % DEEPEST];
@@ -257,8 +266,8 @@ impl Thread {
         self.draws.add(&open, end.wrapping_sub(start), read, own);
     }
 
-    /// Updates the account. `cpu_ns` is the thread's processor time at `ticks`, when a clock record
-    /// began to be written.
+    /// Updates the account. `ticks` is the time at which a clock record began to be written, and
+    /// `cpu_ns` was the thread's processor time then.
     pub(crate) fn update_account(&mut self, ticks: u64, cpu_ns: u64) {
         if !self.draws.is_on {
             return;
@@ -271,7 +280,7 @@ impl Thread {
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
-        // The work of this function is not part of the cost of the call before it.
+        // The time of this function must not be included in the cost of the call before it.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }
@@ -282,7 +291,8 @@ impl Thread {
         self.draws.table.set_spent(Spent { cpu_ns, price_ns, told_calls, told_ns });
     }
 
-    /// Adds the calls that were only counted since an export was last timed.
+    /// Adds the calls that were only counted to the account, including those after the last timed
+    /// call of each export.
     fn bill_counting(&mut self, counted: &CountsFrame) {
         let only_counted: u64 =
             counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
@@ -291,8 +301,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Appends the thread's counts to the profile, and gives the table back. If they cannot be
-    /// appended, they stay in the pool for the collector.
+    /// Appends the thread's counts to the profile, and gives the table's pages back. If the counts
+    /// cannot be appended, they stay in the pool for the collector.
     pub(crate) fn leave_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -311,8 +321,8 @@ impl Thread {
     }
 }
 
-/// Measures the cost of counting a call, in ticks. The loop's caches are warm and its jumps are
-/// predicted, so the result is doubled.
+/// Measures the cost of counting a call, in ticks. In the measuring loop, caches are warm and jumps
+/// are predicted, so the result is doubled.
 #[cold]
 fn cost_of_counting(run: &Run) -> f64 {
     const CALLS: u32 = 256;

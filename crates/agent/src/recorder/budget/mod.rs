@@ -1,5 +1,5 @@
-//! Draws the calls that are timed (chooses them at random), in a run with a budget, and counts all
-//! of them.
+//! In a run with a budget, counts all calls and *draws* some of them (chooses them at random). Only
+//! drawn calls are timed.
 //!
 //! ```text
 //!  every call   entry.calls += 1 ─► below entry.next? ─► jump to the original      only counted
@@ -10,22 +10,23 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`sampling`] | which calls are timed: counts a call, and draws it or not |
+//! | [`sampling`] | counts a call, and decides whether it is drawn |
 //! | [`calls`] | begins and ends calls that are drawn |
-//! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
+//! | [`ops`] | ops whose host calls us before and after each op, even if it is only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
-//! | [`steps`] | steps of a program; a host's ops are announced in some of them only |
-//! | [`watch`] | runs of a model whose calls are known, so that the host need not tell us of them |
-//! | [`account`] | what recording costs, and what it may cost |
-//! | `replay` | tests: draws from recorded programs |
+//! | [`steps`] | handles hosts that announce their ops only in some steps of a program |
+//! | [`watch`] | counts calls in runs of a model whose calls are known, without announcements |
+//! | [`account`] | the cost of recording, and how much it may cost |
+//! | `replay` | tests: draws calls from recorded programs |
 //!
 //! # The algorithm
 //!
-//! Each thread has one entry for each export *e*: `calls` and `next` (the only fields that are read for a
-//! call that is only counted), `drawn` (the number of the last drawn call), `period` (calls for each that is
-//! drawn), and `timed` and `ticks` (the drawn calls so far, and their time). The thread's account says which
-//! share of the time of its calls timing may take.
+//! For each export *e*, each thread has one entry. `calls` and `next` are the only fields that are
+//! read for a call that is only counted. `drawn` is the number of the last drawn call, `period`
+//! says that one call in so many is drawn, and `timed` and `ticks` are the number of drawn calls up
+//! to now and their total time. The thread's account contains the share of the calls' time that may
+//! be spent on timing.
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget
@@ -49,17 +50,19 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the one for which it is used, so estimates stay unbiased;
-//! a gap has no memory, so a periodic program cannot hide from it. A call that was drawn and cannot
-//! be recorded is given back: the next drawn call then stands for it, too.
+//! A period depends only on calls before the one for which it is used, so estimates stay unbiased.
+//! The length of a gap does not depend on earlier gaps, so a program cannot be so regular that its
+//! calls are drawn in a biased way. If a call was drawn but cannot be recorded, it is given back:
+//! the next drawn call then also represents this call.
 //!
-//! Counting and deciding are one increment and one comparison, and the count is exact at every instruction.
-//! The number of calls that were only counted before a drawn one follows from the numbers of the drawn calls.
+//! To count a call and decide takes one increment and one comparison, and the count is exact at
+//! every instruction. How many calls were only counted between two drawn calls follows from the
+//! numbers of the drawn calls.
 //!
 //! A counter that is open slows down each context switch of its thread, even while it is disabled
-//! (measured with Linux 6.18: 2.1 µs for a switch without, 3.1 with one counter, 2.8 with one that is
-//! disabled, 2.2 with one that was closed). So counters are only open during calls in which they are
-//! read.
+//! (measured with Linux 6.18: a switch takes 2.1 µs without counters, 3.1 µs with one open counter,
+//! 2.8 µs if that counter is disabled, and 2.2 µs after it was closed). So counters are only open
+//! during calls in which they are read.
 
 pub mod account;
 pub mod calls;

@@ -1,9 +1,9 @@
-//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget, and tasks that are only
-//! counted.
+//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget, and tasks that
+//! are only counted.
 //!
-//! Such a host calls us before and after each op, whether the op is recorded or not. Ops that are only
-//! counted are therefore kept on a stack of their own, so that the end of such an op does nothing, and
-//! so that its regions are not taken for those of the op around it.
+//! These hosts call us before and after each op, whether the op is recorded or not. Ops that are
+//! only counted are therefore put on a separate stack. So the end of such an op is recognised and
+//! does nothing, and its regions are not attributed to the op around it.
 
 use std::ffi::c_void;
 
@@ -13,14 +13,15 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
 impl Thread {
-    /// Begins an op in a run with a budget. Returns whether it is recorded.
+    /// Begins an op in a run with a budget. Returns whether the op is recorded.
     #[inline(never)]
     pub(crate) fn begin_op_in_budget(&mut self, op: &NewCall) -> bool {
         let mut is_wanted = true;
         if !self.rehearsing {
             self.draws.look_at_step();
             let is_due = self.count_call(op.export);
-            // The recorder was interrupted by a signal handler that makes calls. They are only counted.
+            // The recorder was interrupted by a signal handler that makes calls. These calls are
+            // only counted.
             if self.busy.is_set() {
                 return false;
             }
@@ -28,7 +29,7 @@ impl Thread {
             is_wanted = op.how.wants(is_due);
         }
         if is_wanted && op.ending == Ending::Held {
-            // Brackets of such hosts have no times.
+            // For hosts that end ops in any case, the durations of brackets are not measured.
             self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
@@ -49,8 +50,8 @@ impl Thread {
         false
     }
 
-    /// Forgets ops that were left by an exception before this one began. The end of a later op with the same
-    /// address would otherwise be taken for the end of such an op.
+    /// Forgets ops that an exception left before this op began. Otherwise, the end of a later op
+    /// with the same address could be mistaken for the end of such an op.
     #[inline(always)]
     fn forget_left_ops(&mut self, op: &NewCall) {
         let is_held = op.ending == Ending::Held;
@@ -61,7 +62,8 @@ impl Thread {
         if self.draws.counted_ops != 0 {
             self.draws.forget_counted(|counted| counted.frame <= limit);
             if is_held {
-                // An op with the same address has ended without an announcement.
+                // If an op with the same address is on the stack, it has ended without an
+                // announcement.
                 self.draws.take_counted(op.frame);
             }
         }
@@ -76,8 +78,8 @@ impl Thread {
         });
     }
 
-    /// Ends the op that began at `frame` if it is only counted. Returns false, and has done nothing, in
-    /// any other case.
+    /// If the op that began at `frame` is only counted, ends it and returns true. Otherwise does
+    /// nothing and returns false.
     #[inline(always)]
     pub(crate) fn end_counted_op(&mut self, frame: usize) -> bool {
         self.draws.counted_ops != 0 && self.pop_counted_op(frame)
@@ -94,8 +96,9 @@ impl Thread {
         })
     }
 
-    /// Notes a task that is only counted, so that regions inside of it belong to its op and are only counted as
-    /// well. It ends with [`Thread::end_counted_task`] with the same frame.
+    /// Begins a task that is only counted. Regions inside of the task then belong to the op
+    /// `subject`, and are only counted as well. The task ends with [`Thread::end_counted_task`],
+    /// which must get the same frame.
     #[inline(never)]
     pub(crate) fn begin_counted_task(&mut self, frame: usize, subject: *const c_void) {
         if !self.busy.is_set() {
@@ -104,7 +107,7 @@ impl Thread {
         }
     }
 
-    /// Ends a task that is only counted.
+    /// Ends a task that is only counted and that began with this frame.
     #[inline(never)]
     pub(crate) fn end_counted_task(&mut self, frame: usize) {
         if !self.busy.is_set() {
@@ -112,8 +115,8 @@ impl Thread {
         }
     }
 
-    /// Adds to the account the time of one of the host's two calls for an op that is only counted, if that
-    /// time was measured.
+    /// If the duration of one of the host's two calls for an op that is only counted was measured,
+    /// adds it to the account.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {
@@ -121,8 +124,8 @@ impl Thread {
         }
     }
 
-    /// Returns the subject of the innermost op in progress if it is only counted. `at` is the index of
-    /// the innermost op that is recorded, and `frame` is a stack address of the caller.
+    /// Returns the subject of the innermost op in progress, if this op is only counted. `at` is the
+    /// index of the innermost op that is recorded, and `frame` is a stack address of the caller.
     #[inline(always)]
     pub(crate) fn counted_op(&self, at: Option<usize>, frame: usize) -> Option<*const c_void> {
         let counted = self.draws.counted();
@@ -131,7 +134,7 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// Returns how a region or a task of call `at`, which is recorded, is drawn.
+    /// Returns how a region or a task of the recorded call with index `at` is drawn.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;
@@ -154,7 +157,8 @@ impl Draws {
         }
     }
 
-    /// Removes the innermost op with this frame, and those inside of it. Returns whether there is one.
+    /// Removes the innermost op with this frame, and the ops inside of it. Returns whether there
+    /// was such an op.
     fn take_counted(&mut self, frame: usize) -> bool {
         let found = self.counted().iter().rposition(|op| op.frame == frame);
         if let Some(at) = found {
@@ -170,7 +174,8 @@ impl Draws {
         }
     }
 
-    /// Called after the call at index `depth` has ended or was abandoned: forgets the ops inside of it.
+    /// Called after the call with index `depth` has ended or was abandoned. Forgets the ops inside
+    /// of it that are only counted.
     #[inline(always)]
     pub(super) fn forget_inside(&mut self, depth: usize) {
         if self.counted_ops != 0 {

@@ -1,20 +1,23 @@
-//! Random numbers for drawing calls: a generator for one thread, and gaps that are distributed
-//! geometrically.
+//! Random numbers for drawing calls: a generator for one thread, and geometrically distributed gaps
+//! between drawn calls.
 //!
 //! Calls that are drawn independently with the probability 1/p have gaps with the distribution
-//! P(gap > k) = (1 − 1/p)^k for k = 0, 1, …. Such a gap is ⌊c·E⌋ + 1, where E is distributed
-//! exponentially with mean 1 and c = −1 / ln(1 − 1/p), because P(c·E ≥ k) = e^(−k/c). Drawing the gap
-//! once is cheaper than drawing each call, and a gap has no memory, so periodic programs cannot hide
-//! from it.
+//! P(gap > k) = (1 − 1/p)^k for k = 0, 1, …. Such a gap is ⌊c·E⌋ + 1, where E is exponentially
+//! distributed with mean 1 and c = −1 / ln(1 − 1/p), because P(c·E ≥ k) = e^(−k/c). Drawing a gap
+//! once is cheaper than a random decision for each call. A gap does not depend on earlier gaps, so
+//! the estimates are right for periodic programs, too.
 
-/// A generator: Wang Yi's wyrand. 64 bits of state, one multiplication for each number.
+/// A random number generator: Wang Yi's wyrand. It has 64 bits of state, and needs one
+/// multiplication for each number.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a generator. Seeds that differ in any way give unrelated sequences.
+    /// Creates a generator. Different seeds give unrelated sequences, even if they differ only a
+    /// little.
     pub fn new(seed: u64) -> Self {
-        // splitmix64's finalizer: seeds are often close to each other.
+        // This is the finalizer of splitmix64. It is needed because seeds are often close to each
+        // other.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -29,7 +32,7 @@ impl Random {
         (product >> 64) as u64 ^ product as u64
     }
 
-    /// Returns true with the probability 1 / `period`; a period of 0 counts as 1.
+    /// Returns true with the probability 1 / `period`; a period of 0 is treated as 1.
     #[inline(always)]
     pub fn one_in(&mut self, period: u32) -> bool {
         // The upper half of the product is distributed evenly over 0 to period − 1.
@@ -47,7 +50,8 @@ impl Random {
         1 + (self.exponential() * scale(period)) as u64
     }
 
-    /// Returns an exponentially distributed number with mean 1: −ln(u / 2^64) for a random u > 0.
+    /// Returns an exponentially distributed number with mean 1, computed as −ln(u / 2^64) for a
+    /// random integer u > 0.
     #[inline(always)]
     fn exponential(&mut self) -> f64 {
         let bits = self.next() | 1;
@@ -56,14 +60,15 @@ impl Random {
         let top = bits << zeros;
         let index = (top >> 56) as usize & (PIECES - 1);
         let m = (top >> 11) as f64 * (1.0 / (1u64 << 52) as f64);
-        // m = middle · (1 + r), |r| < 1/256; the series is exact to 10^-10.
+        // m = middle · (1 + r), |r| < 1/256; the error of the series is below 10^-10.
         let r = m * INVERSE[index] - 1.0;
         let ln_m = LN[index] + r * (1.0 - r * (0.5 - r * (1.0 / 3.0)));
         f64::from(zeros + 1) * std::f64::consts::LN_2 - ln_m
     }
 }
 
-/// Number of pieces of [1, 2) for which the logarithm of the middle is in a table.
+/// The interval [1, 2) is divided into this many pieces. A table contains the logarithm of the
+/// middle of each piece.
 const PIECES: usize = 128;
 const INVERSE: [f64; PIECES] = table(true);
 const LN: [f64; PIECES] = table(false);
@@ -93,7 +98,7 @@ const fn ln(x: f64) -> f64 {
     2.0 * sum
 }
 
-/// The number of periods for which [`scale`] is in a table.
+/// The value of [`scale`] is in a table for periods below this number.
 const SMALL: usize = 64;
 const SCALE: [f64; SMALL] = {
     let mut table = [0.0; SMALL];
@@ -110,7 +115,7 @@ const SCALE: [f64; SMALL] = {
 fn scale(period: u32) -> f64 {
     match SCALE.get(period as usize) {
         Some(scale) => *scale,
-        // The series p − 1/2 − 1/(12 p) − …; the next term is below 10^-6 of the result.
+        // These are the first terms of a series. The next term is below 10^-6 of the result.
         None => f64::from(period) - 0.5 - 1.0 / (12.0 * f64::from(period)),
     }
 }
@@ -128,12 +133,14 @@ mod tests {
         }
     }
 
-    /// Computes the chi-squared statistic of `gaps` against a geometric distribution, in `cells`
-    /// cells of gaps that would be equally likely if gaps were not whole numbers, and the rest in
-    /// the last one. Returns the statistic and the number of cells.
+    /// Computes the chi-squared statistic of `gaps` against a geometric distribution. The gaps are
+    /// divided into `cells` cells, which would be equally likely if gaps were not whole numbers;
+    /// equal bounds are merged, and the last cell contains all larger gaps. Returns the statistic
+    /// and the number of cells.
     fn chi_squared(gaps: &[u64], period: u32, cells: usize) -> (f64, usize) {
         let q = 1.0 - 1.0 / f64::from(period);
-        // Bounds of cells: gaps up to `bound` have the probability 1 − q^bound.
+        // These are the upper bounds of the cells. Gaps up to `bound` have the probability 1 −
+        // q^bound.
         let mut bounds: Vec<u64> = (1..cells)
             .map(|i| ((1.0 - i as f64 / cells as f64).ln() / q.ln()).ceil().max(1.0) as u64)
             .collect();
@@ -183,8 +190,8 @@ mod tests {
         }
     }
 
-    /// A gap says nothing about the next one: a short gap is followed by a long one as often as
-    /// independent gaps would be.
+    /// A gap does not influence the next one: after a short gap, a long gap is as frequent as it is
+    /// for independent gaps.
     #[test]
     fn gaps_are_independent() {
         let mut random = Random::new(11);
@@ -194,7 +201,7 @@ mod tests {
         let mut statistic = 0.0;
         for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
             let is_pair = |pair: &&[bool]| pair[0] == first && pair[1] == second;
-            // Every second pair, so that pairs share no gap.
+            // Only every second pair is used, so that pairs share no gap.
             let pairs = gaps.windows(2).step_by(2).filter(is_pair).count() as f64;
             let part = |is_short: bool| if is_short { short } else { 1.0 - short };
             let expected = 100_000.0 * part(first) * part(second);

@@ -1,19 +1,20 @@
-//! Replays calls that a program made, and draws from them as a thread does in a run with a budget.
-//! So the intervals of totals can be compared with the true totals of all calls, without the
-//! differences between one process and another.
+//! Replays calls that a program has made, and draws from them as a thread does in a run with a
+//! budget. The intervals of estimated totals can then be compared with the true totals of all calls
+//! of the same run. Differences between one run and another play no role.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
 //!                     └─► totals of each op ────────────────────────────────────────────► holds it?
 //! ```
 //!
-//! A recording is a text. Each line is a call, in the order in which its thread began its calls: the
-//! numbers of the thread and of the op, the ns since the end of the thread's call before, its duration in
-//! ns, and optionally the value of a counter. `benches/budget_intervals.py` makes such texts.
+//! A recording is a text. Each line is a call, in the order in which its thread began its calls:
+//! the number of the thread, the number of the op, the time in ns since the end of the thread's
+//! previous call, the call's duration in ns, and optionally the value of a counter.
+//! `benches/budget_intervals.py` makes such texts.
 //!
-//! With `COUNTERPOINT_TEST_RECORDING`, the test judges that recording, and writes what it found to the
-//! file that `COUNTERPOINT_TEST_RESULT` names, as lines `NAME VALUE UNIT` (`cargo xtask bench
-//! budget-intervals`). Without it, it judges the kept recordings below `replay/`.
+//! If `COUNTERPOINT_TEST_RECORDING` is set, the test replays that recording and writes its results
+//! to the file that `COUNTERPOINT_TEST_RESULT` names, as lines `NAME VALUE UNIT` (`cargo xtask
+//! bench budget-intervals`). Otherwise, it checks the recordings in `replay/`.
 
 use std::fmt::Write;
 
@@ -28,21 +29,22 @@ use super::account::{Account, Cost};
 use super::random::Random;
 use super::sampling::{Draws, How, count};
 
-/// The recordings that the repository contains, with their names: see `replay/README.md`.
+/// The recordings that the repository contains, with their names. `replay/README.md` describes
+/// them.
 const KEPT: [(&str, &str); 2] = [
     ("transformer", include_str!("replay/transformer.txt")),
     ("mlp", include_str!("replay/mlp.txt")),
 ];
 const BUDGETS: [(&str, f64); 4] = [("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)];
-/// The number of times that each of these recordings is replayed with each budget.
+/// The number of times that a recording is replayed with each budget.
 const REPLAYS: u64 = 100;
-/// A longer gap is shortened to this length, because the thread waited, which takes no processor
-/// time.
+/// Longer gaps are reduced to this length in ns: in a longer gap the thread waited, and waiting
+/// takes no processor time.
 const LONGEST_GAP: u64 = 50_000;
 /// The cost of attaching a thread, in ns.
 const ATTACHING: u64 = 200_000;
-/// The cost of a clock record and of handing over a page, in ns, and the number of records in a
-/// page.
+/// The cost in ns of a clock record (`CLOCK_RECORD`) and of handing over a page (`PAGE`), and the
+/// number of records in a page.
 const CLOCK_RECORD: f64 = 500.0;
 const PAGE: f64 = 15_000.0;
 const RECORDS: u64 = 12_000;
@@ -78,7 +80,7 @@ impl Recording {
         it
     }
 
-    /// Returns the total time or count of all calls of an op, or `None` if there is no counter.
+    /// Returns the sum of `value` over all calls of an op, or `None` if a call has no such value.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -88,7 +90,7 @@ impl Recording {
     }
 }
 
-/// The drawn calls of an op on a thread.
+/// What is known about the calls of an op on a thread after drawing.
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
@@ -99,7 +101,7 @@ struct Unit {
     values: [Weighted; 2],
 }
 
-/// Replays a thread. Returns the drawn calls of each op.
+/// Replays the calls of a thread. Returns what is known about each op afterwards.
 fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Vec<Unit> {
     // SAFETY: an entry consists of integers, for which zeros are values.
     let mut entries: Vec<Entry> = (0..ops).map(|_| unsafe { std::mem::zeroed() }).collect();
@@ -112,8 +114,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // The times that the recorder measures of itself vary, but must not depend on which calls are
-    // drawn.
+    // The recorder's measurements of its own cost vary, but this noise must not depend on which
+    // calls are drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -126,7 +128,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
             && let Some((open, read)) = draws.draw(made.op as u32, How::Due, ClockKind::Monotonic)
         {
             let (drawn, weight) = (open.drawn, u64::from(open.drawn.period));
-            // `analysis` does the same with the records of a profile.
+            // The crate `analysis` does the same with the records of a profile.
             unit.known[0] += 1;
             unit.durations.skip(drawn.skipped);
             unit.durations.add(weight, made.duration as f64);
@@ -141,7 +143,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
                 }
                 None => unit.counter.skip(1),
             }
-            // 40 to 103 ns, or 1.1 to 1.6 µs more with counters.
+            // A timed call costs 40 to 103 ns. Counters cost another 1.1 to 1.6 µs.
             let own = 40 + noise.next() % 64 + if read { 1_100 + noise.next() % 512 } else { 0 };
             draws.add(&open, made.duration, read, (open.begun != 0).then_some(own));
             records += 1;
@@ -149,7 +151,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
                 draws.account.add_fixed(PAGE);
             }
         }
-        // Clock records are written, and the share is updated, every millisecond.
+        // Every millisecond, a clock record is written and the share is updated.
         if now / 1_000_000 != before / 1_000_000 {
             draws.account.add_fixed(CLOCK_RECORD);
             draws.account.update_share(now, counts);
@@ -158,24 +160,24 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     units
 }
 
-/// The properties of the intervals of some estimates of one quantity.
+/// Statistics about the estimates of one quantity over all replays.
 #[derive(Clone, Debug, Default)]
 struct Judged {
-    /// The number of intervals that contain the true value (`held`), the number that do not
-    /// (`missed`), and the number of estimates without an interval (`unknown`).
+    /// The number of intervals that contain the true value (`held`), of intervals that do not
+    /// (`missed`), and of estimates without an interval (`unknown`).
     held: u64,
     missed: u64,
     unknown: u64,
-    /// The number of times without an estimate, because too few calls were drawn.
+    /// The number of replays without an estimate, because too few calls were drawn.
     silent: u64,
     /// The number of intervals that end below the true value.
     too_low: u64,
-    /// The sums of the relative differences from the true value, and of their squares.
+    /// The sum of the relative errors of the estimates, and the sum of their squares.
     error: f64,
     squares: f64,
-    /// The number of calls that were timed, or whose counter was read.
+    /// The total number of calls that were timed, or whose counter was read.
     known: u64,
-    /// Half of the interval's length, relative to the true value.
+    /// The sum of the half lengths of the intervals, relative to the true value.
     half: f64,
 }
 
@@ -193,7 +195,7 @@ impl Judged {
             return;
         };
         self.half += interval.half() / truth;
-        // An exact estimate has an interval of length 0; allow for rounding errors.
+        // An exact estimate has an interval of length 0, so rounding errors must be allowed.
         let room = 1e-9 * truth;
         let held = interval.low - room <= truth && truth <= interval.high + room;
         *(if held { &mut self.held } else { &mut self.missed }) += 1;
@@ -204,15 +206,15 @@ impl Judged {
         (self.held + self.missed + self.unknown) as f64
     }
 
-    /// Returns the part of the stated intervals that contain the true value, or `None` if none is
-    /// stated.
+    /// Returns which part of the intervals contains the true value, or `None` if there are no
+    /// intervals.
     fn share(&self) -> Option<f64> {
         let stated = self.held + self.missed;
         (stated > 0).then(|| self.held as f64 / stated as f64)
     }
 
-    /// Returns the mean error in standard errors, which tells how far the estimates are from being
-    /// right on average.
+    /// Returns the mean error of the estimates, as a multiple of its standard error. It is near 0
+    /// if the estimates are right on average.
     fn bias(&self) -> f64 {
         let n = self.estimates();
         let mean = self.error / n;
@@ -221,8 +223,8 @@ impl Judged {
     }
 }
 
-/// Replays a recording with a budget. Returns the results for the durations of each op, and for the
-/// counter of each op if the recording has one.
+/// Replays a recording with a budget. Returns the results for the durations of each op and, if the
+/// recording has a counter, for the counter of each op.
 fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Judged>; 2] {
     let (ops, counts) = (recording.ops, recording.has_counter());
     let mut judged = [vec![Judged::default(); ops], vec![Judged::default(); ops]];
@@ -257,7 +259,7 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
                 recording.truth(op, |made| made.counter),
             ];
             for (what, truth) in truths.into_iter().enumerate() {
-                // A counter of zeros has nothing to estimate.
+                // If the counter is always 0, there is nothing to estimate.
                 if let Some(truth) = truth.filter(|truth| *truth > 0) {
                     judged[what][op].add(pools[op][what].sum(), truth as f64, known[op][what]);
                 }
@@ -267,11 +269,11 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
     judged
 }
 
-/// At least 90 of 100 stated intervals contain the total of all calls of the op, in programs that
-/// were recorded, and estimates without an interval are right on average. The seeds are fixed.
+/// In recorded programs, at least 90 of 100 intervals contain the total of all calls of the op, and
+/// estimates without an interval are right on average. The seeds are fixed.
 ///
-/// The part of intervals holds for the ops of a program together, and not for a single op with few
-/// calls: if one call took a tenth of the op's time, a sample without this call cannot show that.
+/// The 90 % refer to all ops of a program together, and not to a single op with few calls: if one
+/// call took a tenth of the op's time, a sample without this call cannot show that.
 #[test]
 fn intervals_hold_the_totals_of_recorded_programs() {
     if let Some(path) = std::env::var_os("COUNTERPOINT_TEST_RECORDING") {
@@ -295,8 +297,8 @@ fn intervals_hold_the_totals_of_recorded_programs() {
                 let (held, missed) = (sum(|one| one.held), sum(|one| one.missed));
                 let what = format!("{name}, budget {budget}, {what}: {held} held, {missed} missed");
                 assert!(held >= 9 * missed, "{what}: {all:?}");
-                // Where all replays give an estimate, it is right on average. The recordings are
-                // short, so most estimates have no interval.
+                // If all replays produce an estimate for an op, the estimates must be right on
+                // average. The recordings are short, so most estimates have no interval.
                 let always = all.iter().filter(|one| one.silent == 0 && one.estimates() > 0.0);
                 let biases: Vec<f64> = always.map(Judged::bias).collect();
                 assert!(biases.iter().all(|bias| bias.abs() < 5.0), "{what}: {biases:?}");
@@ -305,7 +307,7 @@ fn intervals_hold_the_totals_of_recorded_programs() {
     }
 }
 
-/// Describes the results for a recording, for a benchmark.
+/// Returns the results for a recording as lines for a benchmark.
 fn lines(recording: &Recording, replays: u64, seed: u64) -> String {
     let mut lines = String::new();
     for (budget, part) in BUDGETS {

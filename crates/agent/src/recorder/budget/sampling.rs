@@ -1,4 +1,5 @@
-//! The data of a thread for drawing: its entries, its account, and its drawn calls in progress.
+//! The data of a thread that is needed to draw calls: its entries, its account, and its drawn calls
+//! in progress.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,45 +15,46 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::run::Run;
 
-/// Maximum depth of calls in progress. It is a power of two, so that `at % DEEPEST` is one instruction,
-/// and an index for which the compiler needs no check.
+/// The largest depth of nested calls. It is a power of two, so that `at % DEEPEST` takes one
+/// instruction and is an index that the compiler need not check.
 pub(crate) const DEEPEST: usize = 32;
 
 const _: () = assert!(DEEPEST.is_power_of_two());
 
-/// The recorder measures the cost of timing each time after this many timed calls. This must be a
-/// power of two.
+/// Of the timed calls of an export, one in this many is used to measure the cost of timing. This
+/// must be a power of two.
 const MEASURE_EVERY: u64 = 64;
 
-/// The way in which it is decided whether a call is timed, after it was counted.
+/// How it is decided whether a call that was counted is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The call is drawn, like most calls.
+    /// The call is drawn at random. This is the usual way.
     Due,
-    /// The call is drawn, in a run of a model that is watched with probability 1 divided by this number. In
-    /// other runs, the recorder does not learn of the call.
+    /// The call is drawn at random, and the run of the model around it is watched with the
+    /// probability 1 divided by this number. In runs that are not watched, the recorder does not
+    /// see the call.
     Watched(u32),
-    /// The call is drawn, in a step of the program in which the host announces its ops with probability 1 divided
-    /// by this number.
+    /// The call is drawn at random, and the step of the program around it is one in which the host
+    /// announces its ops, with the probability 1 divided by this number.
     Seen(u32),
-    /// The call is timed in any case, because it is inside a call of the same export. It has the export's
-    /// period.
+    /// The call is timed in any case, because it is inside of a call of the same export. Its record
+    /// has the export's period.
     Within,
-    /// The call is timed in any case, and so it has the period 1.
+    /// The call is timed in any case, so its period is 1.
     Always,
-    /// The call is timed in any case, in a run of a model that is watched with probability 1 divided by this
-    /// number.
+    /// The call is timed in any case, and the run of the model around it is watched with the
+    /// probability 1 divided by this number.
     AlwaysWatched(u32),
-    /// The call is timed because the call around it is, which was drawn with these numbers. The
-    /// second field says whether its counters are read.
+    /// The call is timed because the call around it is timed, which was drawn with these numbers.
+    /// The second field says whether the counters of this call are read.
     Like(Drawn, bool),
-    /// The call is only counted, because the call around it is.
+    /// The call is only counted, because the call around it is only counted.
     Never,
 }
 
 impl How {
-    /// Returns whether a counted call must be recorded. `is_due` says whether its number has been
-    /// reached.
+    /// Returns whether a counted call must be recorded. `is_due` says whether its number has
+    /// reached the number of the next call to time.
     #[inline(always)]
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
@@ -63,14 +65,16 @@ impl How {
     }
 }
 
-/// The result of drawing for an open call.
+/// The result of drawing, for an open call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
-    /// Time at which the recorder began to work for the call, in ticks; 0 if that is not measured.
+    /// Time in ticks at which the recorder began to work for the call; 0 if the cost of this call
+    /// is not measured.
     pub(super) begun: u64,
-    /// Whether the cost of counting was added to the account call by call.
+    /// Whether the calls that were only counted before this one were added to the account one by
+    /// one, so that they must not be added again.
     pub(super) is_billed: bool,
 }
 
@@ -83,8 +87,8 @@ impl DrawnCall {
     };
 }
 
-/// The largest number of ops in progress that are kept. An op inside this many is counted as well,
-/// but its regions are taken for those of the op around it.
+/// The largest number of nested ops that are remembered while they are only counted. Deeper ops are
+/// counted as well, but their regions are attributed to an op around them.
 pub(super) const MOST_COUNTED: usize = 32;
 
 /// An op in progress that is only counted.
@@ -93,7 +97,7 @@ pub(crate) struct CountedOp {
     pub(super) frame: usize,
     /// The adapter's description of the op, which is never freed.
     pub(super) subject: *const c_void,
-    /// Number of recorded calls that were in progress when the op began.
+    /// Number of recorded calls that were open when the op began.
     pub(super) depth: u32,
 }
 
@@ -104,17 +108,18 @@ impl CountedOp {
 /// The data of a thread about the steps of the program ([`super::steps`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnSteps {
-    /// The step in which the thread has counted calls since its counts were last added up, and the
-    /// step's weight.
+    /// The step in which the thread last counted calls that it has not added up yet, and the weight
+    /// of that step.
     pub(super) number: u64,
     pub(super) weight: u32,
-    /// The process's numbers at the time when the thread was attached.
+    /// The process's sums of sampled steps (number, weights, squares) at the time when the thread
+    /// attached.
     pub(super) before: [u64; 3],
-    /// Number of calls in the last step in which the thread has counted calls.
+    /// Number of calls in the previous step in which the thread has counted calls.
     pub(super) calls: u64,
 }
 
-/// The part of a thread's state that draws calls. It begins with what the fast path reads.
+/// The part of a thread's state that draws calls. The fields that the fast path reads come first.
 #[repr(C)]
 pub(crate) struct Draws {
     pub(super) entries: *mut Entry,
@@ -124,17 +129,17 @@ pub(crate) struct Draws {
     pub(super) is_on: bool,
     /// Whether the budget is 0: no call is timed.
     pub(super) only_counts: bool,
-    /// Whether counters can be opened.
+    /// Whether the counters can be opened.
     pub(super) counts: bool,
-    /// Number of ops in progress that are only counted.
+    /// Number of elements of `counted_stack` in use: the ops in progress that are only counted.
     pub(super) counted_ops: u32,
-    /// Bit *i* is set if the counters are open for open call *i*.
+    /// Bit *i* is set if the open call with index *i* reads counters.
     pub(super) reading: u32,
     pub(super) random: Random,
     pub(super) account: Account,
-    /// Processor time when attaching began, ns.
+    /// The thread's processor time when it began to attach, in ns.
     pub(super) began_ns: u64,
-    /// Ticks that flushes had taken when the account was last updated.
+    /// Total ticks that flushes had taken when the account was last updated.
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
     pub(super) steps: OwnSteps,
@@ -142,12 +147,12 @@ pub(crate) struct Draws {
     pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
 
-/// Counts a call of an export with an entry. Returns whether it is due: whether its number has reached
-/// the number of the next call to time.
+/// Counts a call of an export with an entry. Returns whether the call is due: its number has
+/// reached the number of the next call to time.
 #[inline(always)]
 pub(crate) fn count(entry: &Entry) -> bool {
-    // This is one instruction, so that a signal handler that makes a call in between loses none. It
-    // needs no lock prefix, because only this thread writes.
+    // This is one instruction, so that no count is lost if a signal handler makes a call in
+    // between. It needs no lock prefix, because only this thread writes to the entry.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
@@ -158,10 +163,11 @@ pub(crate) fn count(entry: &Entry) -> bool {
     entry.calls.load(Ordering::Relaxed) >= entry.next.load(Ordering::Relaxed)
 }
 
-/// Counts calls that the host did not announce.
+/// Counts calls that the host did not announce. The distance to the next call that is timed does
+/// not change.
 pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
     let next = entry.next.load(Ordering::Relaxed);
-    // If every call is due, the next one is as well.
+    // If every call is due (or no call will be), `next` must not change.
     if next != u64::MAX && next != 0 {
         entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
     }
@@ -169,8 +175,8 @@ pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
 }
 
 impl Draws {
-    /// Makes the state in a run without a budget, or before the table is made. `base` are the
-    /// addresses that the thread reserved earlier, or null.
+    /// Makes the state for a run without a budget, or before the table is made. `base` is the
+    /// address of the range that the thread reserved earlier, or null.
     pub(crate) fn off(base: *mut u8) -> Self {
         Self {
             entries: std::ptr::null_mut(),
@@ -191,11 +197,11 @@ impl Draws {
         }
     }
 
-    /// Prepares a thread for a run with a budget: makes its table. `counts` says whether counters can
-    /// be opened, and `began_ns` is the thread's processor time when it began to attach.
+    /// Prepares a thread for a run with a budget: makes its table. `counts` says whether counters
+    /// can be opened. `began_ns` is the thread's processor time when it began to attach.
     ///
     /// # Errors
-    /// As for [`Table::make`].
+    /// The errors of [`Table::make`].
     pub(crate) fn prepare(
         &mut self,
         run: &Run,
@@ -215,7 +221,7 @@ impl Draws {
         Ok(())
     }
 
-    /// Returns the addresses that the thread has reserved.
+    /// Returns the start of the address range that the thread has reserved.
     pub(crate) fn base(&self) -> *mut u8 {
         self.table.base()
     }
@@ -233,9 +239,9 @@ impl Draws {
         (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
     }
 
-    /// Decides how the call that was just counted is drawn. Returns the probability with which it
-    /// is timed, whether its counters are read, and which call is the next. Returns `None` if a
-    /// signal handler has drawn a later call in the meantime.
+    /// Draws the call that was just counted, and decides which call will be the next. Returns the
+    /// numbers with which this call was drawn, and whether its counters are read. Returns `None` if
+    /// a signal handler has drawn a later call in the meantime.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -243,8 +249,8 @@ impl Draws {
         how: How,
         clock: ClockKind,
     ) -> Option<(DrawnCall, bool)> {
-        // SAFETY: `export` is below `len`, the number of entries in the table. The table does not
-        // change while the reference lives.
+        // SAFETY: `export` is below `len`, the number of entries in the table. The table is not
+        // changed while the reference exists.
         let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
         let number = entry.calls.load(Ordering::Relaxed);
         let before = entry.drawn.load(Ordering::Relaxed);
@@ -254,8 +260,8 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        // A signal handler can draw a call at any instruction. Exactly one of the two calls stands
-        // for the calls since the last drawn one.
+        // A signal handler can draw a call at any instruction. Exactly one of the two calls then
+        // represents the calls since the last drawn one.
         let order = Ordering::Relaxed;
         entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
@@ -263,8 +269,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // Each call of the export is due, because the decision does not depend on the number of
-            // the call.
+            // Every later call of the export is due, because the decision does not depend on the
+            // number of the call.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -283,7 +289,8 @@ impl Draws {
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
-        // The division is not worth its time after each of many calls.
+        // After the first calls, the period is computed only now and then, because the division
+        // takes time.
         if timed & 7 == 0 || period > 8 || watched > 1 {
             new = match how {
                 How::Within => 1,
@@ -312,15 +319,16 @@ impl Draws {
         self.open[at % DEEPEST] = *open;
     }
 
-    /// Gives back a drawn call that gets no record: it counts as one that was only counted.
+    /// Gives back the draw of a call that gets no record: the call is then treated like a call that
+    /// was only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
             entry.carried.fetch_add(drawn.skipped + 1, Ordering::Relaxed);
         }
     }
 
-    /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` the time that the
-    /// recorder needed for it, if that was measured.
+    /// Adds a drawn call that was recorded. `ticks` is its duration. `own` is the time that the
+    /// recorder needed for it, if this time was measured.
     #[inline(always)]
     pub(super) fn add(&mut self, open: &DrawnCall, ticks: u64, read: bool, own: Option<u64>) {
         let Some(entry) = self.entry(open.export) else { return };
@@ -328,7 +336,8 @@ impl Draws {
             to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
         add(&entry.timed, 1);
-        // The end was read before the start if the two CPUs' clocks differ.
+        // If the clocks of two CPUs differ, the end may be before the start. The duration is then
+        // 0.
         add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
         if read {
             add(&entry.counted, 1);
@@ -340,13 +349,13 @@ impl Draws {
         self.account.add(read, if open.is_billed { 0 } else { open.drawn.skipped });
     }
 
-    /// Returns how call `at` was drawn.
+    /// Returns how the open call with index `at` was drawn.
     #[inline(always)]
     pub(crate) fn drawn_at(&self, at: usize) -> Drawn {
         self.open[at % DEEPEST].drawn
     }
 
-    /// Forgets calls in progress, after calibration. Returns whether counters are open.
+    /// Forgets all open calls, after calibration. Returns whether the counters are open.
     pub(crate) fn forget_calls(&mut self) -> bool {
         self.counted_ops = 0;
         std::mem::take(&mut self.reading) != 0
@@ -358,15 +367,15 @@ impl Draws {
         self.table.part();
     }
 
-    /// Unmaps the table and the reserved addresses, for a thread that ends.
+    /// Unmaps the table and the reserved addresses. Called when the thread ends.
     pub(crate) fn unmap(&mut self) {
         (self.entries, self.len) = (std::ptr::null_mut(), 0);
         self.table.unmap();
     }
 }
 
-/// Returns a seed that differs between threads and runs. Tests can fix it with
-/// `COUNTERPOINT_TEST_SEED`; then it depends only on the thread's number.
+/// Returns a seed that differs between threads and runs. Tests can set `COUNTERPOINT_TEST_SEED`;
+/// the seed then depends only on this variable and the thread's number.
 #[cold]
 fn seed(thread: u32) -> u64 {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string.

@@ -1,17 +1,18 @@
-//! Steps of a program whose host announces its ops only in some steps, in a run with a budget.
+//! Handles programs whose host announces its ops only in some steps of the program, in a run with a
+//! budget.
 //!
-//! Where announcing ops alone exceeds the budget, the host's adapter takes the observer away for
-//! whole steps of the program, which are drawn at random. Calls in a step without observer (a step
-//! that is *away*) are not counted. In this module, each thread computes the number of calls of
-//! each export in a seen step, and adds as many for each step that was away:
+//! If announcing ops alone would exceed the budget, the host's adapter removes the observer for
+//! whole steps of the program, which are chosen at random. Calls in a step without the observer (a
+//! step that is *away*) are not seen. In this module, each thread computes how many calls of each
+//! export there are on average in a seen step, and adds as many for each step that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
 //!  thread    first call in another step ─► its counts of the last step ─► sums ─► calls of steps away
 //! ```
 //!
-//! A thread reads only its own counts, so no thread waits for another. [`record::counts::steps`] describes
-//! the estimate.
+//! A thread reads only its own counts, so no thread waits for another thread.
+//! [`record::counts::steps`] describes the estimate.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,33 +21,34 @@ use record::counts::steps::Steps;
 
 use super::sampling::{Draws, OwnSteps, count_unwatched};
 
-/// A number that changes with each step; 0 if the process has no steps.
+/// A number that changes whenever a step begins or is cut; 0 if the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// The weight of the step in progress in the sample; 0 if it is not in the sample.
+/// The weight that the step in progress has in the sample; 0 if the step is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// The value in place of the weight which says that the step was cut, and this is the rest of it.
+/// Stored instead of a weight if the step was cut, and the rest of it is in progress.
 const OF_CUT: u32 = u32::MAX;
-/// Whether the host does not announce its ops now.
+/// Whether the host does not announce its ops at present.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
 
-/// Numbers of steps that have ended and were in the sample, the sums of their weights and of the squares, and
-/// the number of steps that were away, with the one in progress. They only grow.
+/// Totals, which only grow: the number of ended steps in the sample, the sum of their weights, the
+/// sum of the squared weights, and the number of steps that were away (including the one in
+/// progress).
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 static SQUARES: AtomicU64 = AtomicU64::new(0);
 static AWAY: AtomicU64 = AtomicU64::new(0);
 
-/// The way in which a step is seen.
+/// How the ops of a step are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The step stands for itself.
+    /// The ops are announced. The step is not in the sample, so it represents only itself.
     Certain,
-    /// The step is in the sample, with this weight.
+    /// The ops are announced, and the step is in the sample with this weight.
     Sampled(u32),
-    /// The step's ops are not announced.
+    /// The ops are not announced.
     Away,
-    /// The step's ops are announced from now on, because the step takes too long. They were not announced
-    /// before.
+    /// The ops are announced again from now on, because the step takes too long. Before, they were
+    /// not announced.
     Cut,
 }
 
@@ -56,7 +58,7 @@ pub fn is_away() -> bool {
     IS_AWAY.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the weight of ops that are drawn at present.
+/// Returns the weight that a call has at present because of the step in which it is made.
 #[inline(always)]
 pub fn weight() -> u32 {
     match WEIGHT.load(Ordering::Relaxed) {
@@ -65,8 +67,8 @@ pub fn weight() -> u32 {
     }
 }
 
-/// Notes how the step that has ended was seen, and how the next one is seen. Only one thread calls this at a
-/// time.
+/// Called when a step ends and the next one begins, with the way in which each is seen. Only one
+/// thread calls this at a time.
 pub fn next(ended: Step, begins: Step) {
     if let Step::Sampled(weight) = ended {
         let weight = u64::from(weight);
@@ -78,7 +80,7 @@ pub fn next(ended: Step, begins: Step) {
     set(begins);
 }
 
-/// Notes how ops are seen from now on, if no step has ended.
+/// Stores how ops are seen from now on.
 pub fn set(now: Step) {
     let weight = match now {
         Step::Sampled(weight) => weight,
@@ -91,7 +93,7 @@ pub fn set(now: Step) {
 }
 
 impl Draws {
-    /// Makes the thread begin to take part in steps.
+    /// Called when the thread begins to count calls: it takes part in steps from now on.
     pub(super) fn begin_steps(&mut self) {
         self.steps = OwnSteps {
             number: NUMBER.load(Ordering::Acquire),
@@ -106,8 +108,8 @@ impl Draws {
         }
     }
 
-    /// Notes a change of the step. Must be called before a call is counted that may be in another
-    /// step than the last one.
+    /// If another step has begun, adds up the last one. Must be called before a call is counted,
+    /// because that call may be in another step.
     #[inline(always)]
     pub(crate) fn look_at_step(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != self.steps.number {
@@ -115,8 +117,8 @@ impl Draws {
         }
     }
 
-    /// Adds the calls of the last step to the sums, and the calls of steps that were away to the
-    /// counts.
+    /// Adds the calls of the last step to the sums, and adds the estimated calls of steps that were
+    /// away to the counts.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {
@@ -124,13 +126,13 @@ impl Draws {
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
-        // The number of calls in a cut step that were not counted is known only when the step has
-        // ended.
+        // If a step was cut, the number of its calls that were not counted is known only when the
+        // step has ended.
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
-    /// Adds the calls of a step that had this weight. `totals` is the sample up to then. The last `for_later`
-    /// steps that were away are left for later.
+    /// Adds up the calls of a step that had the weight `ended`. `totals` describes the sample up to
+    /// now. The last `for_later` steps that were away are not included yet.
     fn add_step(&mut self, ended: u32, totals: [u64; 3], for_later: u64) {
         let [sampled, weight, squared_weight] = totals;
         let away = AWAY.load(Ordering::Relaxed);
@@ -154,17 +156,19 @@ impl Draws {
         }
     }
 
-    /// Returns the numbers of steps in the sample since the thread was attached.
+    /// Returns the totals of the sample since the thread attached: number of steps, sum of the
+    /// weights, sum of the squared weights.
     fn totals(&self) -> [u64; 3] {
         let now = [&SAMPLED, &WEIGHTS, &SQUARES].map(|of| of.load(Ordering::Relaxed));
         std::array::from_fn(|i| now[i].wrapping_sub(self.steps.before[i]))
     }
 
-    /// Adds up the last steps, when the thread ends.
+    /// Adds up the last step, when the thread ends.
     pub(super) fn end_steps(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != 0 {
             self.look_at_step();
-            // For this thread, the step in progress ends here, and is one of the sample if it was drawn.
+            // For this thread, the step in progress ends here. It is in the sample if it has a
+            // weight.
             let weight = self.steps.weight;
             let mut totals = self.totals();
             if weight != 0 && weight != OF_CUT {
@@ -178,31 +182,29 @@ impl Draws {
         }
     }
 
-    /// Stores the numbers that only one thread knows: the thread whose ranges are the program's
-    /// steps.
+    /// Changes the data about steps that only one thread has: the thread whose ranges are the
+    /// program's steps.
     pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
         self.table.change_steps(change);
     }
 
-    /// Returns the number of steps from now on for each one that is seen. A seen step takes `more`
-    /// longer than a step that is away, which takes `without`; `own` is the cost of any step. All
-    /// are in ns.
+    /// Returns how many steps there are from now on for each seen one. A step that is away takes
+    /// `without` ns, a seen step `more` ns longer. `own` is the recorder's cost of any step, in ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }
 
-    /// Returns the number of calls of the thread in the last step in which calls were announced to
-    /// it.
+    /// Returns how many calls the thread made in the last announced step.
     pub(crate) fn calls_of_step(&self) -> u64 {
         self.steps.calls
     }
 
-    /// Returns the number of steps until the next one that is seen, at least 1.
+    /// Returns the number of steps until the next seen step, at least 1.
     pub(crate) fn gap(&mut self, period: u32) -> u64 {
         self.random.gap(period)
     }
 
-    /// Notes that the host announces the calls of this export in each step.
+    /// Marks an export whose calls the host announces in every step.
     pub(crate) fn is_always_announced(&self, export: u32) {
         if let Some(entry) = self.entry(export) {
             entry.is_always.store(1, Ordering::Relaxed);
@@ -210,17 +212,18 @@ impl Draws {
     }
 }
 
-/// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step: the
-/// calls in it are added to the sums of the sample, unless `ended` is 0 or [`OF_CUT`]. Then the
-/// calls in `away` steps without announcements are estimated, and what is new in the estimate is
-/// added to `calls`. The weights of all steps in the sample add up to `weights`. Returns the calls
-/// of the step.
+/// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step; unless
+/// it is 0 or [`OF_CUT`], the calls in the step are added to the sums of the sample. Then the calls
+/// in the `away` steps without announcements are estimated. If the estimate has become larger, the
+/// difference is added to `calls`. `weights` is the sum of the weights of all steps in the sample.
+/// Returns the number of calls in the step.
 fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let order = Ordering::Relaxed;
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
-        // The step is one of those that are estimated.
+        // The calls of a cut step are estimated, so the calls that were counted in it must not be
+        // added twice.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
         in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
@@ -257,8 +260,9 @@ mod tests {
             .map(|of| of.load(Ordering::Relaxed))
     }
 
-    /// There are 5 calls in a step that stands for itself, then 3 in one of weight 1 and 4 in one
-    /// of weight 2: (3 + 2 · 4) / 3 calls in each of 6 steps that were away are 22.
+    /// There are 5 calls in a step that is not in the sample, then 3 calls in a step of weight 1,
+    /// and 4 calls in a step of weight 2. So a step that was away has (3 + 2 · 4) / 3 calls on
+    /// average, and 6 such steps have 22.
     #[test]
     fn calls_of_steps_that_were_away_are_those_of_the_sample() {
         let entry = entry();
@@ -275,12 +279,12 @@ mod tests {
         add_step_to(&entry, 2, 6, 3);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
         assert_eq!(entry.before_step.load(Ordering::Relaxed), 34);
-        // A smaller estimate takes no calls away.
+        // If the estimate becomes smaller, no calls are subtracted.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // A step was away at first, and then 2 of its about 3 calls were counted, so one more is
-        // estimated (11/3 · 7 are 26, rounded). In another such step, 100 calls were counted. These
-        // count, and nothing is estimated for this step.
+        // A step was away at first, and then 2 of its about 3 calls were counted, so one more call
+        // is estimated (11/3 · 7 are 26, rounded). In another such step, 100 calls were counted;
+        // for this step, no further calls are estimated.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

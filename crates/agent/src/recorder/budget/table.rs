@@ -1,5 +1,5 @@
-//! The table in which a thread counts its calls: pages of the pool, mapped at an address that never
-//! changes while the thread lives.
+//! The table in which a thread counts its calls. It consists of pages of the pool that are mapped
+//! at an address that never changes while the thread lives.
 //!
 //! ```text
 //!  base ─┬─ header ─ entry ─ entry ─ …        pages of the pool
@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The address must stay the same because a signal handler can interrupt the increment of an entry
-//! at any instruction: it may make calls of exports for which the table must grow, or fork. A
-//! larger table takes the place of the old one with `mremap`, and in a forked child, private memory takes the
-//! place of the parent's pages. In both cases the interrupted increment goes on at the same address.
+//! at any instruction: it may call exports for which the table must grow, or it may fork. A larger
+//! table replaces the old one at the same address by `mremap`. In a forked child, the parent's
+//! pages are replaced by private memory at the same address. So in both cases, the interrupted
+//! increment continues at the same address.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,14 +27,14 @@ use crate::state::run::Run;
 
 /// Maximum number of exports whose calls a thread counts.
 pub const MOST_EXPORTS: usize = 1 << 16;
-/// The number of bytes of addresses that a thread reserves.
+/// The size in bytes of the address range that a thread reserves.
 const RESERVED: usize =
     (TABLE_HEADER_BYTES + MOST_EXPORTS * size_of::<Entry>()).next_multiple_of(PAGE_BYTES);
 
-/// A thread's table. Plain data, so that it can be copied with the thread's state.
+/// A thread's table. It is plain data, so that it can be copied with the thread's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// The reserved addresses; null if there are none yet.
+    /// Start of the reserved address range; null if none is reserved yet.
     base: *mut u8,
     /// Index of the first page in the pool.
     first: usize,
@@ -42,13 +43,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a value for no table, with the addresses that an earlier table of the thread reserved,
-    /// or null.
+    /// Makes a value that means that there is no table. `base` is the address range that an earlier
+    /// table of the thread has reserved, or null.
     pub const fn none(base: *mut u8) -> Self {
         Self { base, first: 0, pages: 0 }
     }
 
-    /// Returns the reserved addresses.
+    /// Returns the start of the reserved address range.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -73,11 +74,12 @@ impl Table {
         unsafe { &*self.base.cast::<TableHeader>() }
     }
 
-    /// Makes the table, or a larger one with the counts so far, so that `export` has an entry.
-    /// Signals must be blocked.
+    /// Makes a table in which `export` has an entry. If there already is a table, replaces it by a
+    /// larger one with the same counts. Signals must be blocked.
     ///
     /// # Errors
-    /// Returns an `errno`; 0 if the pool has no room, or if there are too many exports.
+    /// Returns an `errno`, or 0 if the pool has not enough free pages or there are too many
+    /// exports.
     pub fn make(
         &mut self,
         run: &Run,
@@ -102,9 +104,9 @@ impl Table {
             }
         };
         let old = *self;
-        // SAFETY: `fresh` is mapped and of this size, and nobody else knows it. The magic number is
-        // stored last: a reader finds no table before that, and a whole one after it. Until the old
-        // table is given back, a reader finds both and uses the larger numbers.
+        // SAFETY: `fresh` is mapped and has this size, and nobody else uses it. The magic number is
+        // stored last, so a reader finds either no table or a whole one. Until the old table is
+        // given back, a reader finds both tables and uses the larger numbers.
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
@@ -138,7 +140,7 @@ impl Table {
             }
         }
         if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
-            // The old table goes on; the new one was not used.
+            // The old table is used further; the new one was never used.
             // SAFETY: `fresh` is still mapped, because moving it failed.
             unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
             if old.exists() {
@@ -163,7 +165,7 @@ impl Table {
         }
     }
 
-    /// Stores how much time recording has taken so far.
+    /// Stores how much time recording has taken up to now.
     pub fn set_spent(&self, spent: Spent) {
         if self.exists() {
             self.header().cpu_ns.store(spent.cpu_ns, Ordering::Relaxed);
@@ -192,12 +194,13 @@ impl Table {
             return None;
         }
         // SAFETY: the table is mapped and of this size. Only the calling thread writes to it, and
-        // this thread is busy here.
+        // that thread is in this function.
         let bytes = unsafe { std::slice::from_raw_parts(self.base, self.pages * PAGE_BYTES) };
         Reader::parse(bytes).ok().map(|table| table.frame())
     }
 
-    /// Puts private memory in the place of the pool's pages, which stay as they are.
+    /// Replaces the pool's pages by private memory at the same address. The content of the pool is
+    /// not changed.
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
         if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
@@ -206,7 +209,7 @@ impl Table {
         }
     }
 
-    /// Gives the pages back: their counts are in the file.
+    /// Gives the pages back to the pool. Their counts must have been appended to the file.
     pub fn release(&mut self, run: &Run) {
         if self.exists() {
             self.header().magic.store(0, Ordering::Release);
@@ -216,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Unmaps everything, for a thread that ends.
+    /// Unmaps the table and the reserved addresses. Called when the thread ends.
     pub fn unmap(&mut self) {
         if !self.base.is_null() {
             sys::unmap(self.base, RESERVED);

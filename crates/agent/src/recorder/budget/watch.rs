@@ -1,8 +1,10 @@
-//! Runs of a model that are not watched, in a run with a budget.
+//! Runs of a model whose calls are counted without being watched (announced one by one), in a run
+//! with a budget.
 //!
-//! A virtual machine announces each op, including those that are only counted. If ops are short, the
-//! announcements alone take more than the budget. But many functions of models make the same calls in each
-//! run. For such a function, the adapter can stop watching for a whole run, and count its calls all the same:
+//! A virtual machine announces each op, including those that are only counted. If ops are short,
+//! the announcements alone take more than the budget. But many functions of models make the same
+//! calls in each run. For such a function, the adapter can stop watching for a whole run, and still
+//! count the run's calls:
 //!
 //! ```text
 //!  run 1 2 3        watched: do they make the same calls?
@@ -10,57 +12,58 @@
 //!                   all others: the run is counted and drawn, and the known calls are counted with it
 //! ```
 //!
-//! A run that is watched takes longer, because the host announces each op. So its own duration is not
-//! recorded, unless all runs are watched.
+//! A watched run takes longer, because the host announces each op. So the duration of a watched run
+//! is not recorded, unless all runs are watched.
 //!
-//! If a function once made other calls, it is watched from then on. So is a function whose ops are
-//! long compared with the cost of watching.
+//! If a function has once made other calls, all of its later runs are watched. If a function's ops
+//! are long compared with the cost of watching, all of its runs are watched as well.
 
 use model::Loss;
 
 use crate::process::losses;
 use crate::recorder::thread::Thread;
 
-/// The number of runs in a row that must make the same calls before one is not watched.
+/// The number of successive runs that must make the same calls before a run is not watched.
 const ALIKE: u32 = 3;
-/// The number of different runs after which all runs are watched.
+/// The number of runs with different calls after which all runs are watched.
 const MOST_DIFFERENT: u32 = 8;
-/// One in this many unwatched runs is timed. A power of two.
+/// One in this many unwatched runs is timed. Must be a power of two.
 const TIME_EVERY: u32 = 16;
 /// The number of first unwatched runs that are all timed.
 const FIRST_TIMED: u32 = 4;
-/// Weight of a new duration in the running mean.
+/// The weight of a new value in a running mean.
 const WEIGHT: f64 = 1.0 / 8.0;
 
-/// The facts about the runs of one function.
+/// What is known about the runs of one function.
 #[derive(Debug, Default)]
 pub struct Pattern {
-    /// The number of the part of the profile that the other fields belong to; 0 for none.
+    /// Serial number of the part of the profile to which the other fields belong; 0 if there is
+    /// none.
     serial: u32,
-    /// The number of the last runs that made the same calls, up to [`ALIKE`].
+    /// How many of the last runs made the same calls, at most [`ALIKE`].
     alike: u32,
     different: u32,
     /// A hash that identifies the sequence of calls.
     hash: u64,
-    /// Number of calls that the host announced.
+    /// Number of calls that the host announced in each run.
     told: u32,
     /// The exports that are called in each run, and the number of calls of each.
     calls: Vec<(u32, u64)>,
-    /// Number of runs for each one that is watched, and number of runs until the next one.
+    /// One run in `period` is watched; `left` is the number of runs until the next watched one.
     period: u32,
     left: u64,
-    /// In ticks: the mean duration of a run that is not watched, how much longer a watched run takes, and the
-    /// recorder's cost of a run that is not watched.
+    /// In ticks: the mean duration of a run that is not watched; how much longer a watched run
+    /// takes; and the recorder's cost for a run that is not watched.
     run_ticks: Mean,
     more_ticks: Mean,
     own_ticks: Mean,
     unwatched: u32,
-    /// Number of runs since the last one that was watched.
+    /// Number of runs since the last watched run.
     since: u64,
 }
 
-/// A running mean. A value that is much too large, because the recorder was interrupted, counts as
-/// four times the mean.
+/// A running mean. If a value is larger than four times the mean, the recorder was probably
+/// interrupted, and the value is reduced to four times the mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean(f64);
 
@@ -74,20 +77,20 @@ impl Mean {
     }
 }
 
-/// The way in which the next run is recorded.
+/// How the next run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The run is recorded like a run of an unknown function.
+    /// The run is recorded like any run outside of this module: all of its ops are announced.
     Ordinary,
-    /// The run is watched, and its calls are to be reported to [`Pattern::learn`].
+    /// The run is watched, and its calls must then be passed to [`Pattern::learn`].
     Learn,
-    /// The run is watched, and was drawn with the probability 1 divided by this number.
+    /// The run is watched. It was drawn with the probability 1 divided by this number.
     Watched(u32),
-    /// The run is not watched. The value says whether it is to be timed.
+    /// The run is not watched. The value says whether the run is to be timed.
     Unwatched(bool),
 }
 
-/// The calls of a watched run.
+/// A summary of the calls of a watched run: their hash and their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub hash: u64,
@@ -117,7 +120,7 @@ impl Pattern {
         Next::Watched(drawn_with)
     }
 
-    /// Draws the number of runs until the next one that is watched.
+    /// Draws the number of runs until the next watched run.
     fn draw(&mut self, thread: &mut Thread) {
         let account = &thread.draws.account;
         // The period grows step by step, because the first runs are slow.
@@ -128,8 +131,8 @@ impl Pattern {
         self.left = thread.draws.random.gap(self.period);
     }
 
-    /// Adds a run of the kind [`Next::Learn`]. `calls` are its exports, and the number of calls of
-    /// each.
+    /// Called after a run of the kind [`Next::Learn`]. `calls` contains the exports that were
+    /// called, with the number of calls of each.
     pub fn learn(
         &mut self,
         thread: &mut Thread,
@@ -149,7 +152,7 @@ impl Pattern {
         (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
         self.alike += 1;
         if self.alike == ALIKE {
-            // These values are used until watched and unwatched runs were both timed.
+            // These values are used until both watched and unwatched runs have been timed.
             let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
             let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
             (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));
@@ -157,7 +160,8 @@ impl Pattern {
         }
     }
 
-    /// Compares a run that was watched, and took this many ticks, with those before it.
+    /// Called after a watched run, which took `ticks`. Compares its calls with those of the runs
+    /// before it.
     pub fn compare(&mut self, thread: &mut Thread, seen: Calls, ticks: u64, failed: bool) {
         if self.serial != thread.serial {
             return;
@@ -175,8 +179,9 @@ impl Pattern {
         }
     }
 
-    /// Counts the calls of a run that was not watched. `ticks` are the run's duration and our cost
-    /// for it, if it was timed. Returns the number of calls.
+    /// Counts the calls of a run that was not watched. `ticks` contains the run's duration and our
+    /// cost for it, if the run was timed. Returns the number of calls that the host would have
+    /// announced.
     pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
         if self.serial != thread.serial {
             return 0;

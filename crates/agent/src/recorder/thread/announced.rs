@@ -1,43 +1,47 @@
-//! Measures how long a host takes to announce an op to the recorder, before and after its own code runs.
+//! Measures how long it takes a host to announce an op to the recorder: the host's own time before
+//! and after its call of the recorder.
 //!
 //! As soon as an observer is registered, PyTorch makes an object for each op and looks up which
-//! observers to call. No bracket can see this, and without the observer no op would be seen. So
-//! PyTorch is asked to announce some more ops, which do nothing, to an observer that does nothing,
-//! and the shim takes the time of these.
+//! observers to call. A bracket cannot measure this time, and without the observer no op would be
+//! seen. So PyTorch is asked to announce additional ops, which do nothing, to an observer that does
+//! nothing, and the shim measures how long these announcements take.
 //!
 //! ```text
 //!  op begins ─► ops inside of it ─► op ends      after an op: its code has displaced PyTorch's
 //!  op begins ─► op begins                        right after another one: PyTorch's code is warm
 //! ```
 //!
-//! How long it takes depends on the code that ran since the last announcement. So ops are drawn
-//! among all ops that begin, and an announcement is measured in the situation that the drawn op
-//! had. It is measured at the end of an op that has called no others, when that op has been
-//! recorded: its code ran last, as before most ops. For an op that began right after the one around
-//! it, an unmeasured announcement comes first and loads the code into the caches.
+//! The duration of an announcement depends on the code that ran since the last announcement. So ops
+//! are drawn (chosen at random) among all ops that begin, and an announcement is measured in a
+//! situation like that of the drawn op. The measurement is made at the end of an op that has called
+//! no other ops, after this op has been recorded: the last code that ran was the op's, as before
+//! most ops. If the drawn op began immediately after the op around it, an announcement that is not
+//! measured is made first, which loads the code into the caches.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// The first ops of a thread find cold caches in a way that later ones do not.
+/// Number of first ops of a thread that are not drawn, because their announcements find colder
+/// caches than later ones.
 const FIRST: u16 = 8;
-/// The number of first announcements that are timed soon after one another, so that short programs
-/// have some; later ones are timed rarely.
+/// The number of first announcements that are measured in quick succession, so that short programs
+/// have some measurements. Later ones are measured rarely.
 const SOON: u32 = 48;
 
-/// The times that the host took for announcements.
+/// The measured durations of announcements.
 pub(crate) struct Times {
     /// Number of ops that were drawn.
     drawn: u32,
-    /// State of the random numbers, which is never 0.
+    /// State of the random number generator. It is never 0.
     random: u32,
-    /// The numbers of times before and after an op, by bucket.
+    /// The numbers of durations before and after an op, by bucket of a histogram.
     counts: [[u32; BUCKETS]; 2],
 }
 
 impl Times {
-    /// Sets all fields at `this`. The state is too large for a small stack.
+    /// Sets all fields at `this`. It is done in place because the struct is too large for a small
+    /// stack.
     ///
     /// # Safety
     /// `this` must be valid for writes.
@@ -49,9 +53,9 @@ impl Times {
         }
     }
 
-    /// Returns the number of ops that begin until the next one that is drawn.
+    /// Returns the number of ops that begin until the next one is drawn.
     fn draw(&mut self) -> u16 {
-        // Marsaglia's xorshift.
+        // This is Marsaglia's xorshift generator.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
@@ -63,22 +67,23 @@ impl Times {
     }
 }
 
-/// The data about announcements in the first cache line of a thread.
+/// The data about announcements that is needed in each op. It is in the first cache line of a
+/// thread's state.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
-    /// Number of ops until the one that is drawn.
+    /// Number of ops until the next drawn one.
     until: u16,
-    /// Number of times that an op shall be announced; 0 if no announcement is due.
+    /// Number of additional announcements that the host is to make; 0 if none is due.
     due: u8,
     /// Whether the last announcement was about the start of an op.
     has_begun: bool,
 }
 
 impl Announcing {
-    /// Nothing was announced so far.
+    /// The value before the first announcement.
     pub(crate) const NEW: Self = Self { until: FIRST, due: 0, has_begun: false };
 
-    /// Notes that an op begins.
+    /// Called when an op begins.
     #[inline(always)]
     pub(crate) fn begins(&mut self) {
         self.until = self.until.wrapping_sub(1);
@@ -88,7 +93,8 @@ impl Announcing {
         self.has_begun = true;
     }
 
-    /// Notes that an op has ended. Returns whether an announcement is due, and may be made now.
+    /// Called when an op has ended. Returns whether an additional announcement is due and may be
+    /// made now.
     #[inline(always)]
     fn ends(&mut self) -> bool {
         std::mem::replace(&mut self.has_begun, false) && self.due != 0
@@ -96,7 +102,7 @@ impl Announcing {
 }
 
 impl Thread {
-    /// Notes that an op has ended. Returns how many times another one shall be announced now.
+    /// Called when an op has ended. Returns how many additional ops the host is to announce now.
     #[inline(always)]
     pub(crate) fn announcements_due(&mut self) -> i32 {
         if self.announcing.ends() { self.draw_announcement() } else { 0 }
@@ -113,7 +119,7 @@ impl Thread {
         std::mem::take(&mut self.announcing.due).into()
     }
 
-    /// Counts an announcement that took this many ticks before and after the op.
+    /// Adds a measured announcement, which took this many ticks before and after the op.
     pub(crate) fn count_announced(&mut self, took: [u64; 2]) {
         for (counts, ticks) in self.announced.counts.iter_mut().zip(took) {
             if let Some(count) = counts.get_mut(bucket_of(ticks)) {
@@ -122,7 +128,7 @@ impl Thread {
         }
     }
 
-    /// Returns the times so far; `None` if there are none.
+    /// Returns the durations measured up to now; `None` if there are none.
     pub(crate) fn announced_times(&self) -> Option<Brackets> {
         let [before, after] = self.announced.counts.each_ref().map(|of| Histogram::new(of));
         let thread_uid = self.start.thread_uid;
@@ -134,7 +140,7 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// `(` is the start of an op and `)` its end. Returns the announcements that are due at each
+    /// `(` is the start of an op and `)` its end. Returns how many announcements are due at each
     /// end.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(due(3, "()(())"), [0, 2, 0]);
         // The second op inside began after the first one had ended.
         assert_eq!(due(3, "(()())"), [0, 1, 0]);
-        // A program that is never told of an end has none.
+        // If no op ever ends, no announcement is made.
         assert_eq!(due(1, "((("), [0; 0]);
     }
 }

@@ -1,23 +1,23 @@
-//! Times brackets around the program's own calls, for a few calls that are drawn at random
-//! ([`record::brackets`] says why).
+//! Measures the durations of brackets around the program's own calls, for a few calls that are
+//! chosen at random ([`record::brackets`] says why).
 //!
 //! ```text
 //!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
 //! ```
 //!
-//! If a call ends in another function of ours, the results of the first half and of the end of the call are
-//! kept with the thread ([`Halves`]):
+//! If a call ends in another function of ours than the one in which it began, the time at which a
+//! half began and the duration of the first half are stored in the thread's state ([`Halves`]):
 //!
 //! ```text
 //!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
 //!          └─ only counted: counted_half_ends(BEFORE)       counted_half_ends(AFTER) ─┘
 //! ```
 //!
-//! The second half begins with the time stamp that ends the call. Whether it is timed is decided when
-//! the counters have been read, so that all calls do the same between the two readings.
+//! The second half begins with the time stamp that ends the call. Whether it is timed is decided
+//! after the counters were read, so that the same code runs between the two readings in all calls.
 //!
-//! A call that is not drawn costs one decrement in each half. The halves are drawn independently,
-//! because some hosts call us once before and once after a call.
+//! If a call is not chosen, this costs one decrement in each half. The two halves are chosen
+//! independently, because some hosts call us once before and once after a call.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
@@ -27,22 +27,23 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// A thread's first calls find cold caches in a way that later ones do not.
+/// Number of first calls of a thread whose brackets are not timed, because they find colder caches
+/// than later ones.
 pub(crate) const FIRST: u16 = 8;
-/// The number of first brackets that are timed soon after one another, so that short programs have
-/// some; later ones are timed rarely.
+/// The number of first brackets that are timed in quick succession, so that short programs have
+/// some durations. Later ones are timed rarely.
 const SOON: u32 = 48;
 
 /// The halves in progress that are timed. They are not in [`BracketTimes`], because each call reads
-/// them.
+/// these fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
     /// For hosts that call us before and after a call: the time at which the half in progress
     /// began, if it is timed; otherwise 0.
     entered: u64,
-    /// For such hosts: the duration of the first half, if it was timed; otherwise 0. It is counted
-    /// when the call has ended. It has four bytes, so that all of this is in the thread's first
-    /// cache line.
+    /// For such hosts: the duration of the first half, if it was timed; otherwise 0. It is added to
+    /// the histogram when the call has ended. The field has only four bytes, so that the struct is
+    /// in the thread's first cache line.
     before: u32,
     /// Whether counters were read for the call whose first half was timed.
     before_counted: bool,
@@ -51,26 +52,27 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    /// The value if neither half is timed.
+    /// The value while neither half is timed.
     pub(crate) const NONE: Self =
         Self { entered: 0, before: 0, before_counted: false, counted: false };
 }
 
-/// The times of the brackets of a thread.
+/// The durations of a thread's brackets.
 pub(crate) struct BracketTimes {
-    /// Number of timed halves, for each half.
+    /// Number of times that each half was timed.
     timed: [u32; 2],
-    /// State of the random numbers, which is never 0.
+    /// State of the random number generator. It is never 0.
     random: u32,
-    /// Whether every call is timed.
+    /// Whether the bracket of every call is timed.
     all: bool,
-    /// The numbers of times: for calls without and with counters, for each half, and for each
-    /// bucket.
+    /// The numbers of durations: for calls without and with counters, for each half, and for each
+    /// bucket of a histogram.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
 impl BracketTimes {
-    /// Sets all fields at `this`. The state is too large for a small stack.
+    /// Sets all fields at `this`. It is done in place because the struct is too large for a small
+    /// stack.
     ///
     /// # Safety
     /// `this` must be valid for writes.
@@ -84,9 +86,9 @@ impl BracketTimes {
 }
 
 impl Thread {
-    /// Begins a half of a bracket. This must be the first thing that the recorder does in the half. Returns
-    /// the time if the half is timed, and otherwise 0. If a timed half is lost because the call is not
-    /// recorded, the next half is timed instead.
+    /// Begins a half of a bracket. This must be the first thing that the recorder does in this
+    /// half. Returns the present time if the half is timed, otherwise 0. If the call is not
+    /// recorded after all, its timed half is lost, and the next half is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
@@ -94,9 +96,9 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
-    /// Does what [`Thread::enter`] does for the first half of a call that [`Thread::bracket_ends`] ends and that may
-    /// be inside of others, and have others inside. Of calls around one another, only one is timed: calls inside of
-    /// a drawn one would otherwise be drawn more often than others.
+    /// Does what [`Thread::enter`] does, for the first half of a bracket that ends with
+    /// [`Thread::bracket_ends`], if calls may be nested. Of nested calls, only one is timed:
+    /// otherwise, calls inside of a timed call would be timed more often than others.
     #[inline(always)]
     pub(crate) fn enter_inside(&mut self) -> u64 {
         if self.halves.before != 0 {
@@ -109,8 +111,8 @@ impl Thread {
         entered
     }
 
-    /// Notes that a bracket is lost that [`Thread::enter_inside`] has begun with this result: the next one is
-    /// timed instead.
+    /// Called if a bracket is lost that [`Thread::enter_inside`] has begun with this result. The
+    /// next bracket is then timed instead.
     #[inline(always)]
     pub(crate) fn lose_inside(&mut self, entered: u64) {
         if entered != 0 {
@@ -127,26 +129,26 @@ impl Thread {
         }
     }
 
-    /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::kept_first_half_ends`] or
-    /// [`Thread::kept_bracket_ends`].
+    /// Does what [`Thread::enter`] does, and stores the result for [`Thread::kept_first_half_ends`]
+    /// or [`Thread::kept_bracket_ends`].
     #[inline(always)]
     pub(crate) fn enter_and_keep(&mut self, half: usize) {
         self.halves.entered = self.enter(half);
     }
 
-    /// Returns the present time, for a half that is drawn. Writes nothing, because this is called
-    /// inside of the bracket of the counters, and after a fork the first write to a page is a page
-    /// fault, which would be counted.
+    /// Returns the present time, for a half that is timed. Does not write to memory: this is called
+    /// between the two readings of the counters, and after a fork, the first write to a page is a
+    /// page fault, which would be counted.
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {
         self.run.clock.begin()
     }
 
-    /// Draws the next call whose half is timed.
+    /// Chooses at random the next call for which this half is timed.
     fn draw_next(&mut self, half: usize) {
         let times = &mut self.brackets;
-        // Marsaglia's xorshift.
+        // This is Marsaglia's xorshift generator.
         times.random ^= times.random << 13;
         times.random ^= times.random >> 17;
         times.random ^= times.random << 5;
@@ -158,7 +160,7 @@ impl Thread {
         times.timed[half] = times.timed[half].saturating_add(1);
     }
 
-    /// Ends the first half at the moment `start`, when the call begins. The half began with
+    /// Ends the first half, at the time `start` at which the call begins. The half began with
     /// [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn kept_first_half_ends(&mut self, start: u64, counted: bool) {
@@ -170,8 +172,8 @@ impl Thread {
         }
     }
 
-    /// Ends a half of a call that is only counted. The half began with [`Thread::enter_and_keep`]. Returns
-    /// how long it took, in ticks, if it was timed.
+    /// Ends a half of a call that is only counted. The half began with [`Thread::enter_and_keep`].
+    /// Returns the duration of the half in ticks, if it was timed.
     #[inline(always)]
     pub(crate) fn counted_half_ends(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.halves.entered);
@@ -183,7 +185,8 @@ impl Thread {
         Some(took)
     }
 
-    /// Ends the second half of a call that ends in another function.
+    /// Ends the second half of the bracket of a call that ends in another function than the one in
+    /// which it began.
     #[inline(always)]
     pub(crate) fn kept_bracket_ends(&mut self) {
         if self.halves.entered | u64::from(self.halves.before) != 0 {
@@ -191,8 +194,9 @@ impl Thread {
         }
     }
 
-    /// Ends the second half, which began with the end of the call. This must be the last thing that the
-    /// recorder does. `entered` is the result of [`Thread::enter`], and the call took from `start` to `end`.
+    /// Ends the second half of a bracket. The second half began with the end of the call. This must
+    /// be the last thing that the recorder does. `entered` is the result of [`Thread::enter`], and
+    /// the call took from `start` to `end`.
     #[inline(always)]
     pub(crate) fn bracket_ends(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
         let after = self.timed_end(end);
@@ -201,7 +205,9 @@ impl Thread {
         }
     }
 
-    /// Returns `end`, the time at which the call ended, if the second half is timed, and otherwise
+    /// Returns `end` (the time at which the call ended) if the second half is timed, otherwise 0.
+    /// Called after the counters were read, because before that, the same code must run in all
+    /// calls.
     /// 0. Called when the counters have been read, because code that differs between calls must not
     /// run before.
     #[inline(always)]
@@ -229,7 +235,8 @@ impl Thread {
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
         if entered[AFTER] != 0 {
-            // The time of flushing a page is known for each page.
+            // A half that contains a flush is not counted, because the time of flushes is stored in
+            // each page.
             let flushed = entered[AFTER] <= self.start.base_ticks;
             let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
             match took {
@@ -252,9 +259,10 @@ impl Thread {
         }
     }
 
-    /// Begins the second half of a call that ended at `end`, for [`Thread::kept_bracket_ends`]; `counted`
-    /// says whether its counters were read. Called when they have been read: after a fork, the first write to
-    /// a page is a page fault. In a run with a budget, [`Thread::enter_and_keep`] has begun the half.
+    /// Begins the second half of the bracket of a call that ended at `end`; it ends with
+    /// [`Thread::kept_bracket_ends`]. `counted` says whether the call's counters were read. Called
+    /// after they were read, because after a fork, the first write to a page is a page fault. In a
+    /// run with a budget, the half has already begun with [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {
@@ -268,22 +276,23 @@ impl Thread {
         }
     }
 
-    /// Times every bracket from now on, until [`Thread::time_some_brackets`].
+    /// Times every bracket until [`Thread::time_some_brackets`] is called.
     pub(crate) fn time_all_brackets(&mut self) {
         self.brackets.all = true;
         self.until_timed = [1; 2];
     }
 
-    /// Forgets all times, and times some brackets from now on.
+    /// Forgets all durations, and times only some brackets from now on.
     pub(crate) fn time_some_brackets(&mut self) {
         let random = self.brackets.random;
-        // SAFETY: the pointer comes from a reference, so it is valid for writes.
+        // SAFETY: the pointer was made from a reference, so it is valid for writes.
         unsafe { BracketTimes::reset(&raw mut self.brackets, random) };
         self.halves = Halves::NONE;
         self.until_timed = [FIRST; 2];
     }
 
-    /// Returns the times so far, without and with counters. Buckets without times are left out.
+    /// Returns the durations up to now, for calls without counters and for calls with counters. A
+    /// kind of calls without durations is left out.
     pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
         let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
         let thread_uid = self.start.thread_uid;

@@ -1,9 +1,9 @@
-//! The calls of a thread that are open: they have begun and not ended. [`crate::recorder::bracket`] draws
-//! their states.
+//! The open calls of a thread: calls that have begun and not ended. [`crate::recorder::bracket`]
+//! has a diagram of their states.
 //!
-//! The fields that each call needs are one cache line, [`OpenCall`]. The fields that only some calls need are
-//! in arrays of the thread's state with the same index; a bit of the call's [`State`] says whether they are
-//! valid.
+//! The fields that every call needs are in one cache line, [`OpenCall`]. The fields that only some
+//! calls need are in arrays of the thread's state. These arrays have the same index, and a bit of
+//! the call's [`State`] says whether an element is valid.
 
 use std::ffi::c_void;
 
@@ -11,22 +11,22 @@ use model::MAX_COUNTERS;
 
 use super::{DEEPEST, Thread};
 
-/// Maximum number of users' collectors that can be registered at a time.
+/// Maximum number of users' collectors that can be registered at the same time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
-/// An open call. Its index is the number of calls that it is inside of.
+/// An open call. Its index in [`Thread::calls`] is the number of calls around it.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct OpenCall {
-    /// Stack address that lies above the frames of calls that begin later, or the result of
+    /// A stack address above the frames of calls that begin later, or the result of
     /// [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
-    /// The called export. Only set if the call has [`State::SPLIT`].
+    /// The called export. Always valid if the call has [`State::SPLIT`].
     pub(crate) export: u32,
     pub(crate) state: State,
-    /// Time at which the call began. Only set if the call has [`State::SPLIT`].
+    /// Time at which the call began. Only valid if the call has [`State::SPLIT`].
     pub(crate) start: u64,
-    /// The call's slot. Only set if the call has [`State::SLOT`].
+    /// The call's slot. Only valid if the call has [`State::SLOT`].
     pub(crate) slot: Slot,
 }
 
@@ -37,32 +37,32 @@ impl OpenCall {
         Self { frame: 0, export: 0, state: State::PLAIN, start: 0, slot: Slot::EMPTY };
 }
 
-/// The properties of an open call, as a set of bits. A free place has no bits set, except for
-/// [`State::WORKERS`] of the call that was there last.
+/// The properties of an open call, as a set of bits. An unused element has no bits set, except
+/// possibly [`State::WORKERS`] of the call that used the element last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct State(u32);
 
 impl State {
-    /// No bit: one function of ours makes the call, and all counters of the run are read for it.
+    /// No bits: one function of ours makes the call, and all counters of the run are read for it.
     pub(crate) const PLAIN: Self = Self(0);
-    /// The call begins and ends in two separate calls of the host. `export` and `start` are set.
+    /// The call begins and ends in two separate calls by the host. `export` and `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
-    /// The host may have its own frames between the start of the call and the call
+    /// There may be frames of the host between the frame of the call and the called code
     /// ([`crate::recorder::bracket::WRAPPERS`]).
     pub(crate) const WRAPPED: Self = Self(1 << 1);
-    /// The call is an op of a host that ends it in any case.
+    /// The call is an op whose start and end the host announces.
     pub(crate) const OP: Self = Self::SPLIT.and(Self::WRAPPED);
     /// `slot` is set.
     pub(crate) const SLOT: Self = Self(1 << 2);
     /// No counters are read for the call.
     pub(crate) const UNCOUNTED: Self = Self(1 << 3);
-    /// The call was drawn, in a run with a budget. `draws.open` has its place.
+    /// The call was drawn, in a run with a budget. How it was drawn is in `draws.open`.
     pub(crate) const DRAWN: Self = Self(1 << 4);
-    /// Collectors were started for the call, or it has an id of plugins. `collected` has its place.
+    /// Collectors were started for the call, or it has an id for plugins. They are in `collected`.
     pub(crate) const COLLECTED: Self = Self(1 << 5);
-    /// Other threads have worked for the call. `workers` has its place. The bit outlives the call, until the
-    /// next call takes its place.
+    /// Other threads have worked for the call. Their counts are in `workers`. This bit stays set
+    /// after the end of the call, until the next call uses the same element.
     pub(crate) const WORKERS: Self = Self(1 << 6);
 
     #[inline(always)]
@@ -75,7 +75,7 @@ impl State {
         Self(self.0 & !less.0)
     }
 
-    /// Returns the bits that stay when the call has ended.
+    /// Returns the bits that stay set when the call has ended.
     #[inline(always)]
     pub(crate) const fn after_end(self) -> Self {
         Self(self.0 & Self::WORKERS.0)
@@ -88,7 +88,7 @@ impl State {
 }
 
 impl Thread {
-    /// Returns the open calls, the outermost one first.
+    /// Returns the open calls. The outermost call is the first.
     #[inline(always)]
     pub(crate) fn open_calls(&self) -> &[OpenCall] {
         self.calls.get(..self.depth as usize).unwrap_or_default()
@@ -100,7 +100,7 @@ impl Thread {
         &mut self.calls[(self.depth as usize).wrapping_sub(1) % DEEPEST]
     }
 
-    /// Returns the index of the innermost open call for which this is true.
+    /// Returns the index of the innermost open call for which `is_it` returns true.
     #[inline(always)]
     pub(crate) fn innermost(&self, is_it: impl Fn(&OpenCall) -> bool) -> Option<usize> {
         let mut at = (self.depth as usize).min(DEEPEST);
@@ -113,7 +113,8 @@ impl Thread {
         None
     }
 
-    /// Returns the index of the open call with this frame. Nearly always it is the innermost call.
+    /// Returns the index of the open call with this frame. This is nearly always the innermost
+    /// call.
     #[inline(always)]
     pub(crate) fn call_at(&self, frame: usize) -> Option<usize> {
         let top = (self.depth as usize).wrapping_sub(1);
@@ -129,49 +130,52 @@ impl Thread {
         self.innermost(|call| call.frame == frame)
     }
 
-    /// Returns the index of the open op that began with this frame, and that the host may have wrapped.
+    /// Returns the index of the open op that began with this frame.
     #[inline(always)]
     pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
         self.innermost(|call| call.frame == frame && call.state.has(State::WRAPPED))
     }
 
-    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If
-    /// call `at` ends with an error, that is the call that threw it.
+    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If call
+    /// `at` ends with an error, the returned call is the one that threw the error.
     pub(crate) fn wrapped_inside(&self, at: usize) -> Option<usize> {
         self.innermost(|call| call.state.has(State::WRAPPED)).filter(|inner| *inner > at)
     }
 
-    /// Returns the index of the innermost open call that has a slot of this owner.
+    /// Returns the index of the innermost open call whose slot belongs to this owner.
     #[inline(always)]
     pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
         self.innermost(|call| call.state.has(State::SLOT) && call.slot.owner == owner)
     }
 
-    /// Returns the index of the innermost open call of `export` that ends in another call of the host.
+    /// Returns the index of the innermost open call of `export` that ends when the host calls us
+    /// again.
     #[inline(always)]
     pub(crate) fn innermost_split(&self, export: u32) -> Option<usize> {
         self.innermost(|call| call.state.has(State::SPLIT) && call.export == export)
     }
 
-    /// Returns the state of call `at`, which is open.
+    /// Returns the state of the open call with index `at`.
     #[inline(always)]
     pub(crate) fn state_of(&self, at: usize) -> State {
         self.calls[at % DEEPEST].state
     }
 
-    /// Returns whether the thread's counters, if it has any, are read for the open call `at`.
+    /// Returns whether the thread's counters, if it has any, are read for the open call with index
+    /// `at`.
     #[inline(always)]
     pub(crate) fn reads_call(&self, at: usize) -> bool {
         !self.state_of(at).has(State::UNCOUNTED)
     }
 
-    /// Returns whether call `at` was drawn, in a run with a budget.
+    /// Returns whether the call with index `at` was drawn, in a run with a budget.
     #[inline(always)]
     pub(crate) fn is_drawn(&self, at: usize) -> bool {
         self.state_of(at).has(State::DRAWN)
     }
 
-    /// Adds the counts of other threads in a parallel region of call `at`, which is open.
+    /// Adds the counts that other threads have made in a parallel region of the open call with
+    /// index `at`.
     pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
             return;
@@ -185,17 +189,17 @@ impl Thread {
         sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// Stores in the page which calls are open, after some were forgotten.
+    /// Stores in the page which calls are still open, after some calls were forgotten.
     pub(crate) fn note_open_calls(&mut self) {
         // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
     }
 }
 
-/// Data that the adapter stores with a call it began. The recorder does not interpret it.
+/// Data that an adapter stores with an open call. The recorder does not interpret it.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    /// Identifies the owner: an address that no other adapter uses.
+    /// Identifies the adapters that own the slot: an address that no other adapter uses.
     pub(crate) owner: *const c_void,
     /// Address of a description of the called function, which is never freed.
     pub(crate) subject: *const c_void,
@@ -208,7 +212,7 @@ impl Slot {
         Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 3] };
 }
 
-/// The counts of other threads for a call in progress, in its parallel regions so far.
+/// The counts that other threads have made for an open call, in its parallel regions up to now.
 #[derive(Clone, Copy)]
 pub(crate) struct Workers {
     /// One bit for each counter whose sum is known.
@@ -220,16 +224,16 @@ impl Workers {
     pub(crate) const NONE: Self = Self { known: 0, sums: [0; MAX_COUNTERS] };
 }
 
-/// The users' collectors that were started for a call, and the state that each returned.
+/// The users' collectors that were started for a call, and the state that each collector returned.
 #[derive(Clone, Copy)]
 pub(crate) struct Started {
-    /// One bit for each collector.
+    /// One bit for each collector that was started.
     pub(crate) mask: u32,
     /// Whether a collector was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
     /// The id that profiler plugins got for the call; 0 if they got none.
     pub(crate) plugin_id: u64,
-    /// For each collector: its address, which is never freed, and its state.
+    /// For each collector: the address of its data, which is never freed, and its state.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],
 }
 

@@ -5,17 +5,19 @@ use std::ffi::c_void;
 
 use super::Thread;
 
-/// The thread-local: a pointer to the thread's state, and a few facts that outlive that state.
+/// The thread-local: a pointer to the thread's state, and a few fields that stay valid after that
+/// state is gone.
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
-    /// Nonzero while the thread is attaching: a signal handler must then not attach the thread again.
+    /// Nonzero while the thread is attaching. A signal handler must then not attach the thread
+    /// again.
     pub(crate) attaching: u8,
-    /// Number of times that this thread's exit destructor has run.
+    /// Number of times that the function for the thread's exit has run.
     pub(crate) lives: u8,
-    /// Number of calls to let pass before trying to attach again.
+    /// Number of calls that must pass through before the thread tries to attach again.
     pub(crate) retry: u32,
-    /// A copy of the thread's state, while the thread forks.
+    /// A copy of the thread's state while the thread forks; otherwise null.
     saved: *mut c_void,
 }
 
@@ -23,9 +25,9 @@ pub(crate) struct Local {
 mod place {
     use super::Local;
 
-    // The initial-exec model needs neither a call nor an allocation, unlike Rust's `thread_local`
-    // in a shared object. 24 bytes fit into the reserve of static TLS even if the library is loaded
-    // late.
+    // With the initial-exec model, access needs neither a call nor an allocation, unlike Rust's
+    // `thread_local` in a shared object. The 24 bytes fit into the dynamic linker's reserve of
+    // static TLS, even if the library is loaded late.
     std::arch::global_asm!(
         ".pushsection .tbss.cp_local,\"awT\",@nobits",
         ".balign 16",
@@ -41,7 +43,7 @@ mod place {
     #[inline(always)]
     pub fn get() -> *mut Local {
         let at: *mut Local;
-        // SAFETY: by the x86-64 TLS ABI, fs:0 holds the thread pointer and the GOT holds the
+        // SAFETY: by the x86-64 TLS ABI, fs:0 contains the thread pointer, and the GOT contains the
         // offset.
         unsafe {
             std::arch::asm!(
@@ -88,7 +90,7 @@ pub fn current() -> *mut Thread {
     unsafe { (*place::get()).thread }
 }
 
-/// Stores the copy of the calling thread's state while it forks.
+/// Stores the address of the copy of the calling thread's state while the thread forks.
 pub(crate) fn set_saved(saved: *mut c_void) {
     // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
     // thread.
@@ -108,12 +110,12 @@ pub(crate) fn get() -> *mut Local {
     place::get()
 }
 
-/// Makes `thread` the calling thread's state while `body` runs. Calibration uses this to bracket
-/// empty calls before the thread counts as attached.
+/// Makes `thread` the calling thread's state while `body` runs. Calibration uses this to make empty
+/// calls with brackets before the thread is attached.
 pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
     let local = get();
     // SAFETY: `local` is the calling thread's thread-local. A signal handler that runs meanwhile
-    // finds a state in it that is ready to be used.
+    // finds a complete state in it.
     unsafe {
         let before = std::mem::replace(&mut (*local).thread, thread);
         let result = body();

@@ -1,13 +1,13 @@
-//! Hands a plugin's events over to PyTorch: with safe texts ([`super::safe_text`]), ids that fit into
-//! PyTorch's 32 bits, and flows that no other plugin nor PyTorch uses.
+//! Passes a plugin's events to PyTorch. Texts are made safe ([`super::safe_text`]), ids are made to
+//! fit into PyTorch's 32 bits, and flows get numbers that neither PyTorch nor another plugin uses.
 //!
-//! | what a plugin gives | what PyTorch gets |
+//! | a plugin passes | PyTorch gets |
 //! |---|---|
 //! | a counter event (type `gpu_pm_counter`) | a counter event; the numbers in its metadata are its values |
 //! | calls of `addCounter` with the same time, device and track | one counter event |
-//! | a kind that the plugin has declared | the published type that it is most like, with the argument "kind" |
-//! | an id that does not fit | the argument "correlation" with all its digits, and a number made up for it |
-//! | metadata that is not JSON | a text, and a line for the user |
+//! | a kind that the plugin has declared | its published base type, with the argument "kind" |
+//! | an id that does not fit | a new number; the argument "correlation" has all its digits |
+//! | metadata that is not JSON | a text; a line is printed for the user |
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -20,27 +20,27 @@ use plugin_host::{Counter, Event, Host, Metadata, Sink};
 
 use super::safe_text;
 
-/// The first number for flows of plugins. PyTorch counts its own flows from 1.
+/// The first number for flows of plugins. PyTorch numbers its own flows from 1.
 const FIRST_FLOW: u32 = 0x4000_0000;
 static FLOWS: AtomicU32 = AtomicU32::new(0);
 
 const KERNEL: u32 = 6;
 
-/// Types that describe the program. Events of these types are not linked with an operator.
+/// Types of events that describe the program. Such events are not linked with an operator.
 const OF_THE_PROGRAM: [u32; 3] = [1, 2, 11];
 
-/// The receiver of one profiler's events.
+/// Receives the events of one profiler.
 pub struct HandOver<'s> {
     sink: &'s RawSink,
-    /// The types that plugins declared.
+    /// The types of events that plugins have declared.
     declared: Vec<(String, u32)>,
-    /// Whether events of a type, which is the bit, are on a device.
+    /// One bit for each type of event: set if the type's events are on a device.
     on_device: u32,
-    /// New numbers of this recording's flows, by type and number.
+    /// The new numbers of this recording's flows, by the flow's type and its original number.
     flows: HashMap<(u32, u32), u32>,
-    /// New numbers of ids that do not fit.
+    /// The new numbers of ids that do not fit.
     wide: HashMap<i64, i32>,
-    /// Values of a counter event, to which the next call may add more.
+    /// The values of a counter event that is not complete yet: the next call may add more values.
     pending: Option<Pending>,
     not_json: u64,
     example: Option<String>,
@@ -71,7 +71,8 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over the rest, and returns what the user should know about the metadata.
+    /// Hands over the last counter event. Returns a line for the user if there were problems with
+    /// metadata or events.
     pub fn finish(mut self) -> Option<String> {
         self.finish_counter();
         let mut complaints = Vec::new();
@@ -93,7 +94,8 @@ impl<'s> HandOver<'s> {
         (!complaints.is_empty()).then(|| complaints.join("; "))
     }
 
-    /// Returns the published type of an event, and the name of its own kind if it has one.
+    /// Returns the published type for an event's type. If the plugin has declared the type itself,
+    /// also returns its name.
     fn published(&self, number: u32) -> (u32, Option<&str>) {
         if event_type(number).is_some() {
             return (number, None);
@@ -107,8 +109,8 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Returns an id that fits into 32 bits: the same one, or a number from the upper end of the
-    /// range, which PyTorch's own ids do not reach.
+    /// Returns an id that fits into 32 bits: the same id if it fits, otherwise a number from the
+    /// upper end of the range, which PyTorch's own ids do not reach.
     fn id(&mut self, id: i64) -> i32 {
         match i32::try_from(id) {
             Ok(id) if id >= 0 => id,
@@ -158,7 +160,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over a counter event, whose metadata are its values.
+    /// Hands over a counter event. The numbers in its metadata are its values.
     fn counter_event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let mut values: Vec<(CString, f64)> = Vec::new();
         for (key, value) in metadata.iter() {
@@ -181,7 +183,7 @@ impl<'s> HandOver<'s> {
             self.example.get_or_insert_with(|| format!("{key} = {value}"));
             safe_text::json_string(value.as_bytes())
         });
-        // Neither text has a zero byte, because strings of JSON have no control characters.
+        // The texts contain no zero byte, because JSON strings contain no control characters.
         CString::new(made).unwrap_or_default()
     }
 }
@@ -204,7 +206,7 @@ const EMPTY: RawEvent = RawEvent {
     value_count: 0,
 };
 
-/// Returns the published types whose events are on a device, as bits.
+/// Returns the published types whose events are on a device: one bit for each type.
 fn on_device() -> u32 {
     let registry = Registry::new();
     let is_on_device = |name| match registry.parse(name).map(|label| registry.kind(label)) {
@@ -230,13 +232,13 @@ impl Sink for HandOver<'_> {
         let mut arguments: Vec<(CString, CString)> = Vec::new();
         for (key, value) in metadata.iter() {
             let key = safe_text::name(key);
-            // Two keys can become the same; the first one counts, as for equal keys.
+            // Two keys can become equal. The first one is then used.
             if !arguments.iter().any(|(known, _)| *known == key) {
                 let value = self.value(&key, value);
                 arguments.push((key, value));
             }
         }
-        // Arguments that other tools look for, unless the plugin gave them.
+        // Adds arguments that other tools look for, unless the plugin has passed them.
         let mut usual = |key: &CStr, value: CString| {
             if !arguments.iter().any(|(known, _)| known.as_c_str() == key) {
                 arguments.push((key.to_owned(), value));
@@ -315,7 +317,7 @@ impl Sink for HandOver<'_> {
 
     fn counter(&mut self, counter: &Counter<'_>) {
         let track = safe_text::name(counter.track);
-        // Values of the machine are shown with the process that has recorded them.
+        // Values that belong to the whole machine are shown with the process that recorded them.
         let device = match counter.device {
             -1 => std::process::id() as i32,
             device => device,
@@ -347,7 +349,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" fn note(handle: *mut c_void, event: *const RawEvent) {
-        // SAFETY: the test's sink has a list of texts as its handle, and all pointers of an event
+        // SAFETY: the test's sink has a list of texts as its handle, and all pointers in an event
         // are valid during the call.
         unsafe {
             let (list, event) = (&mut *handle.cast::<Vec<String>>(), &*event);
@@ -415,7 +417,7 @@ mod tests {
 
     #[test]
     fn kinds_of_a_plugins_own_become_published_ones() {
-        // 1024 is the first number that the host gives out; 9 is cuda_driver.
+        // 1024 is the first number that the host assigns to declared types; 9 is `cuda_driver`.
         let list = handed(&[("tile", 6), ("doorbell \"1\"", 9), ("odd", 77)], |to| {
             for event_type in [1024, 1025, 1026, 50] {
                 let event = Event { event_type, id: -5, ..Event::default() };

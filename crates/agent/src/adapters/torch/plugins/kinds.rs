@@ -1,10 +1,10 @@
-//! Decides which types of events a plugin is asked for, from PyTorch's request and the user's
-//! settings.
+//! Decides which types of events are requested from a plugin. Both PyTorch's request and the user's
+//! settings are taken into account.
 //!
-//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only the types of work of the CPU: no
-//! kernels, copies or counters. A plugin for a device would never be started. So whenever work of the
-//! CPU is requested, a plugin is asked for everything that it supports, except PyTorch's own types.
-//! The user narrows this with a list of kinds.
+//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only types of events on the CPU: no
+//! kernels, copies or counters. So a plugin for a device would never be started. Therefore,
+//! whenever PyTorch requests events on the CPU, everything that a plugin supports is requested from
+//! it, except PyTorch's own types. The user can restrict this with a list of kinds.
 
 use std::ffi::CStr;
 
@@ -12,7 +12,8 @@ use model::activity::{Kind, Registry};
 
 use super::variable;
 
-/// Types that describe the program and not a device: a plugin gets them only on request.
+/// Types that describe the program and not a device. They are requested from a plugin only if
+/// PyTorch requests them.
 const OF_THE_PROGRAM: [&str; 6] = [
     "cpu_op",
     "user_annotation",
@@ -27,8 +28,8 @@ const SETTING: &str = "COUNTERPOINT_KINDS";
 const VARIABLE: &CStr = c"COUNTERPOINT_TORCH_KINDS";
 
 /// Returns the types to request from a plugin that supports `supported`, and the mistakes in the
-/// user's list. A type that plugins have `declared` counts as the published type that is most like
-/// it.
+/// user's list. A type that plugins have `declared` is treated like the published type that is its
+/// base.
 pub fn wanted(
     requested: &[u32],
     configuration: &[u8],
@@ -59,8 +60,8 @@ pub fn wanted(
     }
 }
 
-/// Returns the value of the last line `key=value` of PyTorch's configuration, or else of the last
-/// line with `other` as its key.
+/// Returns the value of the last line `key=value` of PyTorch's configuration, or, if there is no
+/// such line, of the last line with `other` as its key.
 pub fn setting<'a>(configuration: &'a [u8], key: &str, other: &str) -> Option<&'a [u8]> {
     let find = |key: &str| {
         configuration
@@ -73,8 +74,8 @@ pub fn setting<'a>(configuration: &'a [u8], key: &str, other: &str) -> Option<&'
     find(key).or_else(|| find(other))
 }
 
-/// Returns the published types that a list of words asks for. A generic word such as `kernel` means
-/// all types of that kind, any other word means the type with that name.
+/// Returns the published types that a list of words selects. A generic word such as `kernel`
+/// selects all types of that kind; any other word selects the type with that name.
 fn parse(list: &str) -> Result<Vec<u32>, String> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| unknown.name)?;
@@ -97,7 +98,7 @@ fn parse(list: &str) -> Result<Vec<u32>, String> {
 mod tests {
     use super::{parse, setting, wanted};
 
-    // These are numbers of the published header.
+    // The numbers are those in the published header.
     const KERNEL: u32 = 6;
     const CUDA_RUNTIME: u32 = 8;
     const COUNTER: u32 = 22;

@@ -1,15 +1,16 @@
-//! Makes texts that PyTorch's writer can write without damage. It writes JSON with almost no
-//! escapes: a quotation mark in a name of a row, a counter or a metadata string breaks the file, a
-//! backslash becomes a slash, and a name with any byte that is not printable ASCII becomes
-//! "unknown". (Observed with PyTorch 2.15.)
+//! Changes texts so that PyTorch's writer of JSON cannot damage them. This writer escapes almost
+//! nothing: a quotation mark in the name of a row, in a counter or in a metadata string breaks the
+//! file, a backslash becomes a slash, and a name that contains any byte other than printable ASCII
+//! becomes "unknown". (Observed with PyTorch 2.15.)
 //!
-//! So names become printable ASCII. Two names that differ stay different, except in the characters
-//! that are replaced by their look-alikes. JSON values are parsed and written again without escapes.
+//! So names are changed to printable ASCII. Different names stay different, except if they differ
+//! only in characters that are replaced by similar ones. JSON values are parsed and written again
+//! without escapes.
 
 use std::ffi::CString;
 use std::fmt::Write;
 
-/// Returns the character to write instead of one that would need an escape.
+/// Returns the character that is written instead of `c`, if `c` would need an escape.
 fn plain(c: char) -> char {
     match c {
         '"' => '\'',
@@ -19,8 +20,8 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Returns a name as printable ASCII. Characters that are not become `<U+00E9>`, and bytes that are
-/// not UTF-8 become `<FF>`.
+/// Returns a name as printable ASCII. Other characters become `<U+00E9>`, and bytes that are not
+/// UTF-8 become `<FF>`.
 pub fn name(bytes: &[u8]) -> CString {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -36,7 +37,7 @@ pub fn name(bytes: &[u8]) -> CString {
             let _ = write!(text, "<{byte:02X}>");
         }
     }
-    // The text has no zero byte, because that is a control character.
+    // The text contains no zero byte, because that is a control character.
     CString::new(text).unwrap_or_default()
 }
 
@@ -56,7 +57,7 @@ pub fn json_string(bytes: &[u8]) -> Vec<u8> {
     format!("\"{text}\"").into_bytes()
 }
 
-/// The largest depth of nested objects and arrays.
+/// The largest depth of nested objects and arrays; deeper JSON is refused.
 const DEEPEST: usize = 64;
 
 struct Json<'a> {

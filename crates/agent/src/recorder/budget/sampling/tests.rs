@@ -1,32 +1,33 @@
-//! Tests of drawing with durations that are made up, so that nothing depends on the machine's speed.
+//! Tests the drawing of calls. The durations are made up, so that nothing depends on the speed of
+//! the machine.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::recorder::budget::account::Cost;
 
-/// A thread that calls exports, with only the parts that drawing needs. One tick is one nanosecond,
-/// a timed call costs 100 and one with counters 1,100.
+/// A simulated thread that calls exports, with only the parts that drawing needs. One tick is one
+/// nanosecond. A timed call costs 100 ns, and a timed call with counters costs 1,100 ns.
 struct Caller {
     draws: Draws,
     entries: Vec<Entry>,
-    /// Processor time so far.
+    /// The processor time that the thread has used up to now, in ns.
     now: f64,
     /// How calls are drawn.
     how: How,
 }
 
-/// The contents of the records of one export.
+/// A summary of the records of one export.
 #[derive(Default)]
 struct Records {
-    /// For each period: the number of timed calls, the number of calls that they stand for, and the
+    /// For each period: the number of timed calls, the number of calls that they represent, and the
     /// sum of their durations.
     strata: BTreeMap<u32, (f64, f64, f64)>,
-    /// The stratum of the last timed call.
+    /// The period of the last timed call.
     last: u32,
-    /// Timed calls whose counters were read.
+    /// Number of timed calls whose counters were read.
     read: f64,
-    /// The number of calls that should have had their counters read: the sum of 1 / counter period.
+    /// The expected number of timed calls whose counters are read: the sum of 1 / counter period.
     expected_read: f64,
     read_variance: f64,
 }
@@ -65,13 +66,13 @@ impl Caller {
         records.expected_read += p;
         records.read_variance += p * (1.0 - p);
         self.draws.add(&open, ticks, read, None);
-        // The share is updated every millisecond, as clock records do.
+        // The share is updated every millisecond, because clock records do that.
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
             self.draws.account.update_share(self.now as u64, self.draws.counts);
         }
     }
 
-    /// Makes a call in a run of which one in `runs` is watched.
+    /// Makes a call inside of a watched run, if one run in `runs` is watched.
     fn call_watched(&mut self, export: u32, ticks: u64, runs: u32, records: &mut Records) {
         self.how = How::Watched(runs);
         self.call(export, ticks, records);
@@ -84,8 +85,8 @@ impl Caller {
 }
 
 impl Records {
-    /// Returns the estimated sum of all durations: each period is a stratum, and the calls after
-    /// the last timed one belong to its stratum.
+    /// Returns the estimated sum of all durations. Each period is a stratum, and the calls after
+    /// the last timed call belong to the stratum of that call.
     fn total(&self, calls: f64) -> f64 {
         let stood_for: f64 = self.strata.values().map(|(_, calls, _)| calls).sum();
         let rest = |period: u32| if period == self.last { calls - stood_for } else { 0.0 };
@@ -96,7 +97,7 @@ impl Records {
     }
 }
 
-/// Durations of the calls of one export, by the number of the call.
+/// A name, and the durations of the calls of one export, by the number of the call.
 type Pattern = (&'static str, fn(u64) -> u64);
 
 const PATTERNS: [Pattern; 5] = [
@@ -107,8 +108,9 @@ const PATTERNS: [Pattern; 5] = [
     ("bursts", |i| if i / 1_000 % 2 == 0 { 100 } else { 2_000 }),
 ];
 
-/// The mean of many estimates differs from the true sum by less than five standard errors. The chance that a
-/// correct program fails is below one in a million; the seeds are fixed, so it either does or does not.
+/// The mean of many estimates differs from the true sum by less than five standard errors. The
+/// chance that a correct program fails is below one in a million; the seeds are fixed, so the
+/// result is always the same.
 #[test]
 fn estimates_of_totals_are_unbiased() {
     const CALLS: u64 = 40_000;
@@ -129,15 +131,15 @@ fn estimates_of_totals_are_unbiased() {
         let variance = estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1.0);
         let error = (variance / runs).sqrt();
         assert!((mean - 1.0).abs() <= 5.0 * error.max(1e-12), "{name}: {mean} ± {error}");
-        // The timed calls are a sample, and not a small one.
+        // The timed calls must be a sample of the calls, but not a very small one.
         let share = timed / runs / CALLS as f64;
         assert!((0.001..0.5).contains(&share), "{name}: {share} of the calls were timed");
     }
 }
 
-/// In runs of five calls, of which one in `runs` is watched, timing costs at most the budget, in
-/// every pattern, together with the calls that are only counted. The weights say how likely it was
-/// that a call is timed, and the estimates are right on average.
+/// Makes runs of five calls, of which one run in eight is watched. Few calls are timed, so that
+/// timing stays within the budget. The weights of the timed calls add up to the number of all
+/// calls, and the estimates are right on average.
 #[test]
 fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
     const RUNS: usize = 20_000;
@@ -160,7 +162,8 @@ fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
         }
         assert_eq!(caller.calls(0), 5.0 * RUNS as f64);
         let timed: f64 = records.strata.values().map(|stratum| stratum.0).sum();
-        // 5 % of 150 ticks pay for a call of 100 ticks now and then: fewer than one in ten is timed.
+        // 5 % of 150 ticks are 7.5 ticks, and timing a call takes 100 ticks, so fewer than one call
+        // in ten is timed.
         assert!(timed < 0.1 * 5.0 * RUNS as f64, "{timed}");
         weights += records.strata.iter().map(|(period, s)| f64::from(*period) * s.0).sum::<f64>();
         sum += records.total(5.0 * RUNS as f64);
@@ -185,14 +188,14 @@ fn the_price_stays_below_the_budget() {
                 (0..400_000).for_each(|i| caller.call(0, duration(i), &mut records));
                 let price = caller.draws.account.price_ns() as f64 / caller.now;
                 assert!(price <= budget, "{name}, budget {budget}, counters {counts}: {price}");
-                // The price is not below the budget because nothing is timed.
+                // The price must not be below the budget only because nothing is timed.
                 assert!(price >= budget / 8.0, "{name}, budget {budget}: {price}");
             }
         }
     }
 }
 
-/// Counters are read as often as the records say: within five standard deviations.
+/// Counters are read as often as the records say: the difference is below five standard deviations.
 #[test]
 fn counters_are_read_with_the_probability_that_is_stated() {
     for (seed, (name, duration)) in (0..).zip(PATTERNS) {
@@ -206,8 +209,8 @@ fn counters_are_read_with_the_probability_that_is_stated() {
     }
 }
 
-/// Exports with long calls are timed each time, and those with short calls only as often as their
-/// own time pays for.
+/// If the calls of an export are long, all of them are timed. If they are short, only as many are
+/// timed as the time of these calls pays for.
 #[test]
 fn each_export_pays_for_itself() {
     let mut caller = Caller::new(0.05, 2, false, 5);
@@ -224,7 +227,8 @@ fn each_export_pays_for_itself() {
     assert!((timed(&short) / expected - 1.0).abs() < 0.1, "{} {expected}", timed(&short));
 }
 
-/// A drawn call that is abandoned is given back: the next record stands for it, too.
+/// If a drawn call is abandoned, its draw is given back: the next record then also represents this
+/// call.
 #[test]
 fn abandoned_calls_are_not_lost() {
     let mut caller = Caller::new(0.02, 1, false, 9);
@@ -248,8 +252,8 @@ fn abandoned_calls_are_not_lost() {
     assert_eq!(stood_for + rest + entry.carried.load(Ordering::Relaxed), 10_000);
 }
 
-/// A signal handler that makes a call between the count and the draw of another one: each call is in
-/// one record at most.
+/// A signal handler makes a call after another call was counted and before that call is drawn. Each
+/// call may be in one record at most.
 #[test]
 fn a_call_within_the_draw_of_another_counts_once() {
     let mut caller = Caller::new(0.02, 1, false, 9);
