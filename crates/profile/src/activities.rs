@@ -1,5 +1,5 @@
-//! Stores activities: the complete content of an imported trace, event by event. Views compute with
-//! the calls in pages; activities are used to write the trace again.
+//! Stores activities: the complete content of an imported trace, event by event. Reports are
+//! computed from the calls in pages. Activities are used to write the trace again.
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
@@ -8,11 +8,12 @@
 //!                        document.json   what the trace contains besides its events
 //! ```
 //!
-//! All files except the last are streams ([`crate::stream`]). A name or row is in its file before
-//! the first event that refers to it. Ids (of processes, threads, flows) are kept as JSON, because
-//! traces use both numbers and strings. `args` and `more` are JSON objects exactly as in the trace.
+//! All files except the last one are streams ([`crate::stream`]). A name or row is written to its
+//! file before the first event that refers to it. Ids (of processes, threads, flows) are stored as
+//! JSON, because traces use both numbers and strings. `args` and `more` are JSON objects, with
+//! exactly the text that they have in the trace.
 //!
-//! Memory use: one batch, and each name and row once.
+//! Memory use: one batch of events, and each name and row once.
 
 mod reader;
 mod writer;
@@ -24,11 +25,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 pub use reader::{Activities, EventBatch, Events};
 pub use writer::{ActivitiesWriter, NameId, RowId};
 
-/// The directory of activities in a profile.
+/// The directory in a profile that contains the activities.
 pub const ACTIVITIES_NAME: &str = "activities";
 /// Maximum number of events in a batch.
 pub const BATCH_ROWS: usize = 16_384;
-/// A batch is also written when its strings have this many bytes.
+/// A batch is also written when its strings have this many bytes in total.
 const BATCH_TEXT: usize = 8 << 20;
 
 const NAMES_NAME: &str = "names.arrows";
@@ -36,16 +37,16 @@ const ROWS_NAME: &str = "rows.arrows";
 const EVENTS_NAME: &str = "events.arrows";
 const DOCUMENT_NAME: &str = "document.json";
 
-/// One event.
+/// One event of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Activity<'a> {
-    /// Chrome's letter for the form of the event: `X` for a slice, `B` and `E` for its ends, `i`
-    /// for an instant, `C` for a counter, `M` for the name of a row, `s`, `t` and `f` for a flow.
-    /// Other letters are kept. 0 if the event has no letter.
+    /// Chrome's letter for the form of the event: `X` for a slice, `B` and `E` for the ends of a
+    /// slice, `i` for an instant, `C` for a counter, `M` for the name of a row, and `s`, `t` and
+    /// `f` for a flow. Other letters are kept unchanged. 0 if the event has no letter.
     pub form: u8,
     /// Name of the event.
     pub name: Option<NameId>,
-    /// The kind of activity, as the trace spells it.
+    /// The kind of activity, with the spelling of the trace.
     pub category: Option<NameId>,
     /// The row of the timeline that the activity is on.
     pub row: RowId,
@@ -53,11 +54,11 @@ pub struct Activity<'a> {
     pub time_ns: Option<i64>,
     /// Duration of the activity, in ns.
     pub duration_ns: Option<i64>,
-    /// The activity's own id or that of its flow, as JSON.
+    /// The id of the activity or of its flow, as JSON.
     pub id: Option<&'a str>,
     /// The activity's arguments, as a JSON object.
     pub args: Option<&'a str>,
-    /// All the event's other keys, as a JSON object.
+    /// All other keys of the event, as a JSON object.
     pub more: Option<&'a str>,
 }
 

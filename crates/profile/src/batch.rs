@@ -1,5 +1,5 @@
-//! Calls as Arrow record batches: the one table from which all exports are made. `docs/schema.md`
-//! describes the columns.
+//! Returns calls as Arrow record batches. All exports are made from this one table.
+//! `docs/schema.md` describes the columns.
 
 mod dispatches;
 mod drawn;
@@ -26,14 +26,14 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
 use crate::visit::{PageDecoder, PageKey};
 
-/// A batch ends after the first page with which it has at least this many rows.
+/// A batch ends after the page with which its number of rows reaches this number.
 const BATCH_ROWS: usize = 65_536;
 
 /// Computes a metric of one call from the call's duration in ns and the value of the metric's first
-/// counter, instead of by its expression.
+/// counter. It replaces the metric's expression.
 pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 
-/// Selects calls by process index and export id.
+/// Selects calls by the index of their process and the id of their export.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
 /// Iterates over the calls of a profile in batches, ordered by process, thread and end.
@@ -104,7 +104,7 @@ pub fn schema(profile: &Profile) -> SchemaRef {
 }
 
 impl Profile {
-    /// Returns the calls of this profile, or those that `choose` selects, in batches.
+    /// Returns the calls of this profile in batches: all calls, or the calls that `choose` selects.
     pub fn batches<'a>(&'a self, choose: Option<Chooser<'a>>) -> Batches<'a> {
         Batches {
             profile: self,
@@ -121,9 +121,10 @@ impl Profile {
 }
 
 impl<'a> Batches<'a> {
-    /// Adds a last column for each of these metrics, which must be bound to the counters of the
-    /// profile. It contains the metric's value for each call. It is null if one of the metric's
-    /// counters was not read or did not count all the time, or if the value is undefined.
+    /// Adds a column at the end for each of these metrics, which must be bound to the counters of
+    /// the profile. The column contains the metric's value for each call. A value is null if one of
+    /// the metric's counters was not read or did not count all the time, or if the value is
+    /// undefined.
     pub fn with_metrics(mut self, metrics: Vec<Bound>) -> Self {
         let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
         let column = |m: &Bound| Arc::new(Field::new(&m.name, DataType::Float64, true));
@@ -135,8 +136,8 @@ impl<'a> Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Computes some of the metrics in another way. There is one entry for each metric; `None` for
-    /// a metric that its expression computes.
+    /// Computes some of the metrics by other functions. `corrections` has one entry for each
+    /// metric; `None` means that the metric's expression is used.
     pub fn with_corrections(mut self, corrections: Vec<Option<Correction<'a>>>) -> Self {
         self.corrections = corrections;
         self
@@ -148,7 +149,7 @@ impl Batches<'_> {
         self.schema.clone()
     }
 
-    /// Returns the losses found inside the pages so far.
+    /// Returns the losses that were found so far inside pages.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }
@@ -184,7 +185,7 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// The columns of a batch under construction.
+/// The columns of a batch that is being built.
 struct Rows {
     who: [UInt32Builder; 4],
     names: [StringDictionaryBuilder<Int32Type>; 3],
@@ -193,17 +194,17 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// The pass of each call; `None` unless the profile has several passes.
+    /// The pass of each call; `None` if the profile has no passes or only one.
     pass: Option<UInt32Builder>,
-    /// The ranks; `None` if no rank is known.
+    /// The ranks of the calls; `None` if no rank is known.
     ranks: Option<RankRows>,
     /// The dispatch of each call; `None` in a profile without dispatches.
     dispatch: Option<UInt64Builder>,
-    /// The sampling of each call; `None` without a budget.
+    /// How each call was chosen by sampling; `None` without a budget.
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// The columns of virtual machines; `None` in a profile without calls of virtual machines.
+    /// The columns for calls of virtual machines; `None` in a profile without such calls.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }
@@ -347,7 +348,7 @@ impl Rows {
     }
 }
 
-/// Computes a metric for one call.
+/// Computes the value of a metric for call `i`.
 fn of_call(
     metric: &Bound,
     correction: Option<&Correction<'_>>,
@@ -372,7 +373,7 @@ fn of_call(
     }
 }
 
-/// Returns the name that views show for an export whose metadata is missing.
+/// Returns the name that reports show for an export whose metadata is missing.
 pub fn unknown_op(export: u32) -> String {
     format!("export {export} (name lost)")
 }

@@ -1,4 +1,4 @@
-//! Collects: moves the remaining content of the pool into the profile.
+//! Collects a recording: moves the remaining content of the pool into the profile.
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
@@ -6,20 +6,20 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! If the pool has neither a page nor a loss, `manifest.pool = null` is written at once, which
-//! saves a step. Each replacement of a manifest takes about half a millisecond on ext4, which
-//! starts to write the new file to the disk.
+//! If the pool contains neither a page nor a loss, `manifest.pool = null` is written at once. This
+//! saves one replacement of the manifest. A replacement takes about half a millisecond on ext4,
+//! because ext4 begins to write the new file to the disk at once.
 //!
 //! All of this happens only if the profile belongs to the caller and the pool belongs to the
 //! profile ([`crate::pools`]). A manifest that somebody else wrote has no effect outside of the
 //! profile.
 //!
-//! If collecting is killed between any two steps and run again, nothing is lost: the pool is
-//! deleted last, and only after the manifest says that everything is safe. A kill can leave at most
-//! an empty pool that is never removed, which takes some 12 KiB of shared memory. Nothing is
-//! counted twice, because a page is identified by part, thread and sequence, and readers take the
-//! longest whole copy of each page. Two collectors at the same time do no harm for the same reason;
-//! neither ever truncates or rewrites a file of pages.
+//! If collecting is killed at any point and run again, nothing is lost: the pool is deleted last,
+//! and only after the manifest says that all data is in the profile. A kill can leave at most an
+//! empty pool that is never removed, which takes about 12 KiB of shared memory. Nothing is counted
+//! twice: part, thread and sequence number identify a page, and readers use only the longest
+//! complete copy of each page. For the same reason, two collectors at the same time do no harm. No
+//! collector ever truncates or rewrites a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -37,48 +37,49 @@ use crate::pools::{self, NoPool};
 use crate::safe_dir::Dir;
 use crate::scan::scan;
 
-/// The time at which the pool may be deleted.
+/// When the pool may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// When the recording is over: it is finished or its watched processes are dead, and no process
-    /// in the process table is alive. A recording prepared by `env` never ends by itself.
+    /// When the recording is over: it is marked as finished or its watched processes are dead, and
+    /// no process in the process table is alive. A recording that was prepared by `env` never ends
+    /// by itself.
     #[default]
     WhenOver,
     /// As soon as no process in the process table is alive. This is meant for callers that know
-    /// that no further process will join.
+    /// that no further process will be recorded.
     Now,
 }
 
 /// The result of [`collect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
-    /// Pages moved into the profile by this call.
+    /// Number of pages that this call moved into the profile.
     pub pages: usize,
-    /// Processes that are still recording; their pages stay in the pool.
+    /// Processes that are still recording. Their pages stay in the pool.
     pub live: Vec<ProcessId>,
-    /// The fate of the pool.
+    /// What happened to the pool.
     pub pool: PoolFate,
 }
 
-/// The fate of a pool in [`collect`].
+/// What [`collect`] did with a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolFate {
-    /// The pool had been collected before.
+    /// The pool had already been collected.
     AlreadyCollected,
     /// The pool is still needed.
     Kept,
-    /// Everything was collected and the pool deleted.
+    /// Everything was collected, and the pool was deleted.
     Removed,
-    /// The file that the manifest names does not exist (a reboot, a cleaned `/dev/shm`, another
-    /// machine or container). Nothing was changed.
+    /// The file that the manifest names does not exist, for example after a reboot, because
+    /// `/dev/shm` was cleaned, or on another machine or in another container. Nothing was changed.
     Vanished(PathBuf),
-    /// The file that the manifest names is not this profile's pool or does not belong to the
-    /// caller, for this reason. Nothing was changed.
+    /// The file that the manifest names is not this profile's pool, or does not belong to the
+    /// caller. The text is the reason. Nothing was changed.
     Refused(PathBuf, &'static str),
 }
 
-/// Whether the recording of this profile is over, as far as this process can see: no watched
-/// process is alive. Processes in the pool's table are not considered.
+/// Returns whether the recording of this profile is over, as far as this process can know: no
+/// watched process is alive. Processes in the pool's table are not taken into account.
 pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
@@ -96,25 +97,25 @@ pub fn is_over(manifest: &Manifest) -> bool {
     }
 }
 
-/// Moves the remaining content of the pool into the profile in `dir`. `run` calls it after it has
+/// Moves the remaining content of the pool into the profile in `dir`. `run` calls this after it has
 /// written the manifest with [`State::Finished`].
 ///
 /// # Errors
-/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. Everything
-/// that was moved until then stays, and is not moved again by the next call.
+/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
+/// already moved stays in the profile, and the next call does not move it again.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // If there is another thing at this path, reading the manifest gives a better message about
-        // it.
+        // If the path is something else than a directory, reading the manifest gives a better error
+        // message.
         Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
     };
     let manifest = Manifest::read_in(&root)?;
     collect_known(&root, manifest, closing, false)
 }
 
-/// Does the same as writing `manifest`, which says that the recording is over, and then calling
-/// [`collect`]. If nothing is left in the pool, the manifest is written only once.
+/// Writes `manifest`, which must say that the recording is over, and collects the profile as
+/// [`collect`] does. If nothing is left in the pool, the manifest is written only once.
 ///
 /// # Errors
 /// Same as for [`collect`].
@@ -122,8 +123,8 @@ pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collec
     collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
-/// Collects the profile of `manifest`. `is_new` says that the manifest has not been written in this
-/// form.
+/// Collects the profile that `manifest` describes. `is_new` is true if the manifest has not been
+/// written in this form.
 fn collect_known(
     root: &Dir,
     manifest: Manifest,
@@ -218,7 +219,7 @@ fn collect_one(
     remove(manifest, pages)
 }
 
-/// Collects each pass as a separate profile. A pass that was not begun has nothing to collect.
+/// Collects each pass as a separate profile. A pass that did not begin has nothing to collect.
 fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected> {
     let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
     for number in 1..=passes {
@@ -226,7 +227,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
             let manifest = Manifest::read_in(&pass)?;
             collect_one(&pass, manifest, closing, false)
         }) {
-            // The reader counts refused passes.
+            // Whoever reads the profile counts refused passes as losses.
             Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
@@ -245,9 +246,10 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
     Ok(all)
 }
 
-/// Whether the pool of the profile in `dir` exists, belongs to the caller and names this very
-/// directory. Nobody else can have made such a profile. The check is needed because a directory of
-/// the caller may have been unpacked from any archive, which may even contain a pool.
+/// Returns whether the pool of the profile in `dir` exists, belongs to the caller and names this
+/// very directory as its profile. Only the caller can have made such a profile. Without this check,
+/// a directory of the caller could have been unpacked from any archive, which may even contain a
+/// pool.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -257,8 +259,9 @@ pub fn has_own_pool(dir: &Path) -> Result<bool> {
     }))
 }
 
-/// Whether the caller may change the profile in `dir`: its pool is its own, or the pool is gone and
-/// the directory belongs to the caller.
+/// Returns whether the caller may change the profile in `dir`. The profile's pool must belong to
+/// the caller and to this profile; if the pool does not exist any more, the directory must belong
+/// to the caller.
 pub fn is_own(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -269,8 +272,9 @@ pub fn is_own(dir: &Path) -> Result<bool> {
     })
 }
 
-/// Deletes the pool of the profile in `dir` with its content, if it belongs to the caller and to
-/// this profile. For callers that have read what they need and delete the profile next.
+/// Deletes the pool of the profile in `dir` and its content, if the pool belongs to the caller and
+/// to this profile. This is meant for callers that have read what they need and delete the profile
+/// next.
 ///
 /// # Errors
 /// Fails if the manifest cannot be read or the pool cannot be deleted.
@@ -286,8 +290,9 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. If an earlier collector was killed in between, counts
-/// that a part already has are appended again; readers use each row once.
+/// Appends the loop counts of dead processes. If an earlier collector was killed meanwhile, counts
+/// that a part already contains are appended again. This does no harm, because readers use each row
+/// once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -300,7 +305,7 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the exact counts of dead processes. Counts that are appended twice are used once.
+/// Appends the exact counts of dead processes. If counts are appended twice, readers use them once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);
@@ -311,10 +316,10 @@ fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     Ok(())
 }
 
-/// Appends the pages of dead processes that their parts do not contain yet.
+/// Appends the pages of dead processes, as far as their parts do not contain these pages yet.
 fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
-    // Empty pages count, too: their headers say which calls were in progress.
+    // Empty pages are appended, too, because their headers contain which calls were in progress.
     for page in &left.pages {
         let id = PartId::of(&page.header);
         if !left.is_alive(id) {

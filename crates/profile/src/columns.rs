@@ -1,5 +1,5 @@
-//! Represents the calls of one page as columns of numbers: the fast way to read a profile. The
-//! buffers are reused for the next page.
+//! Represents the calls of one page as columns of numbers, which is the fast way to read a profile.
+//! The buffers are reused for the next page.
 
 use std::ops::Range;
 
@@ -15,65 +15,66 @@ use crate::groups::{Groups, PageGroups};
 use crate::ledger::LossCount;
 
 /// The calls of one page, in the order in which they ended. All columns of calls have the same
-/// length; columns of counters that the page does not contain are empty.
+/// length. The column of a counter that the page does not contain is empty.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Index of the process in the profile.
     pub process: usize,
     /// Index of the thread in the process.
     pub thread: usize,
-    /// Index of the page among the thread's existing pages.
+    /// Index of the page among the thread's pages.
     pub page: usize,
-    /// Export of each call; [`crate::Ops::of`] gives its op.
+    /// Export of each call; [`crate::Ops::of`] returns its op.
     pub export: Vec<u32>,
-    /// Workgroup ids in x, y, z.
+    /// Workgroup id of each call, in x, y, z.
     pub workgroup: [Vec<u32>; 3],
-    /// Numbers of workgroups of the dispatch in x, y, z. See [`Columns::knows_workgroup`].
+    /// Number of workgroups of each call's dispatch, in x, y, z. See [`Columns::knows_workgroup`].
     pub count: [Vec<u32>; 3],
-    /// The runtime's worker number.
+    /// The runtime's number of the worker that ran the call.
     pub worker: Vec<u32>,
     /// `node << 12 | cpu` at the end of the call.
     pub location: Vec<u32>,
     /// Ticks when the call began.
     pub start_ticks: Vec<u64>,
-    /// Recorded duration in ticks. If the end was read before the start (two CPUs whose clocks
-    /// differ), the value wraps around; see [`Columns::duration`].
+    /// Recorded duration in ticks. If the end is before the start, because the clocks of two CPUs
+    /// differ, the value wraps around; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// The amount that each call added to each counter of the run; check [`GroupColumn::status`]
-    /// first.
+    /// What each call added to each counter of the run. Check [`GroupColumn::status`] before you
+    /// use a value.
     pub values: Vec<Vec<u64>>,
-    /// Values of individual calls, in the order of the calls; see [`record::page`] for the keys.
+    /// Values that single calls have, in the order of the calls; see [`record::page`] for the keys.
     pub extras: Vec<Extra>,
-    /// The times of each group of the run.
+    /// For each group of the run: its status and its times in each call.
     pub groups: Vec<GroupColumn>,
-    /// In a run with a budget, how each call was chosen by sampling. Otherwise empty, because every
-    /// call was recorded.
+    /// In a run with a budget: how each call was chosen by sampling. Empty without a budget,
+    /// because every call was recorded.
     pub drawn: Vec<Drawn>,
     /// Readings of the thread's clocks.
     pub clocks: Vec<ThreadClock>,
-    /// Whether the run requested estimates for counters that take turns (`run --multiplex`).
+    /// Whether the run asked for estimates of the values of multiplexed counters (`run
+    /// --multiplex`).
     pub estimates: bool,
-    /// Whether the run had a budget, under which only some calls are recorded (`run --budget`).
+    /// Whether the run had a budget, so that only some calls are recorded (`run --budget`).
     pub sampled: bool,
     /// Number of calls during which some group ran only part of the time.
     pub multiplexed: u64,
-    /// Number of records that cannot be decoded: 0 or 1, because the rest of the page is then not
-    /// used.
+    /// Number of records that cannot be decoded. It is 0 or 1, because the rest of the page is not
+    /// used after such a record.
     pub torn_records: u64,
     header: Option<PageHeader>,
     torn_pages: u64,
 }
 
 impl Columns {
-    /// Removes the calls that began before `from`, in ticks, and the readings of the thread's
-    /// clocks before it.
+    /// Removes the calls that began before `from`, which is in ticks, and the readings of the
+    /// thread's clocks before `from`.
     pub(crate) fn keep_from(&mut self, from: u64) {
         if self.start_ticks.iter().all(|start| *start >= from) {
             return;
         }
         let keep: Vec<bool> = self.start_ticks.iter().map(|start| *start >= from).collect();
         let mut kept = 0;
-        // For each call, and for the end, the number of earlier calls that are kept.
+        // For each call, and for the end of the page: the number of earlier calls that are kept.
         let places: Vec<usize> = keep
             .iter()
             .chain([&false])
@@ -106,7 +107,7 @@ impl Columns {
     }
 }
 
-/// Retains the values selected by `keep`. A column that the page does not have stays empty.
+/// Keeps the elements for which `keep` is true. A column that the page does not have stays empty.
 fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
     if column.len() == keep.len() {
         let mut keep = keep.iter();
@@ -124,27 +125,29 @@ pub struct Extra {
     pub bits: u64,
 }
 
-/// The times of one group in each call of a page. Empty if the page does not contain the group.
+/// The times of one group in each call of a page. The columns are empty if the page does not
+/// contain the group.
 #[derive(Debug, Default)]
 pub struct GroupColumn {
     /// Whether the group's values are present.
     pub status: Vec<Status>,
-    /// The time for which the group was enabled during the call, in ns; 0 if it was not read.
+    /// The time for which the group was enabled during the call, in ns; 0 if the group was not
+    /// read.
     pub enabled_ns: Vec<u64>,
-    /// The part of `enabled_ns` in which the group was counting; 0 if it was not read.
+    /// The part of `enabled_ns` in which the group was counting; 0 if the group was not read.
     pub running_ns: Vec<u64>,
 }
 
-/// The state of one group's reading in one call.
+/// What is known about the values of one group in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The group was not read; the values are meaningless.
+    /// The group was not read, so the values are meaningless.
     NotRead,
     /// The group was read, and was counting during the whole call.
     Whole,
     /// The group was read, but was counting only part of the time, so the values are too small.
     Multiplexed,
-    /// The counter was read, but it never counted during the call, so the values are meaningless.
+    /// The group was read, but it never counted during the call, so the values are meaningless.
     NeverRan,
 }
 
@@ -154,9 +157,9 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. If one of the kernel's groups was not even enabled, it belongs to
-    /// another task than the caller (a raw `clone` that shares its creator's thread-local storage),
-    /// so its 0 is meaningless. Scripts of simulated groups need not contain times.
+    /// Determines the status. If a group of the kernel was not even enabled, it belongs to another
+    /// task than the caller, so its 0 is meaningless. This happens after a raw `clone` that shares
+    /// its creator's thread-local storage. The script of a simulated group may contain no times.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -176,16 +179,16 @@ pub struct ThreadClock {
     pub cpu_ns: u64,
     /// `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// Number of calls of the page that were recorded before this reading.
+    /// Number of the page's calls that were recorded before this reading.
     pub calls_before: usize,
 }
 
-/// Returns the CPU of a [`Columns::location`].
+/// Returns the CPU in a value of [`Columns::location`].
 pub fn cpu_of(location: u32) -> u32 {
     location & 0xfff
 }
 
-/// Returns the NUMA node of a [`Columns::location`].
+/// Returns the NUMA node in a value of [`Columns::location`].
 pub fn node_of(location: u32) -> u32 {
     location >> 12
 }
@@ -199,10 +202,10 @@ impl Columns {
         columns
     }
 
-    /// Returns the count of a counter in call `i`, as views show it. It is the raw value if the
-    /// counter's group counted all the time, an estimate ([`model::scaled`]) if the group was
-    /// multiplexed and the run requested estimates, and otherwise `None`. `group` and `counter` are
-    /// indices into the run's lists.
+    /// Returns the count of a counter in call `i`, as reports show it. If the counter's group
+    /// counted all the time, this is the raw value. If the group was multiplexed and the run asked
+    /// for estimates, it is an estimate ([`model::scaled`]). Otherwise, it is `None`. `group` and
+    /// `counter` are indices in the run's lists.
     #[inline]
     pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
         let times = self.groups.get(group)?;
@@ -216,8 +219,8 @@ impl Columns {
         }
     }
 
-    /// Does what [`Columns::value`] does for several counters of one group in call `i`. `counters`
-    /// are indices into the run's list, and the results are stored at the same indices of `values`.
+    /// Does what [`Columns::value`] does, for several counters of one group in call `i`. `counters`
+    /// are indices in the run's list. The results are stored at the same indices of `values`.
     #[inline]
     pub fn group_values(
         &self,
@@ -250,20 +253,21 @@ impl Columns {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
-    /// Returns how call `i` was chosen by sampling; the default without a budget.
+    /// Returns how call `i` was chosen by sampling. Without a budget, the result is the default.
     #[inline]
     pub fn drawn(&self, i: usize) -> Drawn {
         self.drawn.get(i).copied().unwrap_or_default()
     }
 
-    /// Returns 1 divided by the probability with which call `i` was timed. It is 1 without a budget.
+    /// Returns 1 divided by the probability with which call `i` was timed. The result is 1 without
+    /// a budget.
     #[inline]
     pub fn weight(&self, i: usize) -> u64 {
         self.drawn(i).period.max(1).into()
     }
 
     /// Returns 1 divided by the probability with which the counters of call `i` were read, if they
-    /// were.
+    /// were read.
     #[inline]
     pub fn counter_weight(&self, i: usize) -> u64 {
         self.weight(i) * u64::from(self.drawn(i).counter_period.max(1))
@@ -286,8 +290,8 @@ impl Columns {
         if ticks > i64::MAX as u64 { 0 } else { ticks }
     }
 
-    /// Whether the workgroup and the dispatch of call `i`, and its worker, are known. They are
-    /// unknown if the call came from a runtime's own call hook; such calls have counts of 0,0,0.
+    /// Whether the workgroup, the dispatch and the worker of call `i` are known. They are unknown
+    /// if a call hook of the runtime itself reported the call. Such calls have the count 0,0,0.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;
@@ -299,7 +303,7 @@ impl Columns {
         self.header.as_ref()
     }
 
-    /// Returns the losses found in this page.
+    /// Returns the losses that were found in this page.
     pub fn losses(&self) -> Vec<LossCount> {
         [
             (Loss::TornPage, self.torn_pages),
@@ -332,7 +336,7 @@ impl Columns {
         }
     }
 
-    /// Returns the header of the page that was decoded last.
+    /// Returns the header of the page that was last decoded.
     pub(crate) fn header_mut(&mut self) -> Option<&mut PageHeader> {
         self.header.as_mut()
     }
@@ -343,8 +347,8 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`. `counters` is the page's mask in terms of the
-    /// profile's counters.
+    /// Decodes the page at the start of `bytes`. `counters` is the page's mask, in which bits stand
+    /// for the counters of the profile.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;
@@ -405,7 +409,7 @@ impl Columns {
                     self.values[*counter].push(if times.read { value } else { 0 });
                 }
             }
-            // If estimates were requested, this is not a loss.
+            // If the run asked for estimates, a multiplexed counter is not a loss.
             self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
     }

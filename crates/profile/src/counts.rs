@@ -1,5 +1,5 @@
-//! Reads the exact numbers of calls of a run with a budget, in which only some calls are timed but
-//! all are counted.
+//! Reads the exact numbers of calls in a run with a budget. Such a run counts all calls, but times
+//! only some of them.
 //!
 //! ```text
 //!  processes/*/counts.cps ─ frames ─┐
@@ -22,21 +22,20 @@ use crate::safe_dir::Dir;
 pub struct CountedCalls {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The thread's number in its process ([`crate::Thread::uid`]). If none of its calls were
-    /// recorded, it is a thread without pages.
+    /// The thread's number in its process ([`crate::Thread::uid`]). A thread of which no call was
+    /// recorded has no pages.
     pub thread_uid: u32,
-    /// The export; [`crate::Ops::of`] gives its op.
+    /// The export of the calls; [`crate::Ops::of`] returns its op.
     pub export: u32,
-    /// Number of all calls: those that were timed, and those that were only counted. Exact, also
-    /// after a crash.
+    /// Number of all calls, timed or only counted. The number is exact, even after a crash, unless
+    /// `steps` is set.
     pub calls: u64,
-    /// Number of calls that were timed. If none of their records is lost, this is the number of
-    /// records.
+    /// Number of calls that were timed. This equals the number of records if no record is lost.
     pub timed: u64,
     /// Number of timed calls for which counters were read.
     pub counted: u64,
-    /// The steps that the number of calls is estimated from, if the host announced these calls only in some
-    /// steps of the program. Then `calls` is an estimate.
+    /// The steps from which the number of calls is estimated, if the host announced these calls
+    /// only in some steps of the program. If this is set, `calls` is an estimate.
     pub steps: Option<CountedSteps>,
 }
 
@@ -47,15 +46,15 @@ impl CountedCalls {
     }
 }
 
-/// The sample from which the calls of steps without announcements are estimated. See
+/// The sample from which the calls in steps without announcements are estimated. See
 /// [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
-    /// The part of the calls that was estimated.
+    /// The number of calls that were estimated. They are part of [`CountedCalls::calls`].
     pub unseen: u64,
     /// The number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the last step in `away` is not known to have ended.
+    /// Whether the last step in `away` may not have ended.
     pub is_open: bool,
     /// The number of steps in the sample.
     pub sampled: u64,
@@ -70,8 +69,8 @@ pub struct CountedSteps {
 }
 
 impl CountedSteps {
-    /// Makes the sample of an export on a thread. `all_away` is the number of steps of the process
-    /// that were away.
+    /// Creates the sample of one export on one thread. `all_away` is the number of the process's
+    /// steps that were away (without announcements).
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -94,8 +93,8 @@ impl CountedSteps {
     }
 }
 
-/// The cost of recording on one thread, by the account that the recorder keeps in order to stay
-/// within the budget.
+/// What recording cost on one thread. The recorder itself measures this in order to stay within the
+/// budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
     /// The thread's number in its process.
@@ -113,9 +112,9 @@ pub struct ThreadSpent {
 /// A table that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
-    /// The process that the table belongs to: process id, start time, generation.
+    /// The process to which the table belongs: process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// The table's bytes, copied.
+    /// A copy of the table's bytes.
     bytes: Vec<u8>,
 }
 
@@ -127,11 +126,11 @@ impl LeftTable {
         }
     }
 
-    /// Appends the counts in the table to the file of its part.
+    /// Appends the counts in the table to the file of the table's part.
     pub fn append(&self, part: &Dir) -> Result<()> {
         let bytes = match Table::parse(&self.bytes) {
             Ok(table) => table.frame().to_bytes(),
-            // The written bytes are not a frame, so a reader counts them as damage.
+            // These bytes are not a frame, so a reader counts them as damage.
             Err(_) => vec![0xff; 8],
         };
         let mut file = part.append(COUNTS_NAME)?;
@@ -148,7 +147,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
         at += 1;
         let head = pool.head(first, TABLE_HEADER_BYTES)?;
         let Ok(pages) = Table::pages(&head) else { continue };
-        // The rest of the table belongs to the same process.
+        // The other pages of the table come next and are claimed by the same process.
         let follows = |(i, claim): (usize, &(usize, u32))| *claim == (first + 1 + i, row);
         let rest = claimed[at..].iter().enumerate().take(pages - 1).take_while(|c| follows(*c));
         let rest = rest.count();
@@ -157,8 +156,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If the thread returned the table meanwhile, its counts are in the part's file or in a
-        // later table.
+        // If the thread has given the table back meanwhile, its counts are in the part's file or in
+        // a later table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -169,11 +168,12 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     Ok(found)
 }
 
-/// Adds up the frames of a process: for each export of a thread, the largest number of calls.
+/// Adds up the frames of a process. For each export of a thread, the frame with the largest number
+/// of calls is used.
 ///
-/// Steps are taken from the frame with the most steps. A thread knows the number of steps that were
-/// away only up to its last call; if the thread has not ended, the process's other threads may know
-/// a later number.
+/// The steps are those of the frame with the most steps. The number of steps that were away is only
+/// updated when a thread makes calls. So as long as a thread has not ended, other threads of the
+/// process may know a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();
@@ -210,7 +210,7 @@ pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>
             let of = own.zip(sampled.get(&row.export));
             let steps = of.map(|((steps, _), of)| CountedSteps::new(steps, of, all_away, is_open));
             let steps = steps.filter(|steps| steps.unseen > 0);
-            // The thread has already added most of these calls itself.
+            // The thread itself has already added most of the estimated calls.
             let more = steps.zip(of).map_or(0, |(steps, (_, of))| steps.unseen - of.unseen);
             CountedCalls {
                 process: 0,

@@ -1,40 +1,42 @@
 //! Finds the readable names of compiled functions. Compilers of C++ and Rust write a function's
 //! types into the name of its symbol: `_Z3addIfEvPT_i` is `void add<float>(float*, int)`.
 //!
-//! A profile keeps names as they were recorded, and so do the formats for programs (JSON, CSV,
-//! Parquet). Tables for people show the readable name, and a pattern matches either.
+//! A profile contains names as they were recorded, and so do the formats that programs read (JSON,
+//! CSV, Parquet). Tables for people show the readable names. A pattern can match either form.
 //!
-//! A name can come from anybody, and a few bytes of a name can describe megabytes of types. So a
-//! readable name of more than [`LONGEST`] bytes is not used.
+//! A name may come from anybody, and a few bytes of a name can describe megabytes of types. So a
+//! readable name that is longer than [`LONGEST`] bytes is not used.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The longest readable name, in bytes. Names of templates with some ten arguments have 500.
+/// The length in bytes of the longest readable name that is used. The names of templates with about
+/// ten arguments have about 500 bytes.
 pub const LONGEST: usize = 4096;
 
-/// The level of detail of a readable name.
+/// How much a readable name contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// Without the types of parameters and of the result. Overloaded functions look the same.
+    /// The name without the types of parameters and of the result. Overloaded functions then have
+    /// the same name.
     Short,
-    /// Everything that is in the name.
+    /// Everything that the mangled name contains.
     Whole,
 }
 
-/// Returns the readable form of `name`; or `name` itself if it is not the mangled name of a C++ or
-/// Rust function, or if its readable form would be too long.
+/// Returns the readable form of `name`. Returns `name` itself if it is not the mangled name of a
+/// C++ or Rust function, or if its readable form would be too long.
 pub fn demangle(name: &str, detail: Detail) -> Cow<'_, str> {
-    // Mangled names of all schemes begin like this, after up to two more underscores (macOS, LLVM's
-    // blocks).
+    // In all schemes, mangled names begin with one of these texts. Up to two underscores may be
+    // added at the beginning (macOS, blocks of LLVM).
     if !["_Z", "__Z", "___Z", "_R"].iter().any(|start| name.starts_with(start)) {
         return Cow::Borrowed(name);
     }
     of_rust(name).or_else(|| of_cxx(name, detail)).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// Whether a pattern of [`model::glob`] matches the name as it was recorded, or one of its readable
-/// forms.
+/// Returns whether a pattern of [`model::glob`] matches the name as it was recorded or one of its
+/// readable forms.
 pub fn matches(glob: &str, name: &str) -> bool {
     model::glob::matches(glob, name)
         || [Detail::Short, Detail::Whole].iter().any(|detail| match demangle(name, *detail) {
@@ -46,7 +48,7 @@ pub fn matches(glob: &str, name: &str) -> bool {
 fn of_rust(name: &str) -> Option<String> {
     let symbol = rustc_demangle::try_demangle(name).ok()?;
     let mut text = Bounded(String::new());
-    // The alternate form is without the hash of the crate.
+    // The alternate form (`#`) leaves out the hash of the crate.
     write!(text, "{symbol:#}").ok()?;
     text.done()
 }
@@ -63,7 +65,7 @@ fn of_cxx(name: &str, detail: Detail) -> Option<String> {
     text.done()
 }
 
-/// A text that refuses to become longer than [`LONGEST`].
+/// A text that cannot become longer than [`LONGEST`] bytes.
 struct Bounded(String);
 
 impl Bounded {
@@ -117,10 +119,11 @@ mod tests {
         }
     }
 
-    /// Returns a name whose type doubles with each level: `pair<T, T>`, where T is the level below
-    /// it.
+    /// Returns a name whose type doubles with each level: the type of a level is `pair<T, T>`,
+    /// where T is the type of the level before.
     fn doubling(levels: u32) -> String {
-        // S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in their order.
+        // In a mangled name, S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in
+        // the order in which they occur.
         let types = (1..=levels).map(|level| {
             let last = char::from_digit(level, 36).expect("below 36").to_ascii_uppercase();
             format!("S0_IS{last}_S{last}_E")
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_short_name_of_a_long_type_is_not_unfolded() {
-        // The text must be as `c++filt` prints it.
+        // The expected text is what `c++filt` prints.
         let two = "void f<pair<int, int>, pair<pair<int, int>, pair<int, int> > >()";
         assert_eq!(demangle(&doubling(1), Detail::Whole), two);
         assert_eq!(demangle(&doubling(30), Detail::Whole), doubling(30));

@@ -1,30 +1,30 @@
 //! Finds the workgroup calls that make up each dispatch.
 //!
-//! A record has the number of a call's workgroup and the numbers of workgroups, but not the
-//! dispatch. In the order of their starts, the calls of one export belong to one dispatch until
-//! each of its workgroups was seen once:
+//! The record of a call contains the number of its workgroup and the dispatch's number of
+//! workgroups, but does not identify the dispatch. If the calls of one export are ordered by their
+//! starts, they belong to one dispatch until each of its workgroups was seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
 //! ```
 //!
-//! This is exact as long as dispatches of one export follow one another. If two run at the same
-//! time, a workgroup appears a second time before the first dispatch is complete. Then a second
-//! dispatch is opened, and both are marked *not exact*, because each workgroup may belong to either
-//! of the two. In a process that lost calls, a second appearance means that a call is missing: the
-//! first dispatch is then closed as *incomplete*.
+//! This is exact as long as the dispatches of one export run one after another. If two of them run
+//! at the same time, a workgroup appears a second time before the first dispatch is complete. Then
+//! a second dispatch is opened, and both dispatches are marked *not exact*, because each workgroup
+//! may belong to either of them. In a process that lost calls, a workgroup that appears a second
+//! time means instead that a call is missing. The first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
 
-/// Larger grids are not assembled into dispatches; only their calls are shown.
+/// Dispatches with more workgroups are not assembled; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
-/// Most simultaneous dispatches of one export.
+/// Maximum number of dispatches of one export that run at the same time.
 const MOST_OPEN: usize = 64;
 
-/// The number of a dispatch, from 1.
+/// The number of a dispatch. Dispatches are numbered from 1.
 pub type DispatchId = u64;
 
-/// One dispatch, complete or as far as it was seen.
+/// A dispatch, with the workgroups that were seen of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     pub id: DispatchId,
@@ -33,21 +33,21 @@ pub struct Dispatch {
     pub count: [u32; 3],
     /// Number of workgroups that were seen.
     pub seen: u64,
-    /// Begin of the first workgroup, in ns.
+    /// Start of the first workgroup, in ns.
     pub start_ns: i64,
     /// End of the last workgroup, in ns.
     pub end_ns: i64,
     /// Whether no other dispatch of the export ran at the same time.
     pub exact: bool,
-    /// The sum of each counter; `None` if some call has no complete value.
+    /// The sum of each counter over all workgroups; `None` if some workgroup has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// The row in which to show the dispatch. Dispatches in one row do not overlap.
+    /// The row in which the dispatch is shown. Dispatches in one row do not overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
 
 impl Dispatch {
-    /// Returns the number of the dispatch's workgroups.
+    /// Returns the number of workgroups that the dispatch has in total.
     pub fn of(&self) -> u64 {
         self.count.iter().map(|n| u64::from(*n)).product()
     }
@@ -58,27 +58,27 @@ impl Dispatch {
     }
 }
 
-/// One workgroup call, as the assembler needs it.
+/// The call of one workgroup, as far as the assembler needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Workgroup<'a> {
     pub export: u32,
     pub id: [u32; 3],
     pub count: [u32; 3],
-    /// Begin, in ns.
+    /// Start of the call, in ns.
     pub start_ns: i64,
-    /// End, in ns.
+    /// End of the call, in ns.
     pub end_ns: i64,
-    /// The call's value of each counter.
+    /// What the call added to each counter; `None` if there is no complete value.
     pub counters: &'a [Option<u64>],
 }
 
-/// The effect of adding a call.
+/// What adding a call has changed.
 #[derive(Debug)]
 pub struct Placed {
     pub id: DispatchId,
-    /// Whether the call began that dispatch.
+    /// Whether the call is the first one of its dispatch.
     pub first: bool,
-    /// The dispatches that this call finished.
+    /// The dispatches that ended with this call.
     pub over: Vec<Dispatch>,
 }
 
@@ -88,23 +88,24 @@ pub struct Assembler {
     open: HashMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
-    /// For each row, the end of its last dispatch; `None` while that is running.
+    /// For each row, the end of the row's last dispatch; `None` while that dispatch is running.
     lanes: Vec<Option<i64>>,
 }
 
 impl Assembler {
-    /// Creates an assembler. `lost_calls` says whether some calls of this process were not
-    /// recorded. `last` is the highest number already in use.
+    /// Creates an assembler. `lost_calls` says whether calls of this process may be missing. `last`
+    /// is the highest dispatch number that is already in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
         Self { open: HashMap::new(), last, lost_calls, lanes: Vec::new() }
     }
 
-    /// Returns the highest number that was assigned.
+    /// Returns the highest dispatch number that was assigned.
     pub fn last(&self) -> DispatchId {
         self.last
     }
 
-    /// Adds the next call. Returns `None` if its workgroup is unknown or impossible.
+    /// Adds the next call, in the order of the starts. Returns `None` if the call's workgroup is
+    /// unknown or impossible.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;
@@ -168,7 +169,7 @@ impl Assembler {
         Some(Placed { id, first, over })
     }
 
-    /// Returns every incomplete dispatch, in the order of their starts.
+    /// Returns all dispatches that are not complete, in the order of their starts.
     pub fn finish(self) -> Vec<Dispatch> {
         let mut rest: Vec<Dispatch> = self.open.into_values().flatten().collect();
         rest.sort_by_key(|d| d.id);
@@ -212,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Returns id, seen, begin, end, exact and lane of the finished dispatches, and then of the
-    /// others.
+    /// Returns the id, number of seen workgroups, start, end, exactness and lane of each dispatch:
+    /// first those that were completed, then the others.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();

@@ -1,11 +1,10 @@
 //! Drains the pool: appends full pages to the profile while the program runs, so that the program's
-//! threads need not do this. [`record::pool::full`] describes the way of a page to the drain and
-//! back.
+//! threads do not have to. [`record::pool::full`] describes how a page gets to the drain and back.
 //!
-//! The file of a part is only appended to if its process has created it. If there is a problem with
-//! a part (its process belongs to another user, the disk is full, somebody has deleted the
-//! profile), its pages are left to its process from then on. The process then has the same problem,
-//! and counts it.
+//! The drain appends to the file of a part only if the part's process has created the file. If
+//! there is a problem with a part (its process belongs to another user, the disk is full, somebody
+//! has deleted the profile), the drain does not touch its pages from then on. The process then
+//! appends its pages itself, meets the same problem, and counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,25 +22,25 @@ use crate::error::Result;
 use crate::leftovers::PartId;
 use crate::safe_dir::Dir;
 
-/// Takes the full pages of one profile and appends them to its files.
+/// Takes the full pages of one profile and appends them to the profile's files.
 #[derive(Debug)]
 pub struct Drain {
     pool: Pool,
     pool_file: File,
     copy: Box<PageCopy>,
     files: Files,
-    /// Parts whose pages are left to their processes.
+    /// Parts whose pages their processes must append themselves.
     refused: BTreeSet<PartId>,
     /// The guard must be the last field, because it is dropped last.
     #[expect(dead_code, reason = "only held")]
     guard: TruncationGuard,
 }
 
-/// The files of pages.
+/// The open files of pages.
 #[derive(Debug)]
 struct Files {
     root: Dir,
-    /// The greatest length that a file may get.
+    /// The maximum length of a file in bytes.
     longest: u64,
     open: BTreeMap<PartId, File>,
 }
@@ -50,9 +49,9 @@ struct Files {
 const MOST_FILES: usize = 64;
 
 impl Drain {
-    /// Starts to drain the profile in `dir`, whose pool is at `pool`: from now on, threads offer pages. No
-    /// file is made longer than `longest` bytes. `None` if draining is impossible; the threads then append
-    /// their pages themselves.
+    /// Starts to drain the profile in `dir`, whose pool is at `pool`. From now on, threads offer
+    /// full pages. No file is made longer than `longest` bytes. Returns `None` if draining is
+    /// impossible; the threads then append their pages themselves.
     pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
         let files = Files { root: Dir::open(dir).ok()?, longest, open: BTreeMap::new() };
         let pool_file = File::options().read(true).write(true).open(pool).ok()?;
@@ -61,16 +60,16 @@ impl Drain {
         Some(Self { pool, pool_file, copy: Box::default(), files, refused: BTreeSet::new(), guard })
     }
 
-    /// Returns the number of pages that were offered so far, for [`Drain::wait`]. The number must
-    /// be read before [`Drain::take_all`] is called.
+    /// Returns the number of pages that were offered so far, which [`Drain::wait`] needs. Read the
+    /// number before you call [`Drain::take_all`].
     pub fn offers(&self) -> &'static AtomicU32 {
         self.pool.offers()
     }
 
-    /// Waits until the number of offers is not `seen`, or until a signal arrives.
+    /// Waits until the number of offers differs from `seen`, or until a signal arrives.
     ///
     /// # Errors
-    /// Returns the `errno` if the kernel does not wait.
+    /// Returns the `errno` if the kernel refuses to wait.
     pub fn wait(&self, seen: u32) -> std::result::Result<(), i32> {
         self.pool.wait_for_offers(seen)
     }
@@ -98,7 +97,8 @@ impl Drain {
 }
 
 impl Files {
-    /// Appends a page. Returns `None` if the file cannot be opened or written, or would become too long.
+    /// Appends a page to the file of its part. Returns `None` if the file cannot be opened or
+    /// written, or would become too long.
     fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
         let mut found = match self.open.get(&part) {
             Some(file) => file.metadata().ok()?,
@@ -115,7 +115,7 @@ impl Files {
 
     fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
         let directory = self.root.dir(PARTS_NAME)?.dir(part.name())?;
-        // Only the process itself creates its file of pages.
+        // Only the process itself may create its file of pages.
         directory.look(PAGES_NAME)?;
         let file = directory.append(PAGES_NAME)?;
         let found = file.metadata();

@@ -23,17 +23,17 @@ pub enum ErrorKind {
     /// The path exists but is not a profile.
     #[error("not a profile ({0})")]
     NotAProfile(&'static str),
-    /// The file is not valid JSON, or not in the form that this version writes.
+    /// The file is not valid JSON, or not JSON of the form that this version writes.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// Arrow could not encode or decode the data.
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// The file is a stream with other columns than expected, or not a stream at all.
+    /// The file is a stream whose columns differ from the expected ones, or is not a stream at all.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// There is something other than a regular file or a directory, or the file may not be used
-    /// here. It was not opened.
+    /// There is something that is neither a regular file nor a directory, or the file may not be
+    /// used here. It was not opened.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote the file.
@@ -51,7 +51,7 @@ impl Error {
         Self { action, path: path.to_path_buf(), kind: kind.into() }
     }
 
-    /// Returns an adapter for `map_err`.
+    /// Returns a function for `map_err` that makes an [`Error`] with this action and path.
     pub(crate) fn on<E: Into<ErrorKind>>(
         action: &'static str,
         path: &Path,
@@ -69,7 +69,7 @@ impl Error {
         self.kind
     }
 
-    /// Whether something was not opened because of its type or owner.
+    /// Whether the error is that a file or directory was refused because of its type or owner.
     pub fn is_refused(&self) -> bool {
         matches!(&self.kind, ErrorKind::Refused(_))
     }
@@ -79,7 +79,7 @@ impl Error {
         &self.path
     }
 
-    /// Whether the error is that the file exists already.
+    /// Whether the error is that the file already exists.
     pub(crate) fn is_there(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::AlreadyExists)
     }

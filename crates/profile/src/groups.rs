@@ -1,4 +1,4 @@
-//! Computes the groups of a run's counters, and the groups that a page contains.
+//! Computes the groups of a run's counters, and the groups in a page.
 
 use std::ops::Range;
 
@@ -17,17 +17,18 @@ pub struct Groups {
 pub struct Group {
     /// The group's number in the manifest.
     pub number: u16,
-    /// The group's counters, as indices into the manifest's list.
+    /// The group's counters, as indices in the manifest's list of counters.
     pub counters: Range<usize>,
-    /// Whether the group's values and times come from a script.
+    /// Whether the group's values and times come from a test script.
     pub simulated: bool,
 }
 
-/// The content of a page with a certain set of counters.
+/// The groups in pages that have a certain set of counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageGroups {
     pub layout: GroupLayout,
-    /// For each group of the page: its index in the run, and the indices of its counters.
+    /// For each group of the page: its index in the run, and the indices of its counters in the
+    /// run.
     pub groups: Vec<(usize, Vec<usize>)>,
     /// For each group of the page: [`Group::simulated`].
     pub simulated: Vec<bool>,
@@ -60,8 +61,8 @@ impl Groups {
         self.numbers.len()
     }
 
-    /// Returns the groups of a page whose header contains `mask`; `None` if it names counters that
-    /// the run does not have.
+    /// Returns the groups of a page whose header contains `mask`. Returns `None` if the mask
+    /// contains counters that the run does not have.
     pub(crate) fn of_page(&self, mask: u32) -> Option<PageGroups> {
         if u64::from(mask) >> self.numbers.len() != 0 {
             return None;
@@ -71,8 +72,8 @@ impl Groups {
         for counter in (0..self.numbers.len()).filter(|i| mask & (1 << i) != 0) {
             let number = self.numbers[counter];
             let run_group = self.groups.iter().position(|g| g.counters.contains(&counter))?;
-            // This matches `GroupLayout`: adjacent counters of the mask with the same number are
-            // one group.
+            // `GroupLayout` does the same: adjacent counters of the mask with the same group number
+            // are one group.
             match groups.last_mut() {
                 Some((_, counters)) if previous == Some(number) => counters.push(counter),
                 _ => groups.push((run_group, vec![counter])),

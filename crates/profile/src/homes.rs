@@ -1,32 +1,33 @@
-//! Finds threads whose calls come from two sources.
+//! Finds threads whose calls come from two sources: the recorder and a profiler of the host.
 //!
 //! ```text
 //!  4711 python              thread 4712   aten::mm ├──┤      ├──┤      recorded live
 //!  PyTorch of python 4711   thread 4712   step() ├─────────────────┤   by PyTorch's own profiler
 //! ```
 //!
-//! A profiler of the host (PyTorch's) reports functions that are not recorded live. They are calls
-//! of a part of their own, but on the same thread of the kernel. Only both sources together show
-//! the self time of these functions, and the time that the thread was in calls.
+//! A profiler of the host, such as PyTorch's, reports functions that the recorder does not record.
+//! Their calls are in a separate part of the profile, but ran on the same thread of the kernel. The
+//! self time of these functions, and the time that the thread was in calls, can only be computed
+//! from both sources together.
 
 use std::collections::HashMap;
 
 use crate::{Process, Profile};
 
-/// The threads whose calls are also on another thread of the profile. See [`Profile::homes`].
+/// The threads whose calls also belong to another thread of the profile. See [`Profile::homes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     by_thread: HashMap<(usize, usize), (usize, usize)>,
 }
 
 impl Homes {
-    /// Returns the thread that these calls are on, as process and thread index: the one that was
-    /// recorded live, if there is one.
+    /// Returns the thread on which these calls ran, as the indices of the process and the thread.
+    /// If the recorder recorded this thread, too, it is the recorded thread.
     pub fn of(&self, thread: (usize, usize)) -> (usize, usize) {
         self.by_thread.get(&thread).copied().unwrap_or(thread)
     }
 
-    /// Whether no thread has two sources.
+    /// Returns whether no thread has two sources.
     pub fn is_empty(&self) -> bool {
         self.by_thread.is_empty()
     }
@@ -34,13 +35,14 @@ impl Homes {
 
 impl Profile {
     /// Finds the threads to which events of plugins and of PyTorch's profiler belong. If the kernel
-    /// used the id of a thread again, it is not known which of the threads is meant, and none is
-    /// found.
+    /// has used the id of a thread again, it is not known which of these threads is the right one,
+    /// and none is returned.
     pub fn homes(&self) -> Homes {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
-            // The rows of a device are its streams, whose numbers can be those of threads.
+            // These rows belong to a device. They are its streams, and their numbers may equal
+            // those of threads by chance.
             if of_plugins.number() != owner.pid {
                 continue;
             }
@@ -60,7 +62,8 @@ impl Profile {
 }
 
 impl Process {
-    /// Returns the index of each thread by the kernel's id; `None` if several threads had that id.
+    /// Returns the index of each thread by the kernel's id of the thread; `None` for an id that
+    /// several threads had.
     fn by_tid(&self) -> HashMap<u32, Option<usize>> {
         let mut threads = HashMap::new();
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0) {

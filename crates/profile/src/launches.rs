@@ -1,5 +1,5 @@
-//! Finds the op that launched each activity of a device, in a recording whose plugins got an id for
-//! each op (`run --plugin-ids`).
+//! Finds the op that launched each activity of a device. This needs a recording whose plugins got
+//! an id for each op (`run --plugin-ids`).
 //!
 //! ```text
 //!  op of a program   a value with the key KEY_PLUGIN_ID ──┐
@@ -7,8 +7,8 @@
 //!  kernel of a plugin   the argument "External id" ───────┘
 //! ```
 //!
-//! A plugin may give the same id to any number of kernels. Activities on the host are inside of
-//! their op anyway, so only activities of devices are matched.
+//! A plugin may give the same id to any number of kernels. Only activities of devices are matched
+//! by their ids, because activities on the host are already inside of their op.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ use crate::columns::KEY_PLUGIN_ID;
 use crate::error::Result;
 use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 
-/// The key of a document of activities that lists the processes whose plugins provided the events:
-/// names as [`PartId::name`] makes them, in the order of the rows' numbers.
+/// A key in the JSON document of a set of activities. It lists the processes whose plugins provided
+/// the events, by the names that [`PartId::name`] returns, in the order of the rows' numbers.
 pub const PROCESSES_KEY: &str = "plugin_processes";
-/// Rows of plugins' events have numbers from here on, above those of dispatches and tracks. Viewers
-/// have room for 32 bits.
+/// The rows of plugins' events are numbered from this number on, above the rows of dispatches and
+/// tracks. The numbers must fit in 32 bits, because viewers store no more.
 pub const PLUGIN_ROWS: i64 = 7_000_000;
 
-/// The argument by which Kineto and PyTorch name an op.
+/// The argument in which Kineto and PyTorch store the id of the op.
 const ARGUMENT: &str = "External id";
 
 /// A call that launched activities.
@@ -39,13 +39,13 @@ pub struct Launcher {
     pub export: u32,
     /// Number of activities of devices that the op launched.
     pub launched: u32,
-    /// Number of activities of devices that earlier calls launched, in the order of processes and
-    /// ids. Together with [`Launcher::launched`], this numbers all activities from 0.
+    /// Number of activities of devices that earlier calls launched, where calls are ordered by
+    /// process and id. With [`Launcher::launched`], this gives every activity a number, from 0.
     pub before: u64,
 }
 
-/// Identifies a process by the index of its member in a merged profile (otherwise 0) and its id
-/// there. Processes of several members may have the same id.
+/// Identifies a process by the index of its member (0 if the profile is not merged) and its id in
+/// that member. Processes of different members may have the same id.
 pub type Whose = (usize, PartId);
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ pub struct Launches {
     by_id: HashMap<(Whose, u64), Launcher>,
 }
 
-/// The only argument that is needed here.
+/// The arguments of an event, as far as they are needed here.
 #[derive(Deserialize)]
 struct Arguments {
     #[serde(rename = "External id")]
@@ -66,12 +66,12 @@ pub struct Ids<'a> {
     trace: &'a Activities,
     processes: Vec<Option<PartId>>,
     registry: Registry,
-    /// Whether activities of a category are on a device.
+    /// For each category: whether its activities are on a device.
     on_device: HashMap<NameId, Option<bool>>,
 }
 
 impl<'a> Ids<'a> {
-    /// Prepares for one trace. Returns `None` if its recording had no ids.
+    /// Prepares to find ids in one trace. Returns `None` if the recording of the trace had no ids.
     pub fn of(trace: &'a Activities) -> Option<Self> {
         let processes = trace.document.get(PROCESSES_KEY)?.as_array()?;
         let part = |name: &serde_json::Value| PartId::parse(name.as_str()?);
@@ -83,11 +83,14 @@ impl<'a> Ids<'a> {
         })
     }
 
-    /// Returns the process of an activity on a device, and the id of the op that launched it.
+    /// Returns the process of an activity on a device, and the id of the op that launched the
+    /// activity.
     pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(Whose, u64)> {
-        // Most events have no id, and parsing takes time.
+        // Arguments without an id are skipped before they are parsed, because parsing takes time
+        // and most events have no id.
         let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
-        // A kind that a plugin has declared itself is on a device if its events have a stream.
+        // A plugin may have declared the kind of an event itself. Then the event is on a device if
+        // it has a stream.
         if !self.is_on_device(event.category?).unwrap_or_else(|| args.contains("\"stream\":")) {
             return None;
         }
@@ -98,7 +101,8 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// Whether a category is on a device; `None` for a category without a published meaning.
+    /// Returns whether activities of a category are on a device; `None` if the category has no
+    /// published meaning.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {
@@ -148,8 +152,8 @@ impl Launches {
                 }
             }
         }
-        // The calls are numbered in the order of processes and ids, so that a profile always gives
-        // the same file.
+        // The calls are numbered in the order of processes and ids, so that the same profile always
+        // gives the same exported file.
         let mut all: Vec<_> = by_id.iter_mut().collect();
         all.sort_unstable_by_key(|(of, _)| **of);
         let mut before = 0;
@@ -160,12 +164,12 @@ impl Launches {
         Ok(Self { by_id })
     }
 
-    /// Whether no op launched an activity.
+    /// Returns whether no activity was launched by a known op.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Returns the call with this id in this process, if it launched anything.
+    /// Returns the call that has this id in this process, if the call launched any activity.
     pub fn launcher(&self, process: Whose, id: u64) -> Option<&Launcher> {
         self.by_id.get(&(process, id))
     }

@@ -1,7 +1,7 @@
-//! Defines the ledger of a process: a copy of the process's row in the pool's process table, which
-//! is kept when the pool is deleted. The ledger is the file `ledger.json` in the process's part,
-//! and only [`crate::collect()`] writes it. A ledger in the profile itself, without a process id,
-//! contains the losses outside of recording processes.
+//! Defines the ledger of a process: a copy of the process's row in the pool's process table. The
+//! copy remains when the pool is deleted. The ledger is the file `ledger.json` in the process's
+//! part, and only [`crate::collect()`] writes it. A ledger in the directory of the profile itself
+//! has no process id and contains the losses outside of recorded processes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::safe_dir::Dir;
 
 /// Name of the ledger in a process's part.
 pub const LEDGER_NAME: &str = "ledger.json";
-/// Maximum size of a ledger that is read, in bytes; ours take a few KiB.
+/// Maximum size in bytes of a ledger that is read. The ledgers that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 22;
 /// The version of the ledger that this program writes and reads.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
@@ -36,7 +36,7 @@ pub struct Ledger {
     pub threads: u32,
     /// Number of calls in pages that the process itself flushed or released.
     pub calls: u64,
-    /// The ledger's losses with nonzero counts.
+    /// The losses in the ledger whose count is not zero.
     pub losses: Vec<LossCount>,
 }
 
@@ -58,13 +58,13 @@ impl LossCount {
         Self { name: loss.name().to_owned(), count, errno: None }
     }
 
-    /// Returns the loss, or `None` if only a later version knows it.
+    /// Returns the loss; `None` if only a later version knows it.
     pub fn loss(&self) -> Option<Loss> {
         Loss::ALL.iter().copied().find(|loss| loss.name() == self.name)
     }
 
-    /// Returns how much the loss matters. A loss that this version does not know is taken for
-    /// one that may distort numbers.
+    /// Returns how serious the loss is. A loss that this version does not know counts as one that
+    /// may distort numbers.
     pub fn severity(&self) -> Severity {
         self.loss().map_or(Severity::Distorted, Loss::severity)
     }
@@ -75,11 +75,12 @@ impl LossCount {
     }
 }
 
-/// Adds up counts of the same loss, in the order of the table of losses. Keeps the first error
-/// number, and omits zeros.
+/// Adds up counts of the same loss. The result is in the order of the table of losses. Each loss
+/// keeps its first error number, and counts of 0 are left out.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
-    // A ledger may come from anywhere and contain any number of names.
+    // A ledger may have been written by anybody and may contain any number of names, so the places
+    // are in a map.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
         match places.get(one.name.as_str()) {
@@ -98,8 +99,8 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
-/// Writes losses of the run as a whole, which no reader finds by itself, to a profile without
-/// passes and without such losses.
+/// Writes losses of the run as a whole to a profile. They are losses that a reader of the profile
+/// cannot find out by itself. The profile must have no passes, and no such losses yet.
 ///
 /// # Errors
 /// Fails if the profile is not writable.
@@ -130,15 +131,16 @@ impl Ledger {
         }
     }
 
-    /// Adds a second row of the same process (a row that was shared because the table was full).
+    /// Adds a second row of the same process. A process gets a second row if the table was full and
+    /// it shared a row.
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);
         self.losses = merge_losses(self.losses.iter().chain(&other.losses));
     }
 
-    /// Reads the ledger in `part`; `None` if there is none yet. A ledger that cannot be read counts
-    /// as a loss itself.
+    /// Reads the ledger in `part`; returns `None` if there is none yet. A ledger that cannot be
+    /// read is itself counted as a loss.
     pub(crate) fn read(part: &Dir) -> Option<Self> {
         let (text, loss) = match part.read(LEDGER_NAME, MOST_BYTES) {
             Err(e) if e.is_not_found() => return None,

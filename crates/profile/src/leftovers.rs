@@ -1,5 +1,4 @@
-//! Reads the content that is still in the pool: the pages that were not flushed, and the process
-//! table.
+//! Reads what is still in the pool: the pages that were not flushed, and the process table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,13 +15,14 @@ use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
-/// The number of parts for the events of plugins that one part of a process can have.
+/// The largest number of parts for events of plugins that one generation of a process can have.
 pub const PLUGIN_PARTS: u32 = 1 << 14;
 
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
-    /// Start time in clock ticks since boot; the first field, so that parts sort by age.
+    /// Start time in clock ticks since boot. It is the first field, so that parts are sorted by
+    /// age.
     pub start_time: u64,
     /// Process id.
     pub pid: u32,
@@ -31,49 +31,51 @@ pub struct PartId {
 }
 
 impl PartId {
-    /// Returns the part that a page belongs to.
+    /// Returns the part to which a page belongs.
     pub(crate) fn of(header: &PageHeader) -> Self {
         let s = &header.start;
         Self { start_time: s.start_time, pid: s.pid, generation: s.generation }
     }
 
-    /// Returns the part that a run of pages with loop counts belongs to.
+    /// Returns the part to which a run of pages with loop counts belongs.
     pub(crate) fn of_run(run: &LoopRun) -> Self {
         let (pid, start_time, generation) = run.process;
         Self { start_time, pid, generation }
     }
 
-    /// Returns the part that a table of exact counts belongs to.
+    /// Returns the part to which a table of exact counts belongs.
     pub(crate) fn of_table(table: &LeftTable) -> Self {
         let (pid, start_time, generation) = table.process;
         Self { start_time, pid, generation }
     }
 
-    /// Returns a part for the events that profiler plugins handed over in this process. `number`
-    /// distinguishes such parts, which come right after the part of the process itself.
+    /// Returns the id of a part for the events that profiler plugins handed over in this process.
+    /// `number` distinguishes several such parts. They are sorted right after the part of the
+    /// process itself.
     pub fn of_plugins(self, number: u32) -> Self {
         let after = self.generation.saturating_mul(PLUGIN_PARTS).saturating_add(number);
         Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
     }
 
-    /// Whether the generation is a part for the events of plugins.
+    /// Returns whether this is a part for the events of plugins.
     pub fn is_of_plugins(self) -> bool {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
-    /// Returns the part of the process whose plugins handed over the events of this part. `None` if it
-    /// is not such a part.
+    /// Returns the part of the process whose plugins handed over the events in this part. Returns
+    /// `None` if this is not a part for events of plugins.
     pub fn owner(self) -> Option<Self> {
         let after = self.generation.checked_sub(FIRST_PLUGIN_GENERATION)?;
         Some(Self { generation: after / PLUGIN_PARTS, ..self })
     }
 
-    /// Returns the number of a part for the events of plugins, which [`PartId::of_plugins`] was given.
+    /// Returns the number with which [`PartId::of_plugins`] made this id; `None` for other parts.
     pub fn plugins_number(self) -> Option<u32> {
         Some(self.generation.checked_sub(FIRST_PLUGIN_GENERATION)? % PLUGIN_PARTS)
     }
 
-    /// Returns the part of the process whose plugins' events are in this part, or else this part.
+    /// Returns the owner of this part if this is a part for events of plugins, and otherwise this
+    /// part.
     pub fn of_process(self) -> Self {
         self.owner().unwrap_or(self)
     }
@@ -99,7 +101,8 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes, made at once if the owner is alive and may continue to write.
+    /// A copy of the page's bytes. It was made at once because the owner is alive and may continue
+    /// to write.
     pub copy: Option<Vec<u8>>,
 }
 
@@ -113,7 +116,7 @@ pub(crate) struct Leftovers {
     /// Tables of exact counts.
     pub tables: Vec<LeftTable>,
     pub ledgers: BTreeMap<PartId, Ledger>,
-    /// The ledger of the run as a whole: losses outside of recording processes.
+    /// The ledger of the run as a whole: losses outside of recorded processes.
     pub run_ledger: Ledger,
     alive: BTreeMap<ProcessId, u32>,
 }
@@ -124,7 +127,8 @@ impl Leftovers {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // Parts whose sessions have ended although their processes are alive.
+        // These parts will not be written any more, because their sessions have ended, although
+        // their processes are alive.
         let mut left = BTreeSet::new();
         // Only the last generation of a process can be alive, because `exec` ends the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
@@ -152,7 +156,7 @@ impl Leftovers {
                     meet(PartId::of(&header));
                     pages.push(LeftPage { number, header, copy: Some(bytes) });
                 }
-                // The page was claimed, but nothing was written to it yet, or it was already
+                // The page was claimed, but either nothing was written to it yet, or it was already
                 // cleared.
                 Err(PageError::NoMagic) => {}
                 Err(_) => {
@@ -162,7 +166,7 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // The bytes of dead owners need no copy, because they do not change any more.
+            // If the owner is dead, the bytes do not change any more, so no copy is needed.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot
@@ -191,7 +195,7 @@ impl Leftovers {
         Ok(Self { file, pages, loops, tables, ledgers, run_ledger, alive: newest })
     }
 
-    /// Whether this generation of this process may still write.
+    /// Returns whether this generation of the process may still write.
     pub fn is_alive(&self, id: PartId) -> bool {
         self.alive.get(&process_of(id)) == Some(&id.generation)
     }
@@ -208,8 +212,8 @@ fn process_of(id: PartId) -> ProcessId {
 
 type PageBytes = Result<(PageHeader, Vec<u8>), PageError>;
 
-/// Reads a page that may be written meanwhile. The bytes belong to the header if the header still
-/// names the same page afterwards.
+/// Reads a page that may be written meanwhile. The bytes belong to the header if the header, when
+/// it is read again, still identifies the same page.
 pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes> {
     for _ in 0..16 {
         let bytes = pool.page(number)?;
@@ -226,7 +230,7 @@ pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes>
             return Ok(Ok((header, bytes)));
         }
     }
-    // The page was restarted sixteen times during as many reads. That only happens if its owner
-    // flushes the page each time, and then the records are in the file.
+    // The page was restarted between the two reads in all sixteen attempts. This happens only if
+    // the owner flushes the page each time, and then the records are in the file.
     Ok(Err(PageError::NoMagic))
 }

@@ -1,5 +1,5 @@
-//! Opens a profile directory and turns raw pages into columns: into batches of Arrow arrays for
-//! everything that leaves the program, and into reused vectors where speed matters.
+//! Opens a profile directory and turns raw pages into columns. Exports get batches of Arrow arrays.
+//! Code that must be fast gets vectors, which are reused for the next page.
 //!
 //! ```text
 //!  manifest.json ───────────────► Manifest ─┐
@@ -40,9 +40,9 @@
 //!
 //! Invariants. No byte of a profile is trusted, and no byte makes this crate panic. A record is
 //! used only if its page is complete, and a page is used only once, however many copies of it
-//! exist. Missing or damaged data is counted as a [`model::Loss`]. Opening changes nothing on disk;
-//! only [`collect()`] does, and only if the profile belongs to the caller and the pool belongs to
-//! the profile.
+//! exist. Missing or damaged data is counted as a [`model::Loss`]. Opening a profile changes
+//! nothing on disk. Only [`collect()`] changes a profile, and only if the profile belongs to the
+//! caller and the pool belongs to the profile.
 #![forbid(unsafe_code)]
 
 pub mod activities;

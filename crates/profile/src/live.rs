@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// A process of this boot. Ids are reused, but the combination of an id and a start time is not.
+/// A process since the machine was last booted. Ids are used again for other processes, but the
+/// combination of an id and a start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
@@ -15,7 +16,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns the process that has this id now.
+    /// Returns the process that currently has this id.
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, start_time: Stat::read(pid)?.start_time })
     }
@@ -25,14 +26,14 @@ impl ProcessId {
         Self::of(std::process::id())
     }
 
-    /// Whether the process runs or is stopped. A zombie does not count as alive, because it will
-    /// never write again. Processes of another PID namespace cannot be seen, and count as gone.
+    /// Whether the process is running or stopped. A zombie is not alive, because it never writes
+    /// again. Processes in another PID namespace cannot be seen, and count as not alive.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
     }
 }
 
-/// The start time and state of a process, from a line of the kernel.
+/// The start time and the state of a process, from its `stat` file in `/proc`.
 pub(crate) struct Stat {
     pub start_time: u64,
     zombie: bool,
@@ -43,22 +44,22 @@ impl Stat {
         Self::parse(&read_small(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// Parses the line as described in proc_pid_stat(5). The second field is a name in parentheses
-    /// that may contain anything. Allocates nothing.
+    /// Parses the line as proc_pid_stat(5) describes it, without allocating. The second field is a
+    /// name in parentheses that may contain any characters.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
         let mut fields = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
-        // Field 20 is the number of threads and field 22 is the start time; `state` was field 3.
+        // Field 20 is the number of threads, and field 22 is the start time. `state` is field 3.
         let threads: u64 = fields.nth(16)?.parse().ok()?;
         let start_time = fields.nth(1)?.parse().ok()?;
-        // The main thread can end before the others. Then it is a zombie, but the process is not.
+        // The main thread can be a zombie while the process's other threads are alive.
         let zombie = matches!(state, "Z" | "X" | "x") && threads <= 1;
         Some(Self { start_time, zombie })
     }
 }
 
-/// Returns the kernel's id of this boot; empty if there is none. The id is read once.
+/// Returns the kernel's id of this boot, which is read once; empty if there is none.
 pub fn boot_id() -> String {
     static KNOWN: OnceLock<String> = OnceLock::new();
     let look = || {
@@ -68,8 +69,8 @@ pub fn boot_id() -> String {
     KNOWN.get_or_init(look).clone()
 }
 
-/// Reads a file of the kernel. The kernel does not state the size of such files, so this asks for
-/// as much at once as a line usually has.
+/// Reads a file that the kernel provides. The kernel does not state the size of such files, so the
+/// buffer is as large as such a file usually is.
 fn read_small(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;

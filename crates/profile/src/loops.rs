@@ -1,5 +1,5 @@
-//! Reads the loops of instrumented modules: the numbers of each thread for each id of each module.
-//! `include/counterpoint/loops.h` explains the numbers of a row.
+//! Reads the counts of instrumented loops: what each thread has counted for each id of each module.
+//! `include/counterpoint/loops.h` explains the numbers in a row.
 //!
 //! ```text
 //!  processes/*/loops.cps ─ frames ─┐
@@ -18,22 +18,23 @@ use crate::ledger::LossCount;
 /// All data about loops in a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// Modules by process, in the order in which they were registered.
+    /// Modules, ordered by process. The modules of a process are in the order in which they were
+    /// registered.
     pub modules: Vec<LoopModule>,
-    /// The rows by process, in the order in which threads ended; the rows of threads that have not
-    /// ended come last.
+    /// Rows, ordered by process. The rows of a process are in the order in which its threads ended.
+    /// Rows of threads that have not ended come last.
     pub rows: Vec<LoopRow>,
-    /// Records of mode log. Those of one thread and module are in the order in which they were
-    /// made.
+    /// Records of mode log. The records of one thread and module are in the order in which they
+    /// were made.
     pub events: Vec<LoopEvent>,
     /// The damage that was found.
     pub losses: Vec<LossCount>,
 }
 
-/// A module that was registered in a process. A module that is loaded from two files, or was
-/// compiled both by a JIT and into a file, has two entries with the same identity. A module that is
-/// unloaded and loaded again from the same place has only one entry (in mode log, only if it got
-/// the same address).
+/// A module that was registered in a process. If a module is loaded from two files, or is compiled
+/// both by a JIT and into a file, it has two entries with the same identity. A module that is
+/// unloaded and loaded again from the same place has only one entry. In mode log, this holds only
+/// if the module gets the same address again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -46,75 +47,77 @@ pub struct LoopModule {
     pub mode: u32,
     /// Number of ids of the module.
     pub ids: u32,
-    /// The side table, if it was embedded.
+    /// The side table, if it is embedded in the module.
     pub table: Option<String>,
-    /// The file of the executable or shared object that contains the module; a JIT's module has
-    /// none.
+    /// The path of the executable or shared object that contains the module; `None` for a module of
+    /// a JIT compiler.
     pub object: Option<String>,
-    /// The id of the first export of the module's library, if it is in a library of IREE. The names
-    /// of the library's exports are those of the module's functions.
+    /// If the module is in a library of IREE: the id of the library's first export. The names of
+    /// the library's exports are the names of the module's functions.
     pub export: Option<u32>,
-    /// Ticks in a second. NaN if not known, because the profile has another clock and the process
-    /// noted no two moments that are at least a millisecond apart.
+    /// Number of ticks in a second. NaN if the number is not known: the profile uses another clock,
+    /// and the process recorded no two moments that are at least a millisecond apart.
     pub ticks_per_second: f64,
-    /// Mode sampled: number of hits of each id and thread that were timed before the random ones.
+    /// Mode sampled: number of hits of each id and thread that were timed before hits were chosen
+    /// at random.
     pub first: u32,
-    /// Mode sampled: gaps between random hits are 1 + (random & this mask).
+    /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
-    /// The cost of an empty hit: medians of measurements. Missing if the module has no rehearsal,
-    /// and in mode log.
+    /// The cost of an empty hit, as medians of measurements. `None` in mode log, and if the module
+    /// contains no code to measure empty hits.
     pub cost: Option<HitCost>,
     /// The 10th and the 90th percentile of the same measurements.
     pub cost_range: Option<[HitCost; 2]>,
-    /// The place of the module's machine code. `None` if it is not known.
+    /// Where the module's machine code is. `None` if this is not known.
     pub code: Option<LoopCode>,
 }
 
-/// The place of the machine code of a module. Addresses refer to its ELF file, or, for code without
-/// a file, to the memory of the process.
+/// Where the machine code of a module is. Addresses are those of the module's ELF file. For code
+/// without a file, they are addresses in the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopCode {
     /// The address of the module's descriptor.
     pub descriptor: u64,
     /// The architecture, as `e_machine` of ELF files numbers it.
     pub machine: u16,
-    /// The build id of the module's file.
+    /// The build id of the module's file; `None` if it has none.
     pub build_id: Option<Vec<u8>>,
-    /// Bytes of the module's file, and when it was modified last (ns since 1970), if it had one that could be
-    /// opened.
+    /// The size of the module's file in bytes, and the time at which it was modified last (ns since
+    /// 1970). `None` if there was no file that could be opened.
     pub file: Option<(u64, u64)>,
-    /// The copy in the profile: the number of its file ([`Profile::kept_code`](crate::Profile::kept_code)).
+    /// The number of the file in the profile that contains a copy of the code
+    /// ([`Profile::kept_code`](crate::Profile::kept_code)); `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The addresses of the bytes of the copy, one piece after the other: first address and number
-    /// of bytes. Empty if the copy is a copy of the ELF file.
+    /// The addresses of the bytes in the copy, one piece after the other. Each piece has its first
+    /// address and its number of bytes. Empty if the copy is a copy of the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// Functions of libraries that code without a file calls.
+    /// The functions in libraries that the code calls, if it is code without a file.
     pub callees: Vec<Callee>,
 }
 
-/// The cost of an empty hit (one start and one end) of a module, in ticks. 0 for a kind of hit that
-/// the module's mode does not have.
+/// The cost of an empty hit (one start and one end) of a module, in ticks. A kind of hit that does
+/// not exist in the module's mode has 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
-    /// The time that a timed hit measures although there is nothing inside.
+    /// The duration that is measured for a hit although there is nothing inside of it.
     pub inside: f64,
-    /// The time that a timed hit takes as a whole.
+    /// The time that a timed hit takes in total.
     pub timed: f64,
-    /// The time of a hit that is only counted.
+    /// The time that a hit takes that is only counted.
     pub counted: f64,
-    /// The additional time for reading counters at the start and the end of a hit. No part of it is
-    /// in the time of the hit itself.
+    /// The additional time for reading counters at the start and at the end of a hit. The time of
+    /// the hit itself contains no part of it.
     pub reading: f64,
 }
 
-/// The numbers of one thread for one id.
+/// What one thread has counted for one id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopRow {
-    /// Index in the modules.
+    /// Index of the module in [`Loops::modules`].
     pub module: usize,
     /// Index of the thread in the process, if the profile knows the thread.
     pub thread: Option<usize>,
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub tid: u32,
     /// The id of the function or loop.
     pub id: u32,
@@ -124,29 +127,28 @@ pub struct LoopRow {
     pub begun: u64,
     /// Number of timed hits that ended.
     pub ended: u64,
-    /// The inclusive time of the hits in `ended`, in ticks.
+    /// The sum of the inclusive times of the hits in `ended`, in ticks.
     pub ticks: u64,
     /// Sum of the squares of the times of the hits in `ended`.
     pub squares: u128,
-    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode
-    /// sampled: the longest time in `ticks`; 0 if it is not known.
+    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside of this
+    /// one. Mode sampled: the longest time in `ticks`; 0 if it is not known.
     pub child_ticks: u64,
-    /// Iterations of the hits in `iterated`.
+    /// Sum of the iterations of the hits in `iterated`.
     pub iterations: u64,
     /// Number of hits whose iterations are known.
     pub iterated: u64,
-    /// Mode sampled: number of hits in `ended` before the first random one.
+    /// Mode sampled: the value of `ended` when the first random hit began.
     pub first_ended: u64,
-    /// The time of the hits in `first_ended`, in ticks.
+    /// The sum of the times of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
     /// Sum of the squares of the times of the hits in `first_ended`.
     pub first_squares: u128,
     /// Number of timed hits for which counters were read.
     pub counted: u64,
-    /// The amount that each counter of the process's pass added in these hits; empty if none were
-    /// read.
+    /// What these hits added to each counter of the process's pass; empty if no counters were read.
     pub counters: Vec<u64>,
-    /// The iterations of single hits. Missing if none were counted or if they were not asked for,
+    /// The iterations of single hits. `None` if there are none, if the user did not ask for them,
     /// and in mode log.
     pub trips: Option<LoopTrips>,
 }
@@ -158,27 +160,30 @@ pub struct LoopTrips {
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Mode sampled: the iterations of the hits that ended before the first random one began.
+    /// Mode sampled: the sum of the iterations of the hits that ended before the first random hit
+    /// began.
     pub first: u64,
-    /// Number of hits by the bits of their iterations: bucket 0 has the hits of 0 iterations, and
-    /// bucket `b` those of 2^(b-1) to 2^b - 1 (the 64th bucket has all from 2^62 on). Empty if it
-    /// was not asked for (`run --loops=trips`).
+    /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
+    /// iterations, and bucket `b` counts the hits with 2^(b-1) to 2^b - 1 iterations. The 64th
+    /// bucket counts all hits with at least 2^62 iterations. Empty if the user did not ask for it
+    /// (`run --loops=trips`).
     pub buckets: Vec<u64>,
 }
 
-/// A start or an end of mode log.
+/// A record of mode log: the start or the end of a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopEvent {
-    /// Index in the modules.
+    /// Index of the module in [`Loops::modules`].
     pub module: usize,
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub tid: u32,
     /// The id of the function or loop.
     pub id: u32,
     pub end: bool,
-    /// Return address of the handler's call, as an offset in its object (file offset semantics of
-    /// the ELF virtual address); in anonymous memory the address itself.
+    /// Return address of the call of the handler. For a module in a file, it is the ELF virtual
+    /// address, relative to where the object is loaded. For a module in anonymous memory, it is the
+    /// address itself.
     pub address: u64,
-    /// The time in ticks.
+    /// The time of the event in ticks.
     pub ticks: u64,
 }

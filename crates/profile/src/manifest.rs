@@ -6,8 +6,8 @@
 //!                           pool = null ◄── pool_collected ┘
 //! ```
 //!
-//! `env` and `session` write it themselves. Under `run`, the child writes it before it becomes the
-//! program (`announce.rs`), and `run` writes it again at the end.
+//! `env` and `session` write the manifest themselves. Under `run`, the child process writes it
+//! before it executes the program (`announce.rs`), and `run` writes it again at the end.
 //!
 //! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
 //! either the old or the new one. `docs/schema.md` describes every field.
@@ -30,7 +30,7 @@ pub use announce::Announcement;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
-/// Maximum size of a manifest that is read, in bytes; ours take a few KiB.
+/// Maximum size in bytes of a manifest that is read. The manifests that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 24;
 /// The version of the manifest that this program writes and reads.
 pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
@@ -41,8 +41,8 @@ pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 pub struct Manifest {
     /// The schema of the file: [`MANIFEST_SCHEMA`].
     pub schema: String,
-    /// The profile's random id, 32 hexadecimal digits; its pool contains the same id. Empty in
-    /// imports, which have no pool.
+    /// The profile's random id: 32 hexadecimal digits. The profile's pool contains the same id.
+    /// Empty in imported profiles, which have no pool.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Version of the program that recorded.
@@ -55,10 +55,10 @@ pub struct Manifest {
     pub created_unix_ns: u64,
     /// Name of the machine.
     pub host: String,
-    /// Kernel release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`). Process ids and pools are only
-    /// meaningful within one boot. Empty if unknown.
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`). Process ids and pools have a
+    /// meaning only within one boot. Empty if the id is unknown.
     pub boot_id: String,
     /// CPU model as the kernel names it.
     pub cpu_model: String,
@@ -68,51 +68,52 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// Directory in which the program was started.
     pub working_directory: String,
-    /// A description of the environment for people (a container, a virtual machine).
+    /// A description of the environment for people, for example a container or a virtual machine.
     pub environment: Option<String>,
     /// The clock of all ticks: `tsc` or `monotonic`.
     pub clock: Clock,
-    /// The counters in the order of the run; the counters of a group are adjacent.
+    /// The counters in the order of the run. Counters of the same group are adjacent.
     pub counters: Vec<CounterInfo>,
-    /// Metrics that were requested for the recording, each checked against the counters.
+    /// Metrics that the user requested for the recording. They have been checked against the
+    /// counters.
     pub metrics: Vec<MetricInfo>,
-    /// Number of passes. Each pass is a recording of one run of the program with other counters,
-    /// stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this profile is a
-    /// single recording.
+    /// Number of passes. Each pass is one run of the program with other counters than the other
+    /// passes, and is stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this
+    /// profile is a single recording.
     pub passes: u32,
-    /// The names of the profiles that were merged into this one. Each of these is a whole profile
-    /// in `merged/1`, `merged/2` and so on.
+    /// The names of the profiles that were merged into this one. Each of them is stored as a
+    /// complete profile in `merged/1`, `merged/2` and so on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
-    /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). Views then scale the
-    /// values of counters that counted for part of the time, and mark them as estimates.
+    /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). If so, reports scale
+    /// the values of counters that counted only part of the time, and mark them as estimates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
     /// The part of each thread's processor time that recording was allowed to take (`run
-    /// --budget`), from 0 to 1. Every call was then counted, but only some were timed; with 0, none.
-    /// Absent if every call was recorded.
+    /// --budget`), from 0 to 1. With a budget, every call is counted, but only some calls are
+    /// timed; with a budget of 0, no call is timed. Absent if every call was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// Whether numbers of calls had to be exact (`run --exact-counts`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
-    /// The time that the counters add to each context switch of a thread with counters, measured
-    /// before the program started. Absent without counters, or if it could not be measured.
+    /// The time that the counters add to each context switch of a thread. It was measured before
+    /// the program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
-    /// Processor time that `run` itself had used when its program ended, in ns. It ran beside the
-    /// program, in a process of its own. Absent if `run` did not see the end.
+    /// Processor time that the process of `run` itself had used when the program ended, in ns. This
+    /// process is not the program's process. Absent if `run` did not see the program end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
     /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run`
-    /// itself gave it. A process whose own launcher gives a rank has that rank instead.
+    /// gave one. A process whose own launcher gives a rank has that rank instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// The number of ranks of that job; absent if it is not known.
+    /// The number of ranks of the job; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
-    /// What the launcher of `run` itself calls the job. If a process's own launcher gives a name, the process has
-    /// that name instead. Absent if the job has no name.
+    /// The name that the launcher of `run` gave the job. If a process's own launcher gives a name,
+    /// the process has that name instead. Absent if the job has no name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_name: Option<String>,
     /// The labels that the user gave the run (`run --label`), by key.
@@ -122,45 +123,49 @@ pub struct Manifest {
     /// series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Place>,
-    /// Patterns of the exported functions that were recorded; an empty list means all.
+    /// Patterns for the names of the exported functions that were recorded; an empty list means all
+    /// of them.
     pub filters: Vec<String>,
     /// Whether counters were also read for bookkeeping ops of virtual machines (`run
     /// --bookkeeping`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bookkeeping: bool,
-    /// Files of the profiler plugins that programs were to load (`--plugin`).
+    /// Files of the profiler plugins that programs should load (`--plugin`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
     /// Whether these plugins got an id for each op (`--plugin-ids`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plugin_ids: bool,
-    /// The pool with the data that is not in the profile yet; `null` once it was collected.
+    /// The path of the pool with the data that is not in the profile yet; `null` after the pool was
+    /// collected.
     pub pool: Option<PathBuf>,
-    /// Whether everything in the pool is in the profile, so that the pool only has to be removed.
+    /// Whether everything in the pool is also in the profile, so that the pool only has to be
+    /// deleted.
     pub pool_collected: bool,
-    /// Processes that keep the recording open while they are alive, whether or not they have
+    /// Processes that keep the recording open as long as they are alive, whether or not they have
     /// recorded anything: `run` itself and the program that it started.
     pub watch: Vec<ProcessId>,
-    /// The way in which the program ended; `null` while it runs and for `env`.
+    /// How the program ended; `null` while it runs, and for `env`.
     pub exit: Option<Exit>,
-    /// Readings of all clocks at the same moments, taken by `run` at the start and at the end.
+    /// Readings of all clocks at the same moment, which `run` took at the start and at the end.
     pub snapshots: Vec<Moment>,
     /// Notes for the reader, for example that default counters were left out.
     pub notes: Vec<String>,
 }
 
-/// The time that the counters of a run add to a context switch, measured with two threads that wake
-/// each other on one CPU, with and without the counters. CPU time in ns.
+/// The time that a run's counters add to a context switch. It was measured with two threads that
+/// wake each other on one CPU, with and without the counters. All times are CPU times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchCost {
-    /// Number of switches made with counters; the same number was made without.
+    /// Number of switches that were made with counters. As many switches were made without
+    /// counters.
     pub switches: u64,
-    /// Cost of a switch without counters: median over the batches.
+    /// Cost of a switch without counters: the median over all batches.
     pub bare_ns: f64,
-    /// Cost that the counters add to a switch: median over the batches.
+    /// Cost that the counters add to a switch: the median over all batches.
     pub added_ns: f64,
-    /// The smallest and the largest added cost in any batch.
+    /// The smallest and the largest additional cost of any batch.
     pub added_range_ns: [f64; 2],
 }
 
@@ -168,19 +173,21 @@ pub struct SwitchCost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// `counterpoint run`: over when the program and its children have ended.
+    /// `counterpoint run`. The recording is over when the program and its children have ended.
     #[default]
     Run,
-    /// `counterpoint env`: stays open for programs started by hand until it is closed.
+    /// `counterpoint env`. The recording stays open for programs that are started by hand, until it
+    /// is closed.
     Env,
-    /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
-    /// them and its children have ended. Users see such a profile only if that process did
-    /// not end normally.
+    /// The variables of IREE's original call hook (`docs/hook.md`). The recording is over when the
+    /// process that had these variables, and its children, have ended. Users see such a profile
+    /// only if that process did not end normally.
     Hook,
-    /// A session that a program begins and ends itself (`counterpoint session`): over when the
-    /// program says so or has ended.
+    /// A session that a program begins and ends itself (`counterpoint session`). The recording is
+    /// over when the program says so or has ended.
     Session,
-    /// `counterpoint trace import`: calls from another program's trace; over from the start.
+    /// `counterpoint trace import`: the calls come from another program's trace. The recording is
+    /// over from the start.
     Import,
 }
 
@@ -190,10 +197,10 @@ pub enum Origin {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The program after `--`, or the only program.
+    /// The program after `--`. It is also the side of a series with one program.
     #[default]
     A,
-    /// The program of `--against`.
+    /// The program that `--against` names.
     B,
 }
 
@@ -215,17 +222,17 @@ impl Side {
     }
 }
 
-/// The place of a run in its series. The manifest of each run has it.
+/// The place of a run in its series. The manifest of each run in a series has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
-    /// The series' random id, 32 hexadecimal digits.
+    /// The random id of the series: 32 hexadecimal digits.
     pub series: String,
-    /// The program of the run.
+    /// Which of the programs ran.
     pub side: Side,
-    /// The round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// The position in the round, from 1.
+    /// The position of the run in its round, from 1.
     pub position: u32,
     /// The random seed that determines the order of all rounds.
     pub seed: u64,
@@ -242,14 +249,14 @@ pub enum State {
     Finished,
 }
 
-/// The way in which a program ended. Exactly one of `code` and `signal` is present.
+/// How a program ended. Exactly one of `code` and `signal` is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exit {
     pub code: Option<i32>,
-    /// Number of the signal that ended it.
+    /// Number of the signal that ended the program.
     pub signal: Option<i32>,
-    /// Whether a core was dumped.
+    /// Whether the program left a core dump.
     pub core: bool,
 }
 
@@ -285,13 +292,13 @@ impl From<Clock> for ClockKind {
 /// A counter as the manifest lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterInfo {
-    /// The name as typed, including modifiers.
+    /// The name of the counter as the user typed it, including modifiers.
     pub name: String,
     /// `count`, `ns`, `bytes` or `cycles`.
     pub unit: String,
-    /// The group of counters with which it was read, from 0.
+    /// The number of the group with which the counter was read, from 0.
     pub group: u16,
-    /// Whether the counter's values come from a script, for tests; its times are then unrelated to
+    /// Whether the counter's values come from a test script; its times then have nothing to do with
     /// CPUs.
     #[serde(default)]
     pub simulated: bool,
@@ -301,7 +308,7 @@ pub struct CounterInfo {
 }
 
 impl CounterInfo {
-    /// Returns the unit; [`Unit::Count`] for a unit that this version does not know.
+    /// Returns the unit. A unit that this version does not know is returned as [`Unit::Count`].
     pub fn unit(&self) -> Unit {
         (0..=u8::MAX)
             .map_while(Unit::from_u8)
@@ -324,9 +331,9 @@ impl CounterInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetricInfo {
-    /// The name that views show.
+    /// The name that reports show.
     pub name: String,
-    /// The expression as typed, including the unit.
+    /// The expression as the user typed it, including the unit.
     pub expression: String,
 }
 
@@ -357,7 +364,7 @@ pub struct Moment {
     pub monotonic_ns: u64,
     /// `CLOCK_REALTIME`, ns since 1970-01-01 UTC.
     pub realtime_ns: u64,
-    /// The moment lies within `ticks ± uncertainty_ticks`.
+    /// The true ticks of the moment are within `ticks ± uncertainty_ticks`.
     pub uncertainty_ticks: u64,
 }
 
@@ -389,7 +396,8 @@ impl Manifest {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
     }
 
-    /// Returns the place in a distributed job that [`Manifest::rank`] names.
+    /// Returns the place in a distributed job that [`Manifest::rank`] and [`Manifest::world_size`]
+    /// describe.
     pub fn job(&self) -> Option<Job> {
         let rank = self.rank?;
         Some(Job { rank, size: self.world_size.filter(|size| *size > rank) })
@@ -413,7 +421,8 @@ impl Manifest {
     /// Does what [`Manifest::read`] does, for a directory that is already open.
     ///
     /// # Errors
-    /// The same errors; also [`ErrorKind::Refused`] if the file is not a regular file.
+    /// Returns the same errors, and also [`ErrorKind::Refused`] if the manifest is not a regular
+    /// file.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(MANIFEST_NAME);
         let text = match dir.read(MANIFEST_NAME, MOST_BYTES) {
@@ -423,7 +432,8 @@ impl Manifest {
             }
             other => other?,
         };
-        // The schema is checked first, because another version may differ in everything else.
+        // The schema version is checked first, because everything else may differ in another
+        // version.
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(Error::on("read", &path))?;
         let found = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default();
@@ -439,7 +449,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Replaces the manifest of the profile in `dir`, which must exist, atomically.
+    /// Atomically replaces the manifest of the profile in `dir`. The directory must exist.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.
@@ -456,12 +466,12 @@ impl Manifest {
     }
 }
 
-/// Writes `value` as JSON to the file with this name, which it replaces.
+/// Writes `value` as JSON to the file with this name. An existing file is replaced.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
     dir.replace(name, &json_of(dir, name, value)?)
 }
 
-/// Returns `value` as JSON, for the file of this name.
+/// Returns the JSON text of `value`. `name` is the name of the file, for messages.
 fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

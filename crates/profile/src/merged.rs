@@ -7,18 +7,18 @@
 //!        merged/2/
 //! ```
 //!
-//! Each of these *members* stays as it was recorded; opened together, they are one profile. It has
-//! the processes of all members.
+//! Each of these *members* is kept as it was recorded. When they are opened together, they are one
+//! profile, which has the processes of all members.
 //!
-//! **Clocks.** Ticks of members that were recorded in one boot of one machine with the same clock can
-//! be compared as they are. Ticks of another member are converted when they are read, so that all
-//! moments are on the clock of the member whose machine was started first: by `CLOCK_MONOTONIC`
-//! within one boot, otherwise by `CLOCK_REALTIME`. How well `CLOCK_REALTIME` agrees between
-//! machines is not known.
+//! **Clocks.** If members were recorded in the same boot of the same machine with the same clock,
+//! their ticks can be compared directly. Ticks of other members are converted when they are read.
+//! All moments are then on the clock of the member whose machine was started first. Within one
+//! boot, the conversion uses `CLOCK_MONOTONIC`; otherwise, it uses `CLOCK_REALTIME`. How well
+//! `CLOCK_REALTIME` agrees between machines is not known.
 //!
-//! **Counters.** The profile has the counters of all members. Counters with equal names that are in
-//! groups with counters in common are the same counter; a counter that a member did not count is
-//! missing there, not 0.
+//! **Counters.** The profile has the counters of all members. Counters of two members are the same
+//! counter if their names are equal and their groups have counters in common. If a member did not
+//! count a counter, its values are missing there, and not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ use crate::manifest::CounterInfo;
 use crate::safe_dir::Dir;
 use crate::sparse;
 
-/// The directory of members in a profile.
+/// The directory in a profile that contains the members.
 pub const MERGED_NAME: &str = "merged";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,17 +41,17 @@ pub struct Member {
     pub aligned: Aligned,
 }
 
-/// Copies a profile: its directories and regular files, and nothing else. Holes in files stay
-/// holes.
+/// Copies a profile: its directories and regular files. Holes in files stay holes.
 ///
 /// # Errors
-/// Fails if the profile contains anything else, if it is more than a few directories deep, or if
-/// `to` is not writable.
+/// Fails if the profile contains anything else, if its directories are nested more than a few
+/// levels deep, or if `to` is not writable.
 pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
     copy_within(from, to, MOST_DEPTH)
 }
 
-/// A pass of a profile has `passes/1/activities/NAME/events.arrows`.
+/// Maximum depth of nested directories. The deepest files of a pass are
+/// `passes/1/activities/NAME/events.arrows`.
 const MOST_DEPTH: u32 = 8;
 
 fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
@@ -80,8 +80,8 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
 pub struct Aligned {
     /// The method of the conversion.
     pub by: AlignedBy,
-    /// The largest error of the member's times, in ns, compared with the times of the member that
-    /// is aligned by `first`; `None` if it is not known.
+    /// The largest possible error of the member's times, in ns, relative to the times of the member
+    /// that is aligned by `first`; `None` if it is not known.
     pub uncertainty_ns: Option<f64>,
 }
 
@@ -89,19 +89,20 @@ pub struct Aligned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// The other members are aligned to this one.
+    /// The member is the one to which the others are aligned.
     First,
-    /// The member has the profile's clock, in the same boot of the same machine.
+    /// The member uses the profile's clock, in the same boot of the same machine.
     SameClock,
-    /// By snapshots of both clocks in the same boot of the same machine.
+    /// By `CLOCK_MONOTONIC` in the snapshots of both members, which were recorded in the same boot
+    /// of the same machine.
     Monotonic,
-    /// By `CLOCK_REALTIME` of both machines.
+    /// By `CLOCK_REALTIME` in the snapshots of both members.
     Realtime,
 }
 
 /// Combines the counters of several recordings to the counters of one profile. Also returns, for
-/// each recording, the index of each of its counters in the result. `None` if there are too many
-/// counters, or if recordings have the same counters in orders that contradict each other.
+/// each recording, the index of each of its counters in the result. Returns `None` if there are too
+/// many counters, or if recordings have the same counters in contradicting orders.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
     for counters in all {
@@ -134,7 +135,7 @@ pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>
     Some((united.clone(), places.collect::<Option<_>>()?))
 }
 
-/// Whether two counters are the same except for the number of their group.
+/// Returns whether two counters are the same, apart from the number of their group.
 fn is_same(a: &CounterInfo, b: &CounterInfo) -> bool {
     (&a.name, &a.unit, a.simulated, a.pass) == (&b.name, &b.unit, b.simulated, b.pass)
 }
@@ -143,8 +144,8 @@ fn has_common(a: &[CounterInfo], b: &[CounterInfo]) -> bool {
     a.iter().any(|counter| b.iter().any(|other| is_same(counter, other)))
 }
 
-/// Returns the counters of both groups, in an order that agrees with both. `None` if there is no
-/// such order.
+/// Returns the counters of both groups, in an order that does not contradict the order of either
+/// group. Returns `None` if there is no such order.
 fn weave(known: &[CounterInfo], more: &[CounterInfo]) -> Option<Vec<CounterInfo>> {
     let (mut all, mut from) = (known.to_vec(), 0);
     for counter in more {

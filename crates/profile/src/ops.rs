@@ -1,12 +1,12 @@
-//! Defines ops: exported functions as people know them, independent of how often they were loaded.
+//! Defines ops: exported functions as people see them, regardless of how often they were loaded.
 //!
 //! An export id belongs to one process. The same function in another process, or in a module that
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. So functions with equal
-//! names in two different models are different ops as soon as one of these differs. For a host that
-//! calls ops, two calls are of the same op if the op's name, arguments and device, the machine's
-//! name and the description of the host are equal.
+//! names in two different models are different ops if one of these properties differs. For a host
+//! that calls ops, two calls belong to the same op if five things are equal: the op's name, its
+//! arguments, its device, the machine's name and the description of the host.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,37 +17,38 @@ use record::meta::{Export, Library, OpExport, Role};
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
 
-/// Everything that the calls of a process may refer to: its hosts with their numbers, its libraries, and the
-/// functions that its machines call.
+/// Everything to which the calls of a process may refer: its hosts with their numbers, its
+/// libraries, and the functions that its machines call.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Op {
     /// Name of the exported function; never empty.
     pub name: String,
-    /// Name that the compiler gave the library. All its ops share one string: otherwise one long
-    /// name and many exports would take much more memory than the profile has bytes.
+    /// Name that the compiler gave the library. All ops of a library share one string. Otherwise, a
+    /// profile with one long name and many exports would need much more memory than the profile has
+    /// bytes.
     pub library: Arc<str>,
-    /// The compiler's tag, often empty.
+    /// The tag that the compiler gave the function. It is often empty.
     pub tag: String,
-    /// Source file if the compiler recorded one, otherwise empty.
+    /// Source file of the function; empty if the compiler did not store it.
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
     /// The role of the op's calls.
     pub role: Role,
-    /// Types and shapes of the op's tensor arguments, or empty: see [`OpExport::arguments`].
+    /// Types and shapes of the op's tensor arguments; may be empty. See [`OpExport::arguments`].
     pub arguments: String,
-    /// Device of the op's last tensor argument (`cpu0`), or empty.
+    /// Device of the op's last tensor argument (`cpu0`); may be empty.
     pub device: String,
-    /// Whether the op's calls return before the device has finished, so that durations cover only
-    /// the launches.
+    /// Whether the op's calls return before the device has finished. If so, the durations contain
+    /// only the launches.
     pub asynchronous: bool,
     /// Whether the op is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
     pub bookkeeping: bool,
     /// Index of the op's host in [`Ops::hosts`].
     pub host: u32,
-    /// The name that tables show, if it is not `name`: see [`Host::shown_name`].
+    /// The name that tables show, if it differs from `name`: see [`Host::shown_name`].
     shown: Option<Box<str>>,
     workgroup_size: [u32; 3],
     bindings: u32,
@@ -100,14 +101,14 @@ impl Op {
         }
     }
 
-    /// Returns the name that tables show. A host may give each of some calls a different name
-    /// (`ProfilerStep#7`) although all of these calls belong to one row, `ProfilerStep*`.
+    /// Returns the name that tables show. A host may give some calls names that differ in their
+    /// number (`ProfilerStep#7`), although all of these calls belong to one row, `ProfilerStep*`.
     pub fn shown_name(&self) -> &str {
         self.shown.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether a pattern matches the op's name, readable or as the compiler wrote it, or the name
-    /// followed by the role, as tables show it: `aten::mm (task)`.
+    /// Returns whether a pattern matches the op's name, in its readable form or as the compiler
+    /// wrote it, or the name followed by the role, as tables show it: `aten::mm (task)`.
     pub fn is_called(&self, glob: &str) -> bool {
         let with_role = || match self.role {
             Role::Workgroup | Role::Op => None,
@@ -117,7 +118,7 @@ impl Op {
             || with_role().is_some_and(|name| model::glob::matches(glob, &name))
     }
 
-    /// Returns `path:line` or `path`; `None` if the compiler recorded nothing.
+    /// Returns `path:line` or `path`; `None` if the compiler stored no source file.
     pub fn source(&self) -> Option<String> {
         match (self.source_path.as_str(), self.source_line) {
             ("", _) => None,
@@ -127,7 +128,8 @@ impl Op {
     }
 }
 
-/// Returns the part of a library's name that the names of its unnamed exports repeat.
+/// Returns the beginning of a library's name. The names of the library's unnamed exports contain
+/// it.
 fn beginning(name: &str) -> &str {
     const LONGEST: usize = 255;
     let end = (0..=name.len().min(LONGEST)).rfind(|end| name.is_char_boundary(*end));
@@ -141,12 +143,12 @@ pub struct Ops {
     /// The distinct descriptions of hosts; the first one describes an unknown host.
     hosts: Vec<Host>,
     by_export: Vec<Exports>,
-    /// For each op, the first op in the same row of a table.
+    /// For each op: the first op that shares a table row with it.
     rows: Vec<OpId>,
 }
 
-/// The ops of a process's exports. Recorders number exports from 0, so nearly all of these are in
-/// `list`, which is accessed for every call.
+/// The ops of a process's exports. Recorders number exports from 0, so nearly all exports are in
+/// `list`, which is read for every call.
 #[derive(Clone, Debug, Default)]
 struct Exports {
     list: Vec<Option<OpId>>,
@@ -154,8 +156,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// Maximum length of the list per export. If the list would be longer, the exports are not
-    /// numbered from 0.
+    /// Maximum length of the list for each export in it. If the list would have to be longer, the
+    /// exports are not numbered from 0 without large gaps.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {
@@ -184,8 +186,8 @@ impl Exports {
 }
 
 impl Ops {
-    /// Numbers the exports of each process: first those of its libraries, then those of its
-    /// machines.
+    /// Gives numbers to the ops of each process: first to those of its libraries, then to those of
+    /// its machines.
     pub(crate) fn new<'a>(processes: impl IntoIterator<Item = Exporting<'a>>) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self { hosts: vec![Host::UNKNOWN], ..Self::default() };
@@ -193,7 +195,7 @@ impl Ops {
         for (hosts, libraries, exports) in processes {
             let mut all = Vec::new();
             // If several hosts have the same number, or several libraries the same id, the first
-            // one counts.
+            // one is used.
             let mut numbers: HashMap<u8, u32> = HashMap::new();
             for (number, host) in hosts {
                 let place = *known_hosts.entry(host).or_insert_with(|| {
@@ -240,14 +242,14 @@ impl Ops {
         result
     }
 
-    /// Returns the op of an export of the process with this index; `None` if its metadata is
-    /// missing.
+    /// Returns the op of an export. `process` is the index of the export's process. Returns `None`
+    /// if the export's metadata is missing.
     pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
         self.by_export.get(process)?.get(export)
     }
 
-    /// Returns the op in whose row of a table this op is: itself, or the first of those that only differ
-    /// in their number ([`Op::shown_name`]).
+    /// Returns the op whose table row contains this op. It is the op itself, or the first of
+    /// several ops whose names differ only in their number ([`Op::shown_name`]).
     pub fn row_of(&self, op: OpId) -> OpId {
         self.rows.get(op as usize).copied().unwrap_or(op)
     }
@@ -263,8 +265,8 @@ impl Ops {
         self.hosts.get(op.host as usize).unwrap_or(&Host::UNKNOWN)
     }
 
-    /// Returns the distinct descriptions of the hosts of all processes, which [`Op::host`] refers
-    /// to. The first one describes an unknown host.
+    /// Returns the descriptions of the hosts of all processes, without duplicates. [`Op::host`] is
+    /// an index in this list. The first description is that of an unknown host.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
@@ -306,7 +308,7 @@ mod tests {
             ticks: 0,
             exports: Vec::new(),
         };
-        // An imported trace has its ops as functions of a library.
+        // In an imported trace, ops are stored as functions of a library.
         let steps = ["ProfilerStep#4", "ProfilerStep#5", "mm"];
         let function =
             |id: u32| Export { id, name: steps[id as usize].into(), ..Export::default() };
@@ -328,8 +330,8 @@ mod tests {
         let exports = Exports::new(&all[..4]);
         let found = [0, 1, 2, 14, 15, 16, 17, u32::MAX].map(|export| exports.get(export));
         assert_eq!(found, [Some(7), None, Some(8), None, Some(9), Some(10), None, None]);
-        // If a file names an export twice, the last entry counts, for exports far beyond the list,
-        // too.
+        // If a file has several entries for an export, the last entry is used. This also holds for
+        // exports with numbers far beyond the end of the list.
         let exports = Exports::new(&all);
         assert_eq!([2, 16, u32::MAX].map(|e| exports.get(e)), [Some(12), Some(10), Some(11)]);
         assert_eq!(exports.list.len(), 17);

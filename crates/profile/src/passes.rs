@@ -1,4 +1,4 @@
-//! Defines profiles of several passes: runs of the same program, each with other counters.
+//! Defines profiles of several passes. Each pass is a run of the same program with other counters.
 //!
 //! ```text
 //!  x.cpt/manifest.json   passes = 2
@@ -7,12 +7,12 @@
 //!        tracks/         sampled over all passes
 //! ```
 //!
-//! Each pass is recorded, collected and recovered as a separate profile; opened together, the
-//! passes are one profile. It has the processes of all passes. Its counters are the counters of all
-//! passes, one pass after the other, with new group numbers, so no group and no ratio combines
-//! counters of two passes. If an earlier pass already has a name, the pass's number is appended to
-//! it: `task-clock@2`. Functions are joined as those of several processes always are: an op is the
-//! same op in every pass.
+//! Each pass is recorded, collected and recovered as a separate profile. When they are opened
+//! together, the passes are one profile, which has the processes of all passes. Its counters are
+//! those of the first pass, then those of the second pass, and so on. They get new group numbers,
+//! so no group and no ratio combines counters of two passes. If an earlier pass has a counter with
+//! the same name, the number of the pass is appended to the name: `task-clock@2`. Functions in
+//! different passes are the same op under the same conditions as functions in different processes.
 
 use std::path::{Path, PathBuf};
 
@@ -22,20 +22,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::CounterInfo;
 use crate::safe_dir::Dir;
 
-/// The directory of passes in a profile.
+/// The directory in a profile that contains the passes.
 pub const PASSES_NAME: &str = "passes";
 
-/// Returns the directory of pass `number`, from 1, of the profile in `dir`.
+/// Returns the directory of pass `number` of the profile in `dir`. Passes are numbered from 1.
 pub fn pass_dir(dir: &Path, number: u32) -> PathBuf {
     dir.join(PASSES_NAME).join(number.to_string())
 }
 
-/// Returns the counters of all passes in the order of a profile. `None` if there are too many, or if
-/// their groups cannot be renumbered.
+/// Returns the counters of all passes, in the order that they have in a profile. Returns `None` if
+/// there are too many counters, or if their groups cannot be renumbered.
 pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     let mut all: Vec<CounterInfo> = Vec::new();
     for (number, counters) in (1u32..).zip(passes) {
-        // A manifest may have any numbers in any order.
+        // The group numbers in a manifest may be any numbers in any order.
         let highest = all.iter().map(|known| known.group).max();
         let first = highest.map_or(Some(0), |highest| highest.checked_add(1));
         for counter in counters {
@@ -51,7 +51,7 @@ pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     (all.len() <= MAX_COUNTERS).then_some(all)
 }
 
-/// Whether this error means that `run` was killed before the pass was ready.
+/// Returns whether this error means that `run` was killed before the pass was ready.
 pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }
@@ -87,8 +87,8 @@ mod tests {
         assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 
-    /// If groups were combined, a ratio could be formed of counters of two passes. (Found by
-    /// `crates/cli/tests/mutated`.)
+    /// If groups of two passes were combined, a ratio of counters of two passes could be computed.
+    /// (`crates/cli/tests/mutated` found this.)
     #[test]
     fn groups_of_damaged_passes_stay_apart() {
         let groups = |passes: &[Vec<CounterInfo>]| -> Option<Vec<u16>> {

@@ -5,12 +5,13 @@
 //!  x.cpt/pool/pool                                     where there is no memory file system
 //! ```
 //!
-//! A manifest names its pool by a path, and anybody may have written the manifest. Therefore the
-//! path is only accepted if it has one of the forms above. The directory and the file in it must
-//! belong to the profile's user and contain no links, and the file must be a pool with the
-//! profile's id. Then the pool is read. Its data is moved to the profile and the pool is deleted
-//! only if it belongs to the caller and its header names this very directory as its profile. A copy
-//! of a profile has the same id, but does not touch the pool.
+//! A manifest contains the path of its pool, and anybody may have written the manifest. Therefore
+//! the path is accepted only if it has one of the forms above. The pool's directory and the file in
+//! it must belong to the profile's user and must not be links, and the file must be a pool with the
+//! profile's id. If all of this holds, the pool is read. Moving its data to the profile and
+//! deleting the pool needs more: the pool must belong to the caller, and its header must name this
+//! very directory as its profile. A copy of a profile has the same id, but does not change the
+//! pool.
 
 mod orphans;
 
@@ -32,7 +33,7 @@ pub use orphans::{Lost, Orphan, orphans};
 pub const POOL_NAME: &str = "pool";
 /// The system's directory for shared memory of all users.
 pub const SHARED_MEMORY: &str = "/dev/shm";
-/// Common prefix of the names of pool directories.
+/// The names of all pool directories begin with this text.
 const PREFIX: &str = "counterpoint-";
 /// Other files that `run` puts next to a pool: links to the library and to the Python package.
 pub(crate) const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
@@ -42,7 +43,8 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the directories in which pools of this user are made, best first. Each may be absent.
+/// Returns the directories in which pools of this user are made, the best one first. Some of them
+/// may not exist.
 pub fn places(user: u32) -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let mut places = vec![PathBuf::from(SHARED_MEMORY)];
@@ -67,8 +69,8 @@ pub fn owner(dir: &Path, id: ProfileId) -> Result<Owner> {
     of().map_err(crate::Error::on("open", dir))
 }
 
-/// Opens a directory that has the place, the name and the owner of a pool's directory of the caller.
-/// Returns `None` for any other.
+/// Opens a directory if its location, its name and its owner are those of a pool directory of the
+/// caller. Returns `None` for any other directory.
 pub fn own_directory(path: &Path) -> Option<Dir> {
     let pool = path.join(POOL_NAME);
     let (around, name) = shared(&pool, user())?;
@@ -76,7 +78,7 @@ pub fn own_directory(path: &Path) -> Option<Dir> {
     directory.stat().is_ok_and(|found| found.st_uid == user()).then_some(directory)
 }
 
-/// Returns the paths in [`places`] that have the name of a pool's directory of the caller.
+/// Returns all directories in [`places`] whose names are those of pool directories of the caller.
 pub fn own_directories() -> Vec<PathBuf> {
     let around = places(user()).into_iter().filter_map(|place| Dir::open(&place).ok());
     let in_place = |around: Dir| {
@@ -86,7 +88,8 @@ pub fn own_directories() -> Vec<PathBuf> {
     around.flat_map(in_place).collect()
 }
 
-/// Returns the directories of the pools that the manifests of a profile name.
+/// Returns the directories of the pools whose paths are in the manifests of a profile and its
+/// passes.
 pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
     let manifest = Manifest::read_in(root)?;
     let passes = (1..=manifest.passes).map_while(|number| passes::open_dir(root, number).ok());
@@ -95,19 +98,19 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
     Ok(named.filter_map(|pool| Some(pool.parent()?.to_owned())).collect())
 }
 
-/// A pool and its location.
+/// A pool that was found, and its location.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to this profile. If this profile is a copy, the pool belongs to the
-    /// original.
+    /// Whether the pool belongs to exactly this profile. If this profile is a copy, the pool
+    /// belongs to the original.
     pub is_of_profile: bool,
     /// Whether the pool belongs to the caller.
     pub is_own: bool,
     place: Place,
 }
 
-/// The directory of a pool, and its name in the directory around it.
+/// The location of a pool: its directory, the directory that contains it, and its name there.
 #[derive(Debug)]
 pub(crate) struct Place {
     around: Dir,
@@ -118,9 +121,9 @@ pub(crate) struct Place {
 /// The reason why a profile has no usable pool.
 #[derive(Debug)]
 pub(crate) enum NoPool {
-    /// Nothing exists at that path.
+    /// There is no file at the path of the pool.
     Gone,
-    /// The file there is not this profile's pool.
+    /// The file at the path is not this profile's pool. The text is the reason.
     Refused(&'static str),
     /// The pool could not be read.
     Unreadable(io::Error),
@@ -137,8 +140,8 @@ impl From<crate::Error> for NoPool {
     }
 }
 
-/// Splits a path that has the form of our shared paths into the shared directory and the name in
-/// it.
+/// Splits the path of a pool into the shared directory and the name of the pool's directory in it.
+/// Returns `None` if the path does not have the form that our shared paths have.
 fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     let directory = path.parent().filter(|_| path.file_name() == Some(OsStr::new(POOL_NAME)))?;
     let (around, name) = (directory.parent()?, directory.file_name()?);
@@ -146,7 +149,7 @@ fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     is_name_of(name, user).then_some((known, name))
 }
 
-/// Whether a name is one that [`directory_name`] returns, of any user.
+/// Returns whether [`directory_name`] may have returned this name, for any user.
 fn is_given_name(name: &OsStr) -> bool {
     let mut parts =
         name.to_str().and_then(|name| name.strip_prefix(PREFIX)).unwrap_or("").split('-');
@@ -157,19 +160,19 @@ fn is_given_name(name: &OsStr) -> bool {
         && parts.next().is_none()
 }
 
-/// Whether a directory of this name may contain a pool of this user.
+/// Returns whether a directory with this name may contain a pool of this user.
 fn is_name_of(name: &OsStr, user: u32) -> bool {
     let rest = name.to_str().and_then(|name| name.strip_prefix(&format!("{PREFIX}{user}-")));
     rest.is_some_and(|rest| !rest.is_empty())
 }
 
-/// Finds the pool that the manifest names.
+/// Finds the pool whose path is in the manifest.
 pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
     let profile = root.stat()?;
     let id: ProfileId = manifest.id.parse().unwrap_or_default();
-    // A pool made by root belongs to root, wherever the profile is, so either user may have made
-    // it.
+    // The pool may belong to the profile's user or to the caller: if root recorded the profile, the
+    // pool belongs to root, whoever owns the profile's directory.
     let users = [profile.st_uid, user()];
     let outside = users.iter().find_map(|user| shared(path, *user));
     let is_inside = outside.is_none();
@@ -178,7 +181,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // The profile may have been moved since, and the pool in it with the profile.
+        // The profile may have been moved after it was recorded, and the pool inside of it was then
+        // moved, too.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -201,8 +205,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
         return Err(NoPool::Refused("it belongs to another profile"));
     }
     let owner = file.owner();
-    // A network file system may show the caller's own profile as another user's. The pool's header
-    // then contains the same user.
+    // A network file system may show the caller's own profile as another user's. The user in the
+    // pool's header is then wrong in the same way.
     if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
         return Err(NoPool::Refused("it belongs to another user"));
     }
@@ -215,8 +219,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
 }
 
 impl Found {
-    /// Returns the reason why the pool's data may not be moved to the profile and the pool may not
-    /// be deleted; `None` if both are allowed.
+    /// Returns the reason why the caller may neither move the pool's data to the profile nor delete
+    /// the pool; `None` if both are allowed.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
             return Some("it belongs to another user");
@@ -224,15 +228,15 @@ impl Found {
         (!self.is_of_profile).then_some("it belongs to the profile that this one is a copy of")
     }
 
-    /// Returns the pool and its location, which is needed to delete it.
+    /// Returns the pool and its location. The location is needed to delete the pool.
     pub fn into_parts(self) -> (PoolFile, Place) {
         (self.file, self.place)
     }
 }
 
 impl Place {
-    /// Deletes the pool and its directory. Files next to the pool are deleted first, so that a
-    /// directory without a pool is empty, whenever this is interrupted.
+    /// Deletes the pool and its directory. The other files are deleted before the pool. So even if
+    /// this is interrupted, a directory without a pool is empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);
@@ -244,7 +248,7 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        // Removing fails, as it should, if the directory contains anything else.
+        // If the directory contains anything else, it must stay, and removing it fails.
         let _ = self.remove_directory();
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Opens a profile: finds its processes, their threads, and the location of each page.
 //!
-//! Opening reads every file of pages once, to find the complete pages and the damage between them.
-//! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,
-//! so a page that is flushed in between is seen twice instead of never.
+//! Opening a profile reads every file of pages once, to find the complete pages and the damage
+//! between them. Records are decoded later, page by page ([`crate::visit`]). The pool is read
+//! before the files. So a page that is flushed meanwhile is found in both places. In the opposite
+//! order, it would be missed.
 //!
 //! above 600 lines: a quarter of them are the documented fields of a profile and of a process.
 
@@ -50,7 +51,7 @@ use record::counts::steps::Steps;
 pub(crate) use clock_map::ClockMap;
 use line::fit;
 
-/// A profile directory, opened for reading. Opening changes nothing in it.
+/// A profile directory that is open for reading. Opening it changes nothing in it.
 #[derive(Debug)]
 pub struct Profile {
     /// Path of the directory.
@@ -68,35 +69,34 @@ pub struct Profile {
     pub timeline: Timeline,
     /// All readings of all clocks that the manifest and the processes recorded.
     pub snapshots: Vec<Moment>,
-    /// The time series besides the calls, sorted by the name of their directory.
+    /// The time series of the profile, sorted by the names of their directories.
     pub tracks: Vec<Tracks>,
-    /// The profiles that were merged into this one; empty if none were.
+    /// The profiles that were merged into this one; empty if this profile was not merged.
     pub members: Vec<Member>,
-    /// Losses of the run as a whole, including those of the descriptions of tracks. Each process
-    /// has its own losses.
+    /// Losses of the run as a whole, including losses in the descriptions of tracks. The losses of
+    /// a process are in the process.
     pub losses: Vec<LossCount>,
-    /// For each thread of each process, the ticks before which calls are left out; empty by
-    /// default.
+    /// For each thread of each process: calls that began before this number of ticks are left out.
+    /// Empty by default, so that no call is left out.
     pub(crate) left_out: Vec<Vec<u64>>,
     /// The directory itself.
     pub(crate) root: Dir,
-    /// The directories that may have activities: its own one, or those of its members with their
-    /// indices.
+    /// The directories that may have activities, each with the index of its member. In a merged
+    /// profile, these are the members' directories; otherwise, it is the profile's own directory.
     pub(crate) roots: Vec<(usize, Dir)>,
     /// The pool of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
-/// One process, or more exactly one generation of a process, because `exec` starts another
-/// generation.
+/// One process, or more exactly one generation of a process. Each `exec` begins another generation.
 #[derive(Debug)]
 pub struct Process {
     /// The process's identity, which also names its part.
     pub id: PartId,
     /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The descriptions of the process's hosts, with the numbers that its libraries refer to; at most
-    /// [`MOST_HOSTS`].
+    /// The descriptions of the process's hosts, each with the number by which libraries refer to
+    /// it. There are at most [`MOST_HOSTS`].
     pub hosts: Vec<(u8, Host)>,
     /// The executable libraries that the process loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
@@ -111,52 +111,58 @@ pub struct Process {
     pub calibrations: Vec<Calibration>,
     /// The steps of the process's clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
-    /// The times of brackets. The last entry of a thread and set of counters replaces the others.
+    /// The times of brackets. If several entries have the same thread and set of counters, the last
+    /// one is used.
     pub brackets: Vec<Brackets>,
-    /// The times in which the process's host itself announced ops to the recorder, before and after
-    /// the ops. The last entry of a thread replaces the others.
+    /// The times that the process's host itself needed to announce ops to the recorder, before and
+    /// after the ops. If several entries have the same thread, the last one is used.
     pub announced: Vec<Brackets>,
     /// The cost of recording outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
-    /// The processor time of all threads that the process had at its end, or at the end of the
-    /// session. `None` if it did not end in an orderly way.
+    /// The processor time of all threads that the process had when it, or the recording session,
+    /// ended. `None` if it did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
+    /// What it cost to append the last pages of the process's threads; `None` if it did not end in
+    /// an orderly way.
     pub leaving: Option<Leaving>,
-    /// The time that recording took on each of the process's threads by the recorder's own account, in a run
-    /// with a budget: see [`crate::counts`].
+    /// In a run with a budget: the time that recording took on each of the process's threads,
+    /// according to the recorder's own measurements. See [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
-    /// The steps of the program, if a host announced its ops only in some of the steps. Only the
-    /// fields that a single thread of the process knows are used: see [`Steps::steps`].
+    /// The numbers of the program's steps, if a host announced its ops only in some of the steps.
+    /// Only the fields that a single thread of the process knows are valid here: see
+    /// [`Steps::steps`].
     pub steps: Option<Steps>,
     /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
     /// The time that the process's counters add to each context switch, as in
-    /// [`Manifest::switch_cost`]; with passes, the value of the process's own pass.
+    /// [`Manifest::switch_cost`]. In a profile with passes, it is the value of the pass in which
+    /// the process ran.
     pub switch_cost: Option<SwitchCost>,
     /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
-    /// Whether the process still runs.
+    /// Whether the process is still running.
     pub alive: bool,
     /// The pass in which the process ran, from 0; 0 in a profile without passes.
     pub pass: u32,
-    /// The member that the process belongs to: an index in [`Profile::members`]; 0 if there are none.
+    /// The member to which the process belongs, as an index in [`Profile::members`]; 0 if there are
+    /// no members.
     pub member: usize,
     /// The conversion of the process's ticks to ticks of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
     /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` gave
     /// it.
     pub job: Option<Job>,
-    /// What its launcher, or that of the recording command, calls the job; `None` if it has no name.
+    /// The name that the launcher of the process, or of the recording command, gave the job; `None`
+    /// if the job has no name.
     pub job_name: Option<String>,
-    /// The process's losses: those that it counted, and missing or damaged data in its files. Damage inside
-    /// pages is only found when they are visited.
+    /// The process's losses: losses that the process itself counted, and missing or damaged data in
+    /// its files. Damage inside of pages is found only when the pages are visited.
     pub losses: Vec<LossCount>,
-    /// The directory of all parts; `None` if there is none.
+    /// The directory that contains all parts; `None` if it does not exist.
     parts: Option<Dir>,
 }
 
-/// The most descriptions of hosts that are kept of a process.
+/// The largest number of hosts that are kept for one process.
 pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
@@ -168,18 +174,18 @@ pub struct Thread {
     pub tid: u32,
     /// The thread's name when it last flushed a page.
     pub name: String,
-    /// The thread's pages by sequence number, each only once.
+    /// The thread's pages in the order of their sequence numbers, without duplicates.
     pub(crate) pages: Vec<PageRef>,
 }
 
 impl Thread {
-    /// Returns the headers of the thread's pages, by sequence number.
+    /// Returns the headers of the thread's pages, in the order of their sequence numbers.
     pub fn headers(&self) -> impl DoubleEndedIterator<Item = &PageHeader> + ExactSizeIterator {
         self.pages.iter().map(|page| &page.header)
     }
 }
 
-/// A page and the location of its bytes.
+/// A page and the place of its bytes.
 #[derive(Debug)]
 pub(crate) struct PageRef {
     pub header: PageHeader,
@@ -188,7 +194,7 @@ pub(crate) struct PageRef {
 
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// The page is in the part's file of pages, at this offset.
+    /// The page is in the part's file of pages, at this offset in bytes.
     File(u64),
     /// The page has this number in the pool, and its owner is dead.
     Pool(usize),
@@ -197,17 +203,17 @@ pub(crate) enum Place {
 }
 
 impl Profile {
-    /// Opens the profile in `dir`, including the remaining content of the pool if that still
-    /// exists.
+    /// Opens the profile in `dir`. If the pool still exists, its content is part of the opened
+    /// profile.
     ///
     /// # Errors
-    /// Fails if it is not a profile, has another version or cannot be read. Damage inside the
+    /// Fails if `dir` is not a profile, has another version or cannot be read. Damage inside the
     /// profile is not an error: see [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
             Ok(root) => root,
-            // If there is another thing at this path, reading the manifest gives a better message
-            // about it.
+            // If the path is something else than a directory, reading the manifest gives a better
+            // error message.
             Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
         };
         Self::open_at(&root)
@@ -231,8 +237,9 @@ impl Profile {
         &self.root
     }
 
-    /// Returns the number of passes, up to the last that recorded something. It is lower than in
-    /// the manifest if a pass failed or `run` was killed; 0 in a profile without passes.
+    /// Returns the number of passes, up to the last pass that recorded something. If a pass failed
+    /// or `run` was killed, the number is lower than the one in the manifest. The number is 0 in a
+    /// profile without passes.
     pub fn passes(&self) -> u32 {
         match self.manifest.passes {
             0 => 0,
@@ -245,7 +252,7 @@ impl Profile {
         let left = left_in_pool(root, &manifest, &mut losses);
         let parts = match root.dir(PARTS_NAME) {
             Ok(parts) => Some(parts),
-            // A profile without parts is one in which nothing recorded.
+            // If there is no directory of parts, nothing was recorded.
             Err(e) if e.is_not_found() => None,
             Err(e) if e.is_refused() => {
                 losses.push(LossCount::new(Loss::FileRefused, 1));
@@ -330,18 +337,19 @@ impl Profile {
         })
     }
 
-    /// Returns all losses that opening found, with those of all processes added up.
+    /// Returns all losses that were found when the profile was opened. Losses of all processes are
+    /// added up.
     pub fn all_losses(&self) -> Vec<LossCount> {
         merge_losses(self.losses.iter().chain(self.processes.iter().flat_map(|p| &p.losses)))
     }
 
-    /// Returns the number of calls according to the page headers. Damaged pages may contain fewer
-    /// calls.
+    /// Returns the number of calls according to the page headers. If pages are damaged, fewer calls
+    /// can be read.
     pub fn calls(&self) -> u64 {
         self.processes.iter().map(Process::calls).sum()
     }
 
-    /// Returns the number of calls without those that profiler plugins have handed over.
+    /// Returns the number of calls, without the calls that profiler plugins have handed over.
     pub fn bracketed_calls(&self) -> u64 {
         let bracketed = self.processes.iter().filter(|process| !process.id.is_of_plugins());
         bracketed.map(Process::calls).sum()
@@ -363,7 +371,7 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
             return Some(left);
         }
         Err(NoPool::Refused(_)) => (Loss::PoolRefused, None),
-        // Flushed pages can be read anyway.
+        // The pool is not needed, because everything in it was already moved to the profile.
         Err(_) if manifest.pool_collected => return None,
         Err(NoPool::Gone) => (Loss::PoolVanished, Some(rustix::io::Errno::NOENT.raw_os_error())),
         Err(NoPool::Unreadable(e)) => (Loss::PoolVanished, e.raw_os_error()),
@@ -385,7 +393,7 @@ impl Process {
         said.unwrap_or(self.id.pid)
     }
 
-    /// Returns everything that the process's calls may refer to.
+    /// Returns the hosts, libraries and functions to which the process's calls may refer.
     pub(crate) fn exports(&self) -> Exporting<'_> {
         (&self.hosts, &self.libraries, &self.op_exports)
     }
@@ -396,7 +404,7 @@ impl Process {
         known.map_or(&Host::UNKNOWN, |(_, host)| host)
     }
 
-    /// Returns the hosts of the process's libraries, each once.
+    /// Returns the hosts of the process's libraries, without duplicates.
     pub fn seen_hosts(&self) -> impl Iterator<Item = &Host> {
         let mut seen = [false; 1 << u8::BITS];
         let first = move |library: &&Library| {
@@ -442,14 +450,15 @@ impl Process {
         self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 
-    /// Returns the process's directory; `None` if it has none, or if it was refused.
+    /// Returns the process's directory; `None` if the directory does not exist or was refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         let part = parts.dir(self.id.name());
         self.unless_refused(part)
     }
 
-    /// Opens a file, if it exists. A refusal is counted as a loss.
+    /// Returns the opened file, or `None` if it does not exist or was refused. A refusal is counted
+    /// as a loss.
     fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -468,8 +477,9 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens the process's files with events of plugins, and with recordings of PyTorch's profiler, that are not
-    /// part of the profile yet, in the order in which they were begun.
+    /// Opens the process's files that are not part of the profile yet: files with events of
+    /// plugins, and recordings of PyTorch's profiler. The files are in the order in which they were
+    /// begun.
     ///
     /// # Errors
     /// Fails if the process's directory cannot be read, or if a file is not a regular file.
@@ -495,7 +505,7 @@ impl Process {
         self.open_in_part(LOOPS_NAME)
     }
 
-    /// Returns a file of the process's part, if there is one with this name.
+    /// Returns the file with this name in the process's part; `None` if there is none.
     pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         match parts.dir(self.id.name()).and_then(|part| part.file(name)) {
@@ -533,7 +543,7 @@ impl Process {
     }
 
     fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
-        // The last frame of a live process may be half written at this moment.
+        // If the process is alive, its last frame may be only half written at this moment.
         let torn = read.torn_at.is_some() && !self.alive;
         // The first frame of a file describes the process, so a file without any frame is damaged.
         if torn || (recorded && read.frames.is_empty()) {
@@ -568,7 +578,7 @@ impl Process {
         }
     }
 
-    /// Sorts pages by thread and sequence, removes copies, and counts what is missing.
+    /// Sorts pages by thread and sequence number, removes duplicates, and counts missing pages.
     fn index(&mut self, found: Scan, left: Vec<LeftPage>) {
         let torn = self.torn_pages(&found, &left);
         let in_file = found
@@ -582,7 +592,8 @@ impl Process {
         let mut pages: Vec<PageRef> =
             in_file.filter(|p| PartId::of(&p.header) == self.id).chain(in_pool).collect();
         let key = |p: &PageRef| (p.header.start.thread_uid, p.header.start.sequence);
-        // The sort is stable, so of equally long copies, the one in the file comes first.
+        // The sort is stable. So if two copies have the same length, the copy in the file comes
+        // first.
         pages.sort_by_key(|p| (key(p), std::cmp::Reverse(p.header.committed)));
         pages.dedup_by_key(|p| key(p));
 
@@ -613,17 +624,18 @@ impl Process {
         }
     }
 
-    /// Counts the fragments of pages that exist nowhere as a whole, and complete pages of other
-    /// processes.
+    /// Counts the fragments of pages that do not exist as a whole anywhere, and complete pages that
+    /// belong to other processes.
     fn torn_pages(&self, found: &Scan, left: &[LeftPage]) -> u64 {
         let foreign = found.pages.iter().filter(|p| PartId::of(&p.header) != self.id).count();
         let whole = found.pages.iter().map(|p| (p.offset, &p.header));
-        // A fragment may be the beginning of any page that is in the pool.
+        // A fragment may be the beginning of a page that is in the pool.
         let whole = whole.chain(left.iter().map(|p| (u64::MAX, &p.header)));
         let mut rewritten = Rewritten::new(whole);
         let last = found.pages.last().map_or(0, |p| p.offset);
         let fragments = found.fragments.iter().filter(|fragment| {
-            // A truncated write was repeated later in the file, or its page is in the pool.
+            // A fragment does not count if the page was written again later in the file, or is in
+            // the pool.
             let being_written = self.alive && last <= fragment.offset;
             !being_written && !rewritten.is_after(fragment)
         });

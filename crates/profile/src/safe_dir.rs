@@ -1,19 +1,20 @@
-//! Accesses files below a directory that somebody else may have made. They are opened from the
-//! directory's descriptor, one name at a time, and never through a link.
+//! Accesses files in a directory that somebody else may have made. Each file is opened relative to
+//! the descriptor of its directory, one name at a time, and never through a link.
 //!
 //! A profile that was received by mail may contain anything in place of its files: links to files
-//! of the reader, pipes to which nobody writes, devices that never end. Every name is therefore
-//! checked before it is opened and must be a regular file (or a directory). It is opened without
-//! following links and without waiting, and checked again once it is open, in case somebody has
-//! changed it in between. A refusal is an [`ErrorKind::Refused`].
+//! of the reader, pipes to which nobody writes, devices that never end. Therefore every name is
+//! checked before it is opened: it must be a regular file or a directory. It is opened without
+//! following links and without waiting. After that it is checked again, in case somebody has
+//! changed it meanwhile. If a file is refused, the error is an [`ErrorKind::Refused`].
 //!
-//! Writing has two more rules. A file that is appended to must have no other name, because a hard
-//! link would lead out of the directory. A file that is replaced is first written under a new,
-//! random name.
+//! Writing has two more rules. A file that data is appended to must have no second name, because a
+//! hard link would change a file outside of the directory. A file that is replaced is first written
+//! under a new, random name.
 //!
-//! A directory can also be in memory ([`Dir::in_memory`]), or be one on disk in which entries in
-//! memory seem to be ([`Dir::showing`]). So a view can make parts of a profile with the code that
-//! writes them, and read them with the code that reads them, without writing anything to disk.
+//! A directory can also be in memory ([`Dir::in_memory`]), or be a directory on disk that seems to
+//! contain additional entries, which are in memory ([`Dir::showing`]). So a report can make parts
+//! of a profile without writing to disk, and the usual code for writing and reading profiles works
+//! for them.
 
 mod memory;
 
@@ -37,30 +38,30 @@ use memory::{Node, Tree};
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct Dir {
-    /// The directory on disk; `None` if it is only in memory.
+    /// The directory on disk; `None` if the directory is only in memory.
     disk: Option<Arc<OwnedFd>>,
-    /// Entries in memory, which come before those on disk.
+    /// The entries in memory. They replace entries with the same names on disk.
     memory: Option<Tree>,
     path: PathBuf,
 }
 
-/// Two directories are equal if they were reached by the same path.
+/// Two directories are equal if they were opened by the same path.
 impl PartialEq for Dir {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path
     }
 }
 
-/// The deepest nesting of directories that [`Dir::remove_all`] removes.
+/// Maximum depth of nested directories that [`Dir::remove_all`] removes.
 const DEEPEST: usize = 16;
 
 pub(crate) const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 impl Dir {
-    /// Opens a directory that a person has named; links in `path` are followed.
+    /// Opens a directory that a person has named. Links in `path` are followed.
     ///
     /// # Errors
-    /// Fails if it does not exist, is not a directory, or may not be read.
+    /// Fails if the directory does not exist, is not a directory, or may not be read.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty());
@@ -68,28 +69,28 @@ impl Dir {
         Ok(Self::on_disk(fd, path.to_owned()))
     }
 
-    /// Returns an empty directory in memory. `path` is used in messages.
+    /// Returns an empty directory in memory. `path` is only used in messages.
     pub fn in_memory(path: &Path) -> Self {
         Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
     }
 
-    /// Returns this directory as it would be if everything in `memory`, a directory in memory, had
-    /// been written into it. Nothing can be written into the result.
+    /// Returns this directory as if everything in `memory`, a directory in memory, had been written
+    /// into it. Nothing can be written into the returned directory.
     pub fn showing(&self, memory: &Self) -> Self {
         Self { memory: memory.memory.clone(), ..self.clone() }
     }
 
-    /// Adds a directory entry `name` to a directory in memory. A directory that shows this one (see
-    /// [`Dir::showing`]) then has a subdirectory `name` with the content of `within/name`. On disk,
-    /// this does nothing.
+    /// Makes the directory `within/name` visible under the name `name`: a directory that shows this
+    /// one (see [`Dir::showing`]) then has a subdirectory `name` with the content of `within/name`.
+    /// This has an effect only for a directory in memory.
     pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Elsewhere(within.clone()));
         }
     }
 
-    /// Hides an entry: a directory that shows this one has no entry of this name. Only for a
-    /// directory in memory.
+    /// Hides an entry: a directory that shows this one (see [`Dir::showing`]) has no entry with
+    /// this name. This has an effect only for a directory in memory.
     pub fn hide(&self, name: impl AsRef<OsStr>) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Hidden);
@@ -100,13 +101,13 @@ impl Dir {
         Self { disk: Some(Arc::new(fd)), memory: None, path }
     }
 
-    /// Returns the directory on disk, to read from.
+    /// Returns the descriptor of the directory on disk, for reading.
     fn disk(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Returns the directory on disk, to write to. Fails if entries in memory are shown in it,
-    /// because they may hide entries on disk.
+    /// Returns the descriptor of the directory on disk, for writing. Fails if entries in memory are
+    /// shown in the directory, because they may hide entries on disk.
     fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         match &self.memory {
             None => self.disk(name),
@@ -114,7 +115,7 @@ impl Dir {
         }
     }
 
-    /// Returns the entry of this name in memory.
+    /// Returns the entry with this name in memory.
     fn node(&self, name: &OsStr) -> Option<Node> {
         self.memory.as_ref()?.get(name)
     }
@@ -124,7 +125,7 @@ impl Dir {
         self.memory.as_ref().filter(|_| self.disk.is_none())
     }
 
-    /// Returns the path by which the directory was reached, for messages.
+    /// Returns the path by which the directory was opened, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -142,7 +143,8 @@ impl Dir {
         rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
 
-    /// Returns the directory's descriptor, for calls that must not allocate. `None` if it is only in memory.
+    /// Returns the directory's descriptor, for calls that must not allocate. `None` if the
+    /// directory is only in memory.
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         self.disk.as_deref()
     }
@@ -150,7 +152,7 @@ impl Dir {
     /// Returns a second descriptor of the directory.
     ///
     /// # Errors
-    /// Fails if there are no more descriptors, or if it is not on disk.
+    /// Fails if the process has no free descriptors, or if the directory is not on disk.
     pub fn to_file(&self) -> io::Result<File> {
         let disk = self.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
         Ok(File::from(disk.try_clone()?))
@@ -159,7 +161,8 @@ impl Dir {
     /// Opens a directory in this one.
     ///
     /// # Errors
-    /// Fails if it does not exist, or with [`ErrorKind::Refused`] if it is something else.
+    /// Fails if the directory does not exist. Fails with [`ErrorKind::Refused`] if the entry is not
+    /// a directory.
     pub fn dir(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
         match self.node(name) {
@@ -191,8 +194,8 @@ impl Dir {
     /// Opens a regular file in this directory for reading.
     ///
     /// # Errors
-    /// Fails if it does not exist or may not be read, or with [`ErrorKind::Refused`] if it is
-    /// something else.
+    /// Fails if the file does not exist or may not be read. Fails with [`ErrorKind::Refused`] if
+    /// the entry is not a regular file.
     pub fn file(&self, name: impl AsRef<OsStr>) -> Result<File> {
         let name = name.as_ref();
         match self.node(name) {
@@ -214,10 +217,10 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Returns the bytes of a regular file in this directory.
+    /// Returns the content of a regular file in this directory.
     ///
     /// # Errors
-    /// Same as for [`Dir::file`]; also fails with [`ErrorKind::Refused`] if the file has more than
+    /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has more than
     /// `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> Result<Vec<u8>> {
         let name = name.as_ref();
@@ -230,7 +233,7 @@ impl Dir {
         }
     }
 
-    /// Returns the names in this directory, except `.` and `..`, sorted.
+    /// Returns the sorted names of all entries of this directory, except `.` and `..`.
     ///
     /// # Errors
     /// Returns the error of `getdents`.
@@ -272,7 +275,7 @@ impl Dir {
     ///
     /// # Errors
     /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has a second
-    /// name, or belongs to a user other than the caller and the directory's owner.
+    /// name, or if it belongs neither to the caller nor to the directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
         if let Some(tree) = self.tree() {
             return tree
@@ -303,7 +306,7 @@ impl Dir {
     /// Creates a file in this directory for appending. The file must not exist.
     ///
     /// # Errors
-    /// Fails if something has this name or it cannot be created.
+    /// Fails if an entry with this name exists, or if the file cannot be created.
     pub(crate) fn create(&self, name: &str) -> Result<File> {
         if let Some(tree) = self.tree() {
             return tree
@@ -316,10 +319,10 @@ impl Dir {
         Ok(File::from(fd.map_err(|e| self.error("create", name, e))?))
     }
 
-    /// Creates a directory in this one unless it exists, and opens it.
+    /// Creates a directory in this one if it does not exist, and opens it.
     ///
     /// # Errors
-    /// Fails if it is something else or cannot be created.
+    /// Fails if the entry is not a directory, or if the directory cannot be created.
     pub fn make_dir(&self, name: &str) -> Result<Self> {
         match self.create_dir(name) {
             Err(e) if e.is_there() => self.dir(name),
@@ -330,7 +333,7 @@ impl Dir {
     /// Creates a directory in this one, which must not exist, and opens it.
     ///
     /// # Errors
-    /// Fails if something has this name or it cannot be created.
+    /// Fails if an entry with this name exists, or if the directory cannot be created.
     pub fn create_dir(&self, name: &str) -> Result<Self> {
         if let Some(tree) = self.tree() {
             if tree.get(name.as_ref()).is_some() {
@@ -345,8 +348,8 @@ impl Dir {
         self.dir(name)
     }
 
-    /// Replaces the entry of this name, if there is one, with a file that contains these bytes,
-    /// atomically.
+    /// Atomically replaces the entry with this name, if there is one, by a file that contains these
+    /// bytes.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.
@@ -373,8 +376,8 @@ impl Dir {
     /// Moves an entry into another directory on the same disk.
     ///
     /// # Errors
-    /// Fails if the entry is a directory and `to` has one of this name that is not empty, or if `to`
-    /// is not writable.
+    /// Fails if the entry is a directory and `to` already has a directory with this name that is
+    /// not empty, or if `to` is not writable.
     pub fn move_to(&self, name: impl AsRef<OsStr>, to: &Self) -> Result<()> {
         let name = name.as_ref();
         let (from, into) = (self.to_write(name)?, to.to_write(name)?);
@@ -390,10 +393,11 @@ impl Dir {
         Ok(rustix::fs::unlinkat(disk, name.as_ref(), flags)?)
     }
 
-    /// Removes a file, if it exists. If it is a link, the link is removed, and not its target.
+    /// Removes a file if it exists. If the entry is a link, the link is removed, but not its
+    /// target.
     ///
     /// # Errors
-    /// Fails if it is a directory, or if the directory is not writable.
+    /// Fails if the entry is a directory, or if this directory is not writable.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> Result<()> {
         let name = name.as_ref();
         let removed = rustix::fs::unlinkat(self.to_write(name)?, name, AtFlags::empty());
@@ -403,11 +407,12 @@ impl Dir {
         }
     }
 
-    /// Removes a directory with all its content, if it exists. Links in it are removed, and not
+    /// Removes a directory with all its content, if it exists. Links in it are removed, but not
     /// their targets.
     ///
     /// # Errors
-    /// Fails if it is something else, is more than a few directories deep, or cannot be removed.
+    /// Fails if the entry is not a directory, is nested more than a few levels deep, or cannot be
+    /// removed.
     pub fn remove_all(&self, name: impl AsRef<OsStr>) -> Result<()> {
         self.remove_below(name.as_ref(), DEEPEST)
     }
@@ -450,8 +455,8 @@ impl Dir {
     }
 }
 
-/// Returns a new name for a file that will be renamed to `name`: nobody can have put anything there
-/// before, and two writers never share a name.
+/// Returns a new random name for a file that will be renamed to `name`. Nobody can have guessed the
+/// name and made a file with it, and two writers never use the same name.
 pub(crate) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}.{}.tmp", ProfileId::random()?))
 }
@@ -536,7 +541,7 @@ mod tests {
         assert!(refused(dir.append("new")).contains("hard link"));
     }
 
-    /// Replacing a file never writes through the old one.
+    /// Replacing a file must not write to the old file, not even through a link.
     #[test]
     fn replacing_writes_a_new_file() {
         let scratch = Scratch::new();

@@ -1,13 +1,13 @@
-//! Finds the complete pages in a file of pages, whatever else the file contains.
+//! Finds the complete pages in a file of pages, even if the file contains other bytes.
 //!
 //! ```text
 //!  ├─ page ─┼─ page ─┼─ half a page ┼─ page ─┤        several threads append; a kill or a full
 //!                    └ fragment               disk leaves half a page in the middle
 //! ```
 //!
-//! A page counts if its header is of a known version, it is complete and its checksum is valid.
-//! Everything else is a fragment, and the search continues at the next magic number after the
-//! fragment's start. The file is read once, in chunks, so memory use stays constant.
+//! A page is used only if its header is of a known version, the page is complete and its checksum
+//! is valid. All other bytes are fragments, and the search continues at the next magic number after
+//! the start of the fragment. The file is read once, in chunks, so memory use stays constant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -18,15 +18,15 @@ use record::{GroupLayout, PageHeader};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Number of bytes read at a time; must be at least a page.
+/// Number of bytes that are read at a time. It must be at least the size of a page.
 const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 8] = PAGE_MAGIC.to_le_bytes();
-/// The leading bytes of a header, up to and including its sequence number. They suffice to identify
-/// the page that a fragment was part of.
+/// Number of bytes at the start of a header, up to and including its sequence number. They are
+/// enough to identify the page to which a fragment belongs.
 const IDENTITY_BYTES: usize = 60;
 
-/// Maximum number of remembered fragments. A file that consists of fragments must not take many
-/// times its size in memory.
+/// Maximum number of fragments that are remembered. Without a limit, a file that consists of
+/// fragments would need many times its size in memory.
 const MOST_FRAGMENTS: usize = 1 << 20;
 
 /// A complete page in a file.
@@ -37,12 +37,13 @@ pub(crate) struct Found {
     pub header: PageHeader,
 }
 
-/// Bytes that are not a complete page.
+/// Bytes in the file that are not a complete page.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragment {
-    /// Offset of its start.
+    /// Offset of the fragment's start.
     pub offset: u64,
-    /// The fragment's first bytes, as far as they identify the page.
+    /// The first bytes of the fragment, which identify the page to which it belongs, as far as they
+    /// exist.
     head: [u8; IDENTITY_BYTES],
     length: u8,
 }
@@ -52,14 +53,14 @@ pub(crate) struct Fragment {
 pub(crate) struct Scan {
     pub pages: Vec<Found>,
     pub fragments: Vec<Fragment>,
-    /// Number of fragments after the first [`MOST_FRAGMENTS`].
+    /// Number of fragments that were found after the first [`MOST_FRAGMENTS`] ones.
     pub more_fragments: u64,
     /// Number of bytes read.
     pub length: u64,
 }
 
 /// Returns the bytes of a page's header that identify the page. Its flags and the thread's name may
-/// differ between two attempts to write the same page, so they are zero here.
+/// differ between two attempts to write the same page, so these bytes are zero in the result.
 fn identity(header: &PageHeader) -> [u8; IDENTITY_BYTES] {
     let s = &header.start;
     let mut identity = [0u8; IDENTITY_BYTES];
@@ -90,23 +91,24 @@ impl Fragment {
     }
 }
 
-/// Complete pages by their identity, to find the page that a fragment is the beginning of.
+/// The identities of complete pages. They are used to find the page to which a fragment belongs.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each requested length of a fragment's head: the offset of the last page that begins like
-    /// this. There are at most sixty lengths, so no file takes quadratic time.
+    /// For each length of a fragment's head that was asked for: the offset of the last page that
+    /// begins with these bytes. There are at most sixty lengths, so the time is never quadratic in
+    /// the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
 impl Rewritten {
-    /// Takes the pages with their offsets.
+    /// Creates the list from the pages and their offsets.
     pub fn new<'a>(pages: impl Iterator<Item = (u64, &'a PageHeader)>) -> Self {
         let pages = pages.map(|(offset, header)| (offset, identity(header))).collect();
         Self { pages, last: BTreeMap::new() }
     }
 
-    /// Whether this is the beginning of a page that is complete somewhere after it.
+    /// Returns whether the fragment is the beginning of a page that is complete at a later offset.
     pub fn is_after(&mut self, fragment: &Fragment) -> bool {
         let pages = &self.pages;
         let last = self.last.entry(fragment.length).or_insert_with(|| {
@@ -122,15 +124,15 @@ impl Rewritten {
     }
 }
 
-/// Reads `file` to its end. Holes are skipped, because a file may claim to be longer than anybody
-/// has time to read.
+/// Reads `file` to its end. Holes are skipped, because a sparse file may be so long that reading it
+/// would take forever.
 pub(crate) fn scan(file: &File) -> io::Result<Scan> {
     let mut result = Scan::default();
     let mut buffer: Vec<u8> = Vec::new();
     let mut at = 0;
     let mut base = 0u64;
     let mut ended = false;
-    // Whether the bytes at `at` continue a fragment that was already recorded.
+    // Whether the bytes at `at` belong to a fragment that was already recorded.
     let mut inside_fragment = false;
     loop {
         if !ended && buffer.len() - at < PAGE_BYTES {
@@ -171,7 +173,8 @@ pub(crate) fn scan(file: &File) -> io::Result<Scan> {
         }
         at += match next {
             Some(next) => next,
-            // The last bytes may be the beginning of a magic number.
+            // The last bytes may be the beginning of a magic number that continues in the next
+            // chunk.
             None if !ended && rest.len() >= MAGIC.len() => rest.len() - (MAGIC.len() - 1),
             None => rest.len(),
         };
@@ -187,11 +190,13 @@ impl Scan {
     }
 }
 
-/// Appends the file's content from `start` on, some chunks at most. Returns 0 at the end of the file.
+/// Appends some bytes of the file to the buffer, from the offset `start` on. Returns the number of
+/// bytes, which is 0 at the end of the file.
 fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize> {
     buffer.reserve(CHUNK_BYTES);
     loop {
-        // Into memory that is not filled before. A file is often much shorter than a chunk.
+        // The bytes are read into memory that was not cleared first, because a file is often much
+        // shorter than a chunk.
         match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), start) {
             Err(Errno::INTR) => {}
             other => return other.map_err(io::Error::from),
@@ -199,8 +204,8 @@ fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize
     }
 }
 
-/// Returns the offset at which data continues if a hole of more than a chunk begins here, or the
-/// end of the file if nothing follows.
+/// If a hole of more than a chunk begins at `from`, returns the offset at which data continues, or
+/// the end of the file if no data follows.
 fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     let end = file.metadata()?.len();
     if end <= from {
@@ -208,16 +213,16 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     }
     let data = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(data) => data,
-        // There is nothing but a hole.
+        // There is only a hole up to the end of the file.
         Err(Errno::NXIO) => end,
-        // The file system does not support the query.
+        // The file system cannot tell where holes are.
         Err(_) => return Ok(None),
     };
     io::Seek::rewind(&mut file)?;
     Ok((data > from.saturating_add(CHUNK_BYTES as u64)).then_some(data))
 }
 
-/// Parses and verifies the page at the start of `bytes`. Pages in files always have a checksum.
+/// Parses and verifies the page at the start of `bytes`. A page in a file always has a checksum.
 fn whole_page(bytes: &[u8]) -> Result<PageHeader, PageError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(PageError::NoMagic);

@@ -1,5 +1,5 @@
-//! Defines a series: runs of one program, or alternating runs of two programs, each with a profile
-//! of its own.
+//! Defines a series: several runs of one program, or alternating runs of two programs. Each run has
+//! its own profile.
 //!
 //! ```text
 //!  x.series/series.json      what was planned
@@ -7,8 +7,8 @@
 //!           002/a  002/b
 //! ```
 //!
-//! A round is complete if each of its profiles was finished and its program ended with status 0. A
-//! series that was interrupted has fewer complete rounds than were planned.
+//! A round is complete if each of its profiles is finished and each program ended with status 0. A
+//! series that was interrupted has fewer complete rounds than planned.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,31 +19,31 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, Side, State, replace_json};
 use crate::safe_dir::Dir;
 
-/// Name of the file that makes a directory a series.
+/// Name of the file that marks a directory as a series.
 pub const SERIES_NAME: &str = "series.json";
-/// The version of that file that this program writes and reads.
+/// The version of the series file that this program writes and reads.
 pub const SERIES_SCHEMA: &str = "counterpoint.series/1";
 /// The most rounds that a series can have.
 pub const MOST_ROUNDS: u32 = 999;
-/// Maximum size of the file that is read, in bytes.
+/// Maximum size of a series file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 22;
 
-/// The plan of a series, as in its file.
+/// The plan of a series, which its file contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
     /// [`SERIES_SCHEMA`].
     pub schema: String,
-    /// Random, 32 hexadecimal digits.
+    /// Random id of the series: 32 hexadecimal digits.
     pub id: String,
     /// Version of the program that recorded.
     pub program_version: String,
     pub rounds: u32,
-    /// Number of times that each program ran before the first round without being recorded here.
+    /// Number of times that each program ran without being recorded before the first round.
     pub warm_up: u32,
     /// See [`crate::manifest::Place::seed`].
     pub seed: u64,
-    /// The programs with their arguments: one, or two for A and B.
+    /// The programs with their arguments: one program, or two programs A and B.
     pub commands: Vec<Vec<String>>,
     /// Labels of all runs (`run --label`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,7 +51,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns the sides of the series' programs.
+    /// Returns A, or A and B if the series has two programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }
@@ -91,7 +91,8 @@ impl Series {
         dir.join(format!("{round:03}")).join(side.directory())
     }
 
-    /// Returns the runs of each complete round, in the order of [`Series::sides`].
+    /// Returns the directories of the runs of each complete round, in the order of
+    /// [`Series::sides`].
     pub fn complete(&self, dir: &Path) -> Vec<Vec<PathBuf>> {
         let is_complete = |path: &PathBuf| {
             Manifest::read(path).is_ok_and(|manifest| {

@@ -7,16 +7,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// A file that is longer than this is not read to its end.
+/// Bytes of a file after this length are not read.
 const MOST_BYTES: u64 = 1 << 40;
-/// Number of bytes that are read at a time; holes that are longer than this are not read.
+/// Number of bytes that are read at a time. Holes that are longer than this are not read.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A file may have at most this length in bytes for each byte that it takes on the disk.
+/// A file counts as mostly holes if its length is more than this many times the bytes that it takes
+/// on the disk.
 const MOST_PER_BYTE: u64 = 64;
 
-/// Whether a file of this length takes so little of the disk that it was made to look large. False
-/// for small files, and on file systems that do not show holes.
+/// Returns whether a file of this length takes so little space on the disk that it was made only to
+/// look large. Returns false for small files, and on file systems that do not report holes.
 pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let taken = found.blocks().saturating_mul(512);
@@ -27,17 +28,17 @@ pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     Ok(is_one)
 }
 
-/// Reads a file of frames. A long hole becomes one byte that begins no frame, because a file may state a
-/// length beyond all memory.
+/// Reads a file of frames. A long hole is replaced by one byte with which no frame begins, because
+/// the length of a sparse file may be larger than all memory.
 pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     let end = file.metadata()?.len().min(MOST_BYTES);
     let (mut bytes, mut at) = (Vec::new(), 0);
     while at < end {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // The rest is a hole.
+            // Everything after `at` is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not show holes.
+            // The file system does not report holes.
             Err(_) => at,
         };
         if data > at + CHUNK_BYTES {
@@ -60,16 +61,16 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Copies a file to an empty one that is open for appending. Its holes stay holes, as far as the
-/// file system shows them.
+/// Copies a file to an empty file that is open for appending. Holes in the file stay holes, if the
+/// file system reports them.
 pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let (end, mut at) = (from.metadata()?.len(), 0);
     while at < end {
         let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // The rest is a hole.
+            // Everything after `at` is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not show holes.
+            // The file system does not report holes.
             Err(_) => at,
         };
         let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(end);
@@ -96,7 +97,8 @@ mod tests {
             let path = scratch.join(name);
             File::options().read(true).append(true).create_new(true).open(&path).unwrap()
         };
-        // Data, a hole, data, a hole; a hole first; nothing.
+        // The cases are: data, a hole, data, a hole; a hole and then data; only a hole; and an
+        // empty file.
         let cases: [&[(usize, u64)]; 4] =
             [&[(5, 64 << 20), (70_000, 8 << 20)], &[(0, 8 << 20), (3, 0)], &[(0, 8 << 20)], &[]];
         for (number, parts) in cases.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Reads and writes files that are Arrow IPC streams. They contain data that is written outside of
-//! a profiled process, batch by batch, by a program that may be killed.
+//! Reads and writes files that are Arrow IPC streams. They contain data that a program other than
+//! the profiled one writes batch by batch. That program may be killed at any time.
 //!
 //! ```text
 //!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
@@ -7,13 +7,13 @@
 //!             each a whole Arrow message: 0xFFFFFFFF, length, metadata, body
 //! ```
 //!
-//! Any program that reads Arrow streams can read a finished one. [`StreamReader`] also reads a
-//! stream that was truncated anywhere, up to the last complete message. A message is checked before
-//! Arrow decodes it (lengths, positions of buffers, columns), so that no byte makes a reader panic.
-//! There is no checksum, so a value that was changed on disk is not noticed. Columns are numbers,
-//! Booleans and text, without dictionaries, nesting or compression.
+//! Any program that reads Arrow streams can read a finished stream. [`StreamReader`] also reads a
+//! stream that was truncated anywhere, up to its last complete message. Before Arrow decodes a
+//! message, its lengths, the positions of its buffers and its columns are checked, so that no byte
+//! makes a reader panic. There is no checksum, so a value that was changed on disk is not noticed.
+//! Columns are numbers, Booleans and text, without dictionaries, nesting or compression.
 //!
-//! Memory use: one batch, both for reading and for writing.
+//! Memory use, both for reading and for writing: one batch.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,18 +31,19 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::safe_dir::Dir;
 
-/// The bytes with which each message starts.
+/// The bytes with which each message begins.
 const MARK: [u8; 4] = [0xff; 4];
-/// Maximum length of a message's metadata that is accepted; ours takes less than 4 KiB.
+/// Maximum length of a message's metadata that is accepted. The metadata that we write takes less
+/// than 4 KiB.
 const MOST_METADATA: usize = 1 << 20;
-/// Maximum length of a message's body that is accepted; writers stay far below.
+/// Maximum length of a message's body that is accepted. The bodies that we write are much shorter.
 const MOST_BODY: usize = 1 << 28;
 
-/// Writes batches to a new file, each with one vectored write.
+/// Writes batches to a new file. Each batch is written with one vectored write.
 pub struct StreamWriter {
     path: PathBuf,
     file: File,
-    /// Bytes of complete messages in the file.
+    /// Number of bytes in the file that belong to complete messages.
     length: u64,
     encoder: StreamEncoder,
     broken: bool,
@@ -55,7 +56,7 @@ impl std::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Creates the file in `dir`, where it must not exist, and writes the schema.
+    /// Creates the file in `dir` and writes the schema. The file must not exist.
     ///
     /// # Errors
     /// Fails if the file exists or cannot be written.
@@ -67,16 +68,17 @@ impl StreamWriter {
         Ok(made)
     }
 
-    /// Appends a batch, which is in the file when this returns. An empty batch is not written.
+    /// Appends a batch. When the function returns, the batch is in the file. An empty batch is not
+    /// written.
     ///
     /// # Errors
-    /// Fails if the disk is full or the batch has other columns. The batch is then lost, but the
-    /// file ends with a complete message again, and later batches may be tried.
+    /// Fails if the disk is full or the batch has other columns. The batch is then lost. The file
+    /// ends with a complete message again, so the caller may append later batches.
     pub fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        // This uses the batch's own memory and copies nothing.
+        // The encoder uses the batch's own memory and copies nothing.
         let encoded = self.encoder.encode(batch).map_err(Error::on("write", &self.path))?;
         self.put(&encoded)
     }
@@ -92,7 +94,7 @@ impl StreamWriter {
         self.put(&end.map_err(Error::on("write", &self.path))?)
     }
 
-    /// Writes the encoded message completely or not at all.
+    /// Writes the encoded message, either completely or not at all.
     fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
             return Err(Error::new(
@@ -104,15 +106,16 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // If a message followed an incomplete one, it would be lost as well.
+            // The incomplete message is removed, because a reader would lose every message after
+            // it.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
     }
 }
 
-/// Returns an encoder and the first bytes of the file. The encoder would emit those bytes only with
-/// the first batch, so it encodes an empty batch here, whose output is discarded.
+/// Returns an encoder and the first bytes of the file. The encoder would return these bytes only
+/// together with the first batch. So it encodes an empty batch here, and the result is discarded.
 fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
     let start = Buffer::from(start.get_ref().as_slice());
@@ -121,12 +124,12 @@ fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     Ok((encoder, start))
 }
 
-/// Writes all parts, and returns the number of bytes.
+/// Writes all parts to the file. Returns the number of bytes that were written.
 fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
     let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = &mut slices[..];
     let mut length = 0;
-    // This skips empty slices.
+    // This call skips empty slices at the beginning.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match file.write_vectored(rest) {
@@ -142,7 +145,7 @@ fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
     Ok(length)
 }
 
-/// The end of a stream, as far as it was read.
+/// How a stream ends, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The end has not been reached yet.
@@ -159,7 +162,7 @@ pub enum Ending {
     },
 }
 
-/// Reads a file of batches from its start, with one batch in memory.
+/// Reads a file of batches from its start. Only one batch is in memory at a time.
 #[derive(Debug)]
 pub struct StreamReader {
     path: PathBuf,
@@ -175,15 +178,15 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// The reason why there is no next message.
+/// The reason why there is no further message.
 enum Stop {
     End(Ending),
     Io(io::Error),
 }
 
 impl StreamReader {
-    /// Opens the stream with this name. Returns `None` if it ends before its schema does, so that
-    /// it never contained anything.
+    /// Opens the stream with this name. Returns `None` if the stream ends before the end of its
+    /// schema, which means that it never contained any data.
     ///
     /// # Errors
     /// Fails if the file does not exist, cannot be read or is not an Arrow stream.
@@ -211,17 +214,18 @@ impl StreamReader {
         Ok(Some(reader))
     }
 
-    /// Returns the columns of every batch.
+    /// Returns the columns that every batch has.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns how the stream ends; known once [`StreamReader::next_batch`] has returned `None`.
+    /// Returns how the stream ends. This is known as soon as [`StreamReader::next_batch`] has
+    /// returned `None`.
     pub fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// Returns the next batch; `None` at the end, however the stream ends.
+    /// Returns the next batch. Returns `None` at the end of the stream, even if the end is damaged.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.ending != Ending::Unread {
             return Ok(None);
@@ -247,7 +251,7 @@ impl StreamReader {
         }
     }
 
-    /// Reads the next message, if it is complete and consistent.
+    /// Reads the next message, if the message is complete and consistent.
     fn message(&mut self, first: bool) -> Result<Frame, Stop> {
         let torn = || Stop::End(Ending::Torn { at: self.at });
         let mut head = Vec::new();
@@ -273,7 +277,7 @@ impl StreamReader {
         Ok(Frame { metadata, body })
     }
 
-    /// Whether the existing bytes of the file can be the beginning of a stream.
+    /// Returns whether the bytes of the file can be the beginning of a stream.
     fn starts_as_a_stream(&mut self) -> bool {
         let mut head = Vec::new();
         let begun = self.file.rewind();
@@ -282,7 +286,8 @@ impl StreamReader {
     }
 }
 
-/// Whether all columns that we write are there; later versions may add some after them.
+/// Returns whether the stream has all columns that we write. Later versions may add columns after
+/// these.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {
@@ -293,14 +298,14 @@ pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     })
 }
 
-/// Reads `bytes` bytes, or fewer at the end of the file. Memory grows with the bytes that exist,
-/// not with what a length field claims.
+/// Reads `bytes` bytes, or fewer at the end of the file. The memory that is used depends on how
+/// many bytes exist, and not on the number that a length field contains.
 fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
     file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)
 }
 
 impl Frame {
-    /// Returns the number of bytes in the file.
+    /// Returns the number of bytes that the message takes in the file.
     fn length(&self) -> u64 {
         8 + (self.metadata.len() + self.body.len()) as u64
     }
@@ -315,11 +320,13 @@ impl Frame {
     }
 }
 
-/// Returns the length of the body of the message with this metadata. Returns `None` if the message
-/// is not a schema (when `schema` is `None`), or if it is not an uncompressed batch of the schema's
-/// columns in which every buffer is inside the body and as long as its column needs. Arrow checks
-/// this, too, but only after it has sliced and cast the buffers (measured with damaged streams:
-/// version 60 panics at offsets that are not multiples of 4).
+/// Returns the length of the body of the message with this metadata.
+///
+/// If `schema` is `None`, the message must be a schema. Otherwise, it must be an uncompressed batch
+/// with the schema's columns, in which every buffer is inside the body and as long as its column
+/// needs. For any other message, the function returns `None`. Arrow checks this, too, but only
+/// after it has sliced and cast the buffers: with damaged streams, version 60 was seen to panic at
+/// offsets that are not multiples of 4.
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -353,7 +360,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // There is one offset more than there are strings.
+            // There is one more offset than there are strings.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };
@@ -379,7 +386,7 @@ mod tests {
 
     use super::*;
 
-    /// Accepts a few bytes at a time, and is interrupted in between.
+    /// A writer that accepts only a few bytes at a time, and is interrupted between them.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {
@@ -412,7 +419,8 @@ mod tests {
         );
     }
 
-    /// The file equals what Arrow's own writer makes of the same batches.
+    /// The file must have the same bytes as the file that Arrow's own writer makes of the same
+    /// batches.
     #[test]
     fn the_file_equals_what_arrow_writes() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));

@@ -1,23 +1,25 @@
 //! Defines tracks: time series of counters that belong to no thread of the program. `run` samples
-//! counters that only count for a whole machine or CPU; imports contribute the time series of other
-//! programs.
+//! counters that can only count for a whole machine or CPU. Imported traces contribute the time
+//! series of other programs.
 //!
 //! ```text
 //!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
 //!                    samples.arrows   a row per sample: series, time, reading
 //! ```
 //!
-//! A *track* is what a person calls a counter (`power/energy-pkg/`); each of its *series* is one
-//! curve (the track on CPU 3). Both files are streams ([`crate::stream`]): append-only, readable
-//! while they grow and after a kill. A series is in its file before its first sample is in the
-//! other file. The samples of one series are in the order in which they were taken.
+//! A *track* is what a person calls a counter (`power/energy-pkg/`). Each of its *series* is one
+//! curve (such as the track on CPU 3). Both files are streams ([`crate::stream`]): data is only
+//! appended, and they can be read while they grow and after a kill. A series is written to its file
+//! before its first sample is written to the other file. The samples of one series are in the order
+//! in which they were taken.
 //!
-//! All readings of a directory have the same kind. [`Readings::Counts`] are raw cumulative counts
-//! with the times enabled and running, as the kernel gives them; [`Readings::Values`] are numbers
-//! that another program has computed. A reading that failed is null. It is neither omitted nor 0.
+//! All readings in one directory are of the same kind. [`Readings::Counts`] are raw cumulative
+//! counts with the times enabled and running, as the kernel returns them. [`Readings::Values`] are
+//! numbers that another program has computed. If a reading failed, the sample has null; it is
+//! neither left out nor 0.
 //!
-//! Memory use: one batch (at most [`BATCH_ROWS`] samples) and all series, both for reading and for
-//! writing.
+//! Memory use, both for reading and for writing: one batch (at most [`BATCH_ROWS`] samples) and all
+//! series.
 
 pub mod batches;
 mod reader;
@@ -34,9 +36,9 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use record::Timeline;
 
-/// The directory of tracks in a profile.
+/// The directory in a profile that contains the tracks.
 pub const TRACKS_NAME: &str = "tracks";
-/// The directory in `tracks` to which `run` writes its samples.
+/// The directory in `tracks` into which `run` writes its samples.
 pub const SAMPLED_NAME: &str = "run";
 /// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
@@ -44,7 +46,7 @@ pub const BATCH_ROWS: usize = 65_536;
 pub(crate) const SERIES_NAME: &str = "series.arrows";
 pub(crate) const SAMPLES_NAME: &str = "samples.arrows";
 
-/// The kind of readings in a directory of tracks.
+/// The kind of all readings in one directory of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readings {
     /// Raw cumulative counts with times: [`Reading::Count`].
@@ -53,33 +55,35 @@ pub enum Readings {
     Values,
 }
 
-/// One curve.
+/// The description of one curve of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Name of the curve's track, as people know the counter: `power/energy-pkg/`.
+    /// Name of the track to which the curve belongs. It is the name by which people know the
+    /// counter: `power/energy-pkg/`.
     pub track: String,
-    /// The series' name among the series of its track; empty if the track and the scope suffice.
+    /// The series' name among the series of its track; empty if the track and the scope identify
+    /// the series.
     pub name: String,
     /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `Joules`.
     /// Empty if unknown.
     pub unit: String,
-    /// The factor for readings; usually 1.
+    /// The factor by which readings are multiplied; usually 1.
     pub scale: f64,
-    /// The part of the machine or program that the series' counts cover.
+    /// The part of the machine or program in which the series counts.
     pub scope: Scope,
-    /// The kind of the series' times.
+    /// The clock and the unit of the times of the series' samples.
     pub times: Times,
-    /// Whether readings only grow, so that their differences are meaningful. Otherwise, each
-    /// reading is the value from its time on.
+    /// Whether readings only increase, so that their differences are meaningful. If not, each
+    /// reading is the value from its time until the next reading.
     pub cumulative: bool,
     /// Intended sampling interval in ns; 0 if there was none.
     pub interval_ns: u64,
-    /// The source of the readings: `perf`, `sim`, `trace`, or a plugin's path and the program in which
-    /// it was. Each source has its own devices.
+    /// The source of the readings: `perf`, `sim`, `trace`, or the path of a plugin with the program
+    /// that loaded it. Devices with the same number in different sources are different devices.
     pub source: String,
 }
 
-/// The part of the machine or program that the counts of a series cover.
+/// The part of the machine or program in which a series counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     Machine,
@@ -87,9 +91,9 @@ pub enum Scope {
     Cpu(u32),
     /// A NUMA node.
     Node(u32),
-    /// A device, numbered by its source.
+    /// A device. Each source numbers its own devices.
     Device(u32),
-    /// A process, by its id.
+    /// A process, with its id.
     Process(u32),
 }
 
@@ -115,7 +119,7 @@ impl Scope {
         }
     }
 
-    /// Returns the scope's number; the machine has none.
+    /// Returns the number of the CPU, node, device or process; `None` for the machine.
     pub fn number(self) -> Option<u32> {
         match self {
             Self::Machine => None,
@@ -147,31 +151,31 @@ impl std::fmt::Display for Scope {
 }
 
 model::named! {
-    /// The kind of times of a series.
+    /// The clock and the unit of the times of a series.
     pub enum Times {
         /// Raw ticks of the profile's clock, as in records of calls.
         Ticks = "ticks",
-        /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
-        /// profile has instead.
+        /// Nanoseconds on `CLOCK_MONOTONIC` of the machine that recorded. In an imported profile,
+        /// nanoseconds on the clock that the profile has instead.
         Monotonic = "monotonic_ns",
     }
 }
 
-/// One reading of one series.
+/// A reading of one series at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The series, with the number that [`TracksWriter::describe`] returned.
+    /// The number of the series, which [`TracksWriter::describe`] returned.
     pub series: u32,
     /// The time of the sample, in the unit of the series' [`Times`].
     pub time: i64,
-    /// The reading; `None` if reading failed.
+    /// The reading; `None` if it failed.
     pub reading: Option<Reading>,
 }
 
 /// The content of a reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reading {
-    /// A count as the kernel gave it.
+    /// A count as the kernel returned it.
     Count {
         raw: u64,
         /// The time for which the counter has been enabled, in ns.

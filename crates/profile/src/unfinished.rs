@@ -1,5 +1,5 @@
-//! Recognises and removes a directory that was to become a profile: the command that made it was
-//! killed before it wrote the manifest.
+//! Recognises and removes a directory that did not become a profile, because the command that made
+//! it was killed before it wrote the manifest.
 //!
 //! ```text
 //!  run.bin, run-with-plugins.bin      a run file, or nothing in it yet
@@ -8,9 +8,9 @@
 //!  passes/  tracks/run/               empty, and empty tracks of `run -a`
 //! ```
 //!
-//! Nothing was recorded into such a directory, because the manifest is there before the program
-//! starts. The directory is only removed if it contains nothing else, belongs to the caller, and no
-//! process has its pool open. So a directory with any file of the user stays.
+//! Nothing was recorded into such a directory, because the manifest is written before the program
+//! starts. The directory is removed only if it contains nothing else, belongs to the caller, and no
+//! process has its pool open. So a directory that contains any file of the user is kept.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -27,11 +27,12 @@ use crate::pools::{self, NoPool, POOL_NAME};
 use crate::safe_dir::Dir;
 use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 
-/// Longest run file that is read.
+/// Size in bytes of the longest run file that is read.
 const LONGEST_RUN_FILE: u64 = 16 << 20;
 
-/// Removes the directory at `path` with its pool, if it is an unfinished profile. Returns whether
-/// it was one. The caller must make sure that no other command is making a profile there.
+/// Removes the directory at `path` with its pool, if the directory is an unfinished profile.
+/// Returns whether it was an unfinished profile. The caller must make sure that no other command is
+/// making a profile there at the moment.
 ///
 /// # Errors
 /// Fails if the directory is an unfinished profile and cannot be removed.
@@ -57,7 +58,7 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // The pool stays until nobody can use it, and then the next command frees it.
+            // The pool stays as long as somebody may use it. A later command deletes it.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }
@@ -71,16 +72,16 @@ pub fn remove(path: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the directory is an unfinished profile.
+/// Returns whether the directory is an unfinished profile.
 ///
 /// # Errors
-/// Fails if it cannot be read.
+/// Fails if the directory cannot be read.
 pub(crate) fn is_one(root: &Dir) -> Result<bool> {
     let is_own = root.stat().is_ok_and(|found| found.st_uid == pools::user());
     Ok(is_own && root.names()?.iter().all(|name| is_ours(root, name)))
 }
 
-/// Whether this entry is one that a command makes before the manifest.
+/// Returns whether a command makes an entry with this name and content before the manifest.
 fn is_ours(root: &Dir, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match name {
@@ -121,7 +122,7 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Whether the file is a pool, or was to become one, and no process has it open for writing.
+/// Returns whether the file is a pool, complete or not, and no process has it open for writing.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

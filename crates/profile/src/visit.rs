@@ -1,4 +1,4 @@
-//! Visits pages: decodes them one by one into reused columns, with as many workers as requested.
+//! Visits pages: decodes them one by one into reused columns, on as many threads as requested.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::{PartId, read_page};
 use crate::profile::{PageRef, Place, Profile};
 
-/// Identifies one page of a profile by indices: the process, its thread, and the thread's page.
+/// Identifies one page of a profile by three indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageKey {
     /// Index in [`Profile::processes`].
     pub process: usize,
     /// Index in the process's threads.
     pub thread: usize,
-    /// Index among the thread's existing pages.
+    /// Index among the thread's pages.
     pub page: usize,
 }
 
@@ -44,8 +44,8 @@ impl<'a> PageDecoder<'a> {
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 
-    /// Returns the calls of one page. A page that does not exist, or was damaged since the profile
-    /// was opened, has no calls and reports that in [`Columns::losses`].
+    /// Returns the calls of one page. If the page does not exist, or was damaged after the profile
+    /// was opened, there are no calls, and [`Columns::losses`] reports it.
     pub fn decode(&mut self, key: PageKey) -> &Columns {
         (self.columns.process, self.columns.thread) = (key.process, key.thread);
         self.columns.page = key.page;
@@ -79,7 +79,7 @@ impl<'a> PageDecoder<'a> {
         &self.columns
     }
 
-    /// Returns the calls of the page that was decoded last; none before the first.
+    /// Returns the calls of the page that was last decoded. They are empty before the first page.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
@@ -118,8 +118,8 @@ impl<'a> PageDecoder<'a> {
     }
 }
 
-/// Runs `work` on this many threads, including the calling one, and returns all results. A panic on
-/// another thread continues on the calling thread.
+/// Runs `work` on this many threads, one of which is the calling thread, and returns all results.
+/// If another thread panics, the panic continues on the calling thread.
 pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
@@ -135,10 +135,10 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
-    /// Leaves out the calls that began in the first `ns` nanoseconds of their thread wherever calls
-    /// are decoded from now on, as if they had not been recorded. A thread's time starts when its
-    /// first recorded call began. Numbers that are known without decoding ([`Profile::calls`], the
-    /// cost of probes) do not change.
+    /// Leaves out the calls that began in the first `ns` nanoseconds of each thread. From now on,
+    /// decoding a page treats these calls as if they had not been recorded. The time of a thread is
+    /// counted from the start of its first recorded call. Numbers that are known without decoding
+    /// ([`Profile::calls`], the cost of probes) do not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
@@ -160,7 +160,7 @@ impl Profile {
         self.left_out = left_out;
     }
 
-    /// Returns all pages, in the order of processes, threads and sequence.
+    /// Returns the keys of all pages, ordered by process, thread and sequence number.
     pub fn pages(&self) -> Vec<PageKey> {
         let mut keys = Vec::new();
         for (process, p) in self.processes.iter().enumerate() {
@@ -171,10 +171,10 @@ impl Profile {
         keys
     }
 
-    /// Decodes every page once, with `workers` threads. Each worker creates its own state, and
-    /// calls `each` for the pages that it happens to get, a few consecutive ones at a time. The
-    /// results of `each` must therefore not depend on the order. Returns the states and, by
-    /// process, the losses found inside pages.
+    /// Decodes every page once, on `workers` threads. Each worker creates its own state with
+    /// `make`. It calls `each` for the pages that it happens to get, a few consecutive ones at a
+    /// time. So the results of `each` must not depend on the order. Returns the states, and for
+    /// each process the losses that were found inside of its pages.
     pub fn visit<S: Send>(
         &self,
         workers: usize,

@@ -1,15 +1,17 @@
-//! Writes a profile of calls that happened elsewhere, for imports.
+//! Writes a profile of calls that were not recorded by Counterpoint itself, for imports.
 //!
 //! ```text
 //!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. Parts can also be
-//! added to a recorded profile; then the ticks are those of its clock. The calls of a thread may come
-//! in any order. There are no counters, no losses and no thread clocks.
+//! The clock of such a profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. Parts can
+//! also be added to a recorded profile; then ticks are those of its clock. The calls of a thread
+//! may be added in any order. There are no counters, no losses and no readings of the threads'
+//! clocks.
 //!
-//! Memory use: each name once, and one page per thread, at most [`MOST_PAGES`] at a time.
+//! Memory use: each name once, and one page for each thread, but at most [`MOST_PAGES`] pages at a
+//! time.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -28,7 +30,7 @@ use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::safe_dir::Dir;
 
-/// Maximum number of pages in memory: 64 MiB.
+/// Maximum number of pages in memory. They take 64 MiB.
 pub const MOST_PAGES: usize = 1024;
 
 /// Writes the parts of a profile. The caller writes the manifest.
@@ -40,7 +42,7 @@ pub struct CallsWriter {
     /// Number of threads with a page in memory.
     paged: usize,
     calls: u64,
-    /// The clock of the recorded profile to which the parts are added.
+    /// The clock of the recorded profile to which the parts are added; `None` for a new profile.
     clock: Option<(ClockKind, Timeline)>,
 }
 
@@ -52,27 +54,28 @@ pub struct ProcessKey(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadKey(usize);
 
-/// A function of a process of a [`CallsWriter`]. It has no meaning in another process.
+/// A function of one process of a [`CallsWriter`]. The key is not valid for another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExportKey(u32);
 
 #[derive(Debug)]
 struct Process {
     pid: u32,
-    /// Distinguishes processes with equal ids.
+    /// Distinguishes processes with the same id.
     start_time: u64,
     generation: u32,
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The name of the process's directory, which is opened each time, because the trace of a whole machine may
-    /// have more processes than a process may have open files.
+    /// The name of the directory of the process's part. The directory is opened for each write and
+    /// not kept open, because the trace of a whole machine may have more processes than we may have
+    /// open files.
     part: String,
     threads: u32,
     exports: u32,
     libraries: Vec<Library>,
     by_name: HashMap<String, usize>,
-    /// Exports with another role than [`Role::Workgroup`].
+    /// Exports with other roles than [`Role::Workgroup`].
     ops: Vec<OpExport>,
 }
 
@@ -107,20 +110,20 @@ impl CallsWriter {
         self.calls
     }
 
-    /// Adds a process. Two calls with the same id add two processes.
+    /// Adds a process. If the same id is added twice, these are two processes.
     ///
     /// # Errors
-    /// Fails if its part cannot be created.
+    /// Fails if the process's part cannot be created.
     pub fn process(&mut self, pid: u32) -> Result<ProcessKey> {
         let start_time = self.processes.iter().filter(|p| p.pid == pid).count() as u64;
         self.part(PartId { pid, start_time, generation: 0 }, &[])
     }
 
-    /// Adds a process whose part has this id, which no part may have yet. The arguments are kept as
-    /// those of its program.
+    /// Adds a process whose part gets this id. No part may have this id yet. The arguments are
+    /// stored as the arguments of the process's program.
     ///
     /// # Errors
-    /// Fails if its part cannot be created.
+    /// Fails if the process's part cannot be created.
     pub fn part(&mut self, id: PartId, arguments: &[String]) -> Result<ProcessKey> {
         let PartId { pid, start_time, generation } = id;
         let part = part_name(pid, start_time, generation);
@@ -147,7 +150,7 @@ impl CallsWriter {
         self.processes[process.0].pid
     }
 
-    /// Names a process; the name replaces that of its program.
+    /// Gives a process a name, which is stored instead of the path of its program.
     pub fn name_process(&mut self, process: ProcessKey, name: &str) {
         self.processes[process.0].name = kept(name);
     }
@@ -173,14 +176,14 @@ impl CallsWriter {
         ThreadKey(self.threads.len() - 1)
     }
 
-    /// Adds a thread that no kernel knows, with a name.
+    /// Adds a thread that has a name but no id of the kernel.
     pub fn named_thread(&mut self, process: ProcessKey, name: &str) -> ThreadKey {
         let thread = self.thread(process, 0);
         self.name_thread(thread, name);
         thread
     }
 
-    /// Names a thread; at most 15 bytes are kept.
+    /// Gives a thread a name, of which at most 15 bytes are kept.
     pub fn name_thread(&mut self, thread: ThreadKey, name: &str) {
         let thread = &mut self.threads[thread.0];
         let mut end = name.len().min(15);
@@ -191,8 +194,9 @@ impl CallsWriter {
         thread.start.thread_name[..end].copy_from_slice(&name.as_bytes()[..end]);
     }
 
-    /// Adds a function to a library, which is created if it is new. The function is not looked up,
-    /// because the caller knows which ones it has added.
+    /// Adds a function to a library. The library is created if it does not exist. The writer does
+    /// not check whether the function already exists, because the caller knows which functions it
+    /// has added.
     pub fn export(
         &mut self,
         process: ProcessKey,
@@ -250,7 +254,7 @@ impl CallsWriter {
         Ok(())
     }
 
-    /// Gives a thread an empty page.
+    /// Writes the page of a thread if it has one, and gives the thread an empty page.
     #[cold]
     fn turn_page(&mut self, thread: ThreadKey, at: u64) -> Result<()> {
         self.flush(thread.0, false)?;
@@ -281,7 +285,7 @@ impl CallsWriter {
         written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
-    /// Writes all remaining data. Without this, the calls have no names.
+    /// Writes all data that is not written yet. Without this, the calls have no names.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -316,23 +320,24 @@ impl CallsWriter {
     }
 }
 
-/// The number of the host of all imported processes.
+/// The number of the host that all imported processes have.
 const IMPORTED: u8 = 0;
 
-/// Returns the description for the hosts of imported calls, because a trace does not describe
-/// hosts.
+/// Returns the description of the host of imported calls. It is the same for all of them, because a
+/// trace does not describe hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),
         title: "an imported trace".into(),
         dispatches: false,
-        // The steps of torch.profiler, which its own tables show as one row.
+        // Each step of torch.profiler has its own number, but torch.profiler's own tables show the
+        // steps as one row.
         numbered: vec!["ProfilerStep#".into()].into(),
         ..Host::UNKNOWN
     }
 }
 
-/// Returns the part of a name that the metadata keeps.
+/// Returns as much of a name as the metadata can store.
 fn kept(name: &str) -> String {
     let mut end = name.len().min(LONGEST_NAME);
     while !name.is_char_boundary(end) {

@@ -1,4 +1,5 @@
-//! Tests of the exact counts of calls, which a run with a budget keeps besides its records.
+//! Tests of the exact counts of calls, which exist in addition to the records in a run with a
+//! budget.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,8 +12,8 @@ use record::counts::{COUNTS_NAME, CountsFrame, CountsRow, Spent};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Makes two processes that died. In the first, one thread ended and wrote its counts; the counts
-/// of the other thread, and of the second process, are still in the pool.
+/// Makes two processes that died. In the first process, one thread had ended and written its counts
+/// to the file. The counts of its other thread, and of the second process, are still in the pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.02);
@@ -71,7 +72,7 @@ fn check(dir: &Path) {
     let expected = [spent(0, 2_000, 30, (5, 6)), spent(1, 1_000, 20, (0, 0))];
     assert_eq!(profile.processes[0].spent, expected);
     assert_eq!(profile.all_losses(), []);
-    // The records are read in the same way as the records of other runs.
+    // The records can be read in the same way as the records of a run without a budget.
     let mut decoder = PageDecoder::new(&profile);
     let starts = |key: &_| decoder.decode(*key).start_ticks.clone();
     let starts: Vec<u64> = profile.pages().iter().flat_map(starts).collect();
@@ -89,7 +90,7 @@ fn the_counts_of_a_crash_are_in_the_pool_and_move_to_the_profile() {
     assert!(dir.join("processes/4000002-1001-0").join(COUNTS_NAME).exists());
 }
 
-/// A collector is killed after it has appended the counts, and starts again.
+/// A collector is killed after it has appended the counts, and then runs again.
 #[test]
 fn counts_that_are_found_twice_are_used_once() {
     let (scratch, dir) = written();
@@ -131,10 +132,10 @@ fn the_larger_count_is_the_later_one() {
     assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
 }
 
-/// Thread 0 knows of 30 steps that were away, the last of which is open. Thread 1 made its last
-/// call when there were 20 such steps, 10 of which were before its begin. Thread 2 had ended by
-/// then. Each export is called 3 times in a step. Thread 3 has calls that are announced in each
-/// step.
+/// The thread 0 knows about 30 steps that were away, the last of which may not have ended. The
+/// thread 1 made its last call when there were 20 such steps, 10 of which were before the thread
+/// began. The thread 2 had ended by then. Each export is called 3 times in a step. The thread 3 has
+/// calls that the host announces in each step.
 #[test]
 fn calls_in_steps_that_were_away_are_estimated() {
     let of = |away_before, away, has_ended, steps| Steps {
@@ -152,7 +153,8 @@ fn calls_in_steps_that_were_away_are_estimated() {
     script.budget(0.02);
     let process = script.process(1);
     process.library("m", &["a"]);
-    // Calls that the thread itself has added are in the thread's calls.
+    // Estimated calls that a thread has already added to its own counts are part of the thread's
+    // number of calls.
     let threads = [(of(0, 30, 0, 38), 90), (of(10, 20, 0, 0), 30), (of(10, 20, 1, 0), 30)];
     for (steps, unseen) in threads {
         let thread = process.thread("t").counted(0, 24 + unseen, 0, 0);
@@ -170,7 +172,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     assert_eq!(profile.processes[0].steps.map(|steps| (steps.steps, steps.away)), Some((38, 30)));
 }
 
-/// Numbers that no recorder writes must not overflow.
+/// Numbers that no recorder would write must not cause an overflow.
 #[test]
 fn impossible_steps_are_bounded() {
     let most = Steps { sampled: u64::MAX, weight: 1, away: u64::MAX, steps: 1, ..Steps::default() };

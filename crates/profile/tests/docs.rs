@@ -1,4 +1,4 @@
-//! Tests that the documentation mentions everything that it must.
+//! Tests that the documentation mentions everything that it has to describe.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn every_column_of_the_export_is_explained() {
     let text = page("schema.md");
     for field in profile::batch::schema(&Profile::open(&dir).unwrap()).fields() {
         let name = field.name();
-        // Axes are listed as `workgroup_x`, `_y`, `_z`.
+        // The documentation lists the three axes as `workgroup_x`, `_y`, `_z`.
         let known = text.contains(&format!("`{name}`"))
             || name.ends_with("_y") && text.contains("`_y`")
             || name.ends_with("_z") && text.contains("`_z`");

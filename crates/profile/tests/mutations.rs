@@ -1,8 +1,8 @@
 //! Reads a million damaged pages: the readers never panic, and never return a call that was not
 //! written.
 //!
-//! The test is deterministic, so that a failure can be reproduced; `fuzz/` contains the same as a
-//! fuzzer.
+//! The test is deterministic, so that a failure can be reproduced. `fuzz/` contains the same test
+//! as a fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,8 @@ use testkit::{CallScript, Item, PageMaker, ProfileScript, Random};
 
 const DECODES: u64 = 1_000_000;
 
-/// Damages a few places: a bit, a byte, a range, a copy from elsewhere, or a truncated end.
+/// Damages a few places in `bytes` after `from`: changes a bit, a byte or a range, copies bytes
+/// from another place, or truncates the end.
 fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     for _ in 0..=r.place(3) {
         let room = bytes.len().saturating_sub(from);
@@ -45,7 +46,8 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// Returns a page with a few calls for each layout, as the pool contains it, cut after its records.
+/// Returns one page with a few calls for each layout. The pages have the form that they have in the
+/// pool, but end after their records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
@@ -94,7 +96,7 @@ fn a_million_damaged_pages() {
             let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
             match random.place(8) {
-                // A flushed page is either read as it was written, or not at all.
+                // A flushed page is either read exactly as it was written, or refused as a whole.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
@@ -107,7 +109,7 @@ fn a_million_damaged_pages() {
                     }
                     mine[1] += u64::from(read.is_none());
                 }
-                // A page of another run has another layout.
+                // The page is read with the wrong layout, as if it came from another run.
                 1 => {
                     damage(&mut random, &mut page, HEADER_BYTES);
                     let other = &written[random.place(written.len())].0;
@@ -117,7 +119,7 @@ fn a_million_damaged_pages() {
                     damage(&mut random, &mut page, 0);
                     mine[1] += u64::from(read_page(&page, layout).is_none());
                 }
-                // Only the records are damaged; the header contains the number of bytes.
+                // Only the records are damaged. The header contains the right number of bytes.
                 _ => {
                     let mut records = page.split_off(HEADER_BYTES);
                     damage(&mut random, &mut records, 0);
@@ -136,13 +138,13 @@ fn a_million_damaged_pages() {
     });
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     assert!(count(&decodes) >= DECODES);
-    // Both cases were reached: not every page was refused at once.
+    // Both cases must occur often: pages that are refused, and pages that are not.
     assert!(count(&refused) > 50_000, "{} pages were refused", count(&refused));
     assert!(count(&whole) < DECODES / 10, "{} pages are undamaged", count(&whole));
 }
 
-/// A page that is cut at every byte, with a matching header, contains the first calls that were
-/// written.
+/// A page is cut after every byte, and its header is changed to match. The calls that can be read
+/// must be the first calls that were written.
 #[test]
 fn a_page_cut_anywhere_contains_the_first_calls() {
     for (layout, bytes, calls) in &written() {
@@ -161,7 +163,7 @@ fn a_page_cut_anywhere_contains_the_first_calls() {
     }
 }
 
-/// Damages whole files of pages and reads them with everything that opens a profile.
+/// Damages whole files of pages, and reads them with all functions that open a profile.
 #[test]
 fn damaged_files_of_pages() {
     let mut script = ProfileScript::monotonic();
@@ -187,13 +189,13 @@ fn damaged_files_of_pages() {
     }
 }
 
-/// Makes a run of pages with one block of two ids, one counter and room for two events, and the
-/// frames into which it is converted, and damages both again and again.
+/// Makes a run of pages with one block, which has two ids, one counter and room for two events. The
+/// run, and the frames into which it is converted, are damaged again and again.
 #[test]
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
-    // The layout follows docs/file-format.md: a run with one block.
+    // The layout is the one in docs/file-format.md: a run with one block.
     put(0, b"CPTLOOP1");
     put(8, &[2]);
     put(12, &[1]);

@@ -13,7 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// Makes three pages of one thread with two calls each.
+/// Makes a thread with three pages, each of which has two calls.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -66,7 +66,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half a page is not a loss if the page is written again later in the file; otherwise it is.
+    // Half a page is a loss, unless the page was written again later in the file.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
@@ -84,7 +84,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
     assert_eq!(names(&losses), [("torn_page", 1), ("missing_page", 1)]);
 
-    // Of two complete copies of a page, the one with more records is used.
+    // If there are two complete copies of a page, the copy with more records is used.
     fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
     assert_eq!(
         names(&read(&dir).1),
@@ -235,7 +235,7 @@ fn values_that_are_missing_or_never_counted_are_not_zero() {
         .call(CallScript::new(0, 20, 5).scaled(5, 3, &[2]).group(5, &[3]))
         .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]).group(5, &[4]))
         .call(CallScript::new(0, 40, 5).group(5, &[0]).unread())
-        // The group was not even enabled: the counters belong to another task.
+        // The group was not even enabled, so its counters belong to another task.
         .call(CallScript::new(0, 45, 5).group(0, &[0]).group(5, &[6]));
     let timing = process.thread("timing");
     timing.mask = 0;
@@ -288,8 +288,8 @@ fn batches_follow_the_schema() {
     assert_eq!(only, 3);
 }
 
-/// The same function in two processes, and loaded again under other numbers, is one op. Another
-/// function with the same name is another op.
+/// The same function in two processes, or loaded again with another number, is one op. A function
+/// with the same name in another library is another op.
 #[test]
 fn one_function_is_one_op() {
     let mut script = ProfileScript::monotonic();
@@ -323,7 +323,7 @@ fn errors_name_the_path_and_the_reason() {
     assert!(matches!(later.kind(), ErrorKind::Schema { .. }), "{later}");
 }
 
-/// Calls of processes without names are kept, with their numbers.
+/// Calls of a process whose metadata is missing are kept. They have numbers in place of names.
 #[test]
 fn a_process_without_metadata() {
     let mut script = three_pages();
@@ -334,7 +334,8 @@ fn a_process_without_metadata() {
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
 
-/// A library with a long name and many exports, which would take a copy of the name each.
+/// There is a library with a long name and many exports. If each export kept its own copy of the
+/// name, this would need much memory.
 #[test]
 fn a_long_name_of_a_library_is_kept_once() {
     let mut script = three_pages();

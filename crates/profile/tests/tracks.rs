@@ -1,4 +1,5 @@
-//! Tests that tracks are read back as they were written, whatever happened to the end of the files.
+//! Tests that tracks are read back as they were written, even if the end of the files is missing or
+//! damaged.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,7 +35,7 @@ fn value(series: u32, time: i64, value: f64) -> Sample {
     Sample { series, time, reading: Some(Reading::Value(value)) }
 }
 
-/// Returns all samples, the losses, and the number of samples of unknown series.
+/// Returns all samples, the names of the losses, and the number of samples of unknown series.
 fn read(tracks: &Tracks) -> (Vec<Sample>, Vec<String>, u64) {
     let mut samples = tracks.samples().unwrap();
     let mut all = Vec::new();
@@ -55,7 +56,8 @@ fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join("tracks").join(SAMPLED_NAME).join(name)
 }
 
-/// Writes two batches of three samples, with a series described in between; returns the samples.
+/// Writes two batches of three samples, and describes another series between the batches. Returns
+/// the samples.
 fn small(dir: &Path) -> Vec<Sample> {
     let mut writer =
         TracksWriter::create(&Dir::open(dir).unwrap(), SAMPLED_NAME, Readings::Counts).unwrap();
@@ -102,7 +104,7 @@ fn samples_are_read_back_as_written() {
         value(id, 1, f64::INFINITY),
     ];
     values.iter().for_each(|s| imported.push(*s).unwrap());
-    // The writer is dropped without `finish`, as a kill would do.
+    // The writer is dropped without `finish`, which has the same effect as a kill.
     imported.flush().unwrap();
     drop(imported);
 
@@ -148,8 +150,9 @@ fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     );
 }
 
-/// Each file is cut at every byte. The samples that are read are the first ones that were written,
-/// they contain all batches before the cut, and a cut inside a message is a loss.
+/// Each file is cut after every byte. The samples that can be read must be the first samples that
+/// were written, and must include all batches before the cut. A cut inside a message must be
+/// reported as a loss.
 #[test]
 fn a_stream_cut_anywhere_gives_its_whole_batches() {
     let scratch = Scratch::new();
@@ -170,8 +173,9 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // No schema yet; no batch; one batch; two batches. Each case occurs first with complete
-    // messages and then with an incomplete one at the end. In the last case, the end mark is cut.
+    // The cases are: no schema, no batch, one batch, and two batches. Each of them occurs first
+    // with complete messages and then with an incomplete message at the end. In the last case, the
+    // end mark is incomplete.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }
@@ -215,8 +219,8 @@ fn other_files_are_not_read_as_streams() {
     assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
-/// Reads three thousand damaged copies: no panic, not more samples than there were, and no sample
-/// of a series that was not described.
+/// Reads three thousand damaged copies. There must be no panic, no more samples than were written,
+/// and no sample of a series that was not described.
 #[test]
 fn damage_never_panics() {
     let scratch = Scratch::new();
@@ -255,7 +259,8 @@ fn damage_never_panics() {
     assert!(read_back > 3_000, "only {read_back} samples were read: the test damages too much");
 }
 
-/// Full batches are written automatically, so that memory use stays constant however long it takes.
+/// Full batches are written automatically, so that memory use stays constant however many samples
+/// there are.
 #[test]
 fn many_samples_are_written_in_batches() {
     let scratch = Scratch::new();

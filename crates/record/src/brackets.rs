@@ -9,17 +9,18 @@
 //! Calibration measures the brackets of empty calls one after another, with warm caches. In the
 //! program, the same code takes longer, by a factor that depends on the program. So the recorder
 //! also measures the brackets of some of the program's calls, chosen at random, and counts these
-//! times in histograms. The same histograms of empty calls show which part of a bracket lies
-//! outside of `entry` and `exit`.
+//! times in histograms. Histograms of the empty calls' times, made in the same way, show which part
+//! of a bracket lies outside of `entry` and `exit`.
 
 use crate::wire::wire;
 
-/// Buckets per doubling. A bucket's middle is less than 1/32 away from each of its values.
+/// Number of buckets for each doubling of the time. The middle of a bucket differs by less than
+/// 1/32 from every value in the bucket.
 const PER_OCTAVE: u64 = 16;
-/// The number of buckets. The last one counts everything that is longer than the others hold.
+/// Number of buckets. The last bucket counts all times that are too long for the other buckets.
 pub const BUCKETS: usize = 16 * 15 + 1;
-/// Times from this one on, in ticks, are counted in the last bucket: 2^18. With any clock, this is longer than
-/// an uninterrupted bracket.
+/// Times of at least this many ticks (2^18) are counted in the last bucket. With any clock, this is
+/// longer than a bracket takes that is not interrupted.
 const LONGEST: u64 = 1 << 18;
 
 /// Returns the index of the bucket that counts this many ticks.
@@ -35,7 +36,7 @@ pub fn bucket_of(ticks: u64) -> usize {
     (PER_OCTAVE * (octave + 1) + ((ticks >> octave) - PER_OCTAVE)) as usize
 }
 
-/// Returns the middle of a bucket in ticks.
+/// Returns the value in the middle of a bucket, in ticks.
 pub fn middle_of(bucket: usize) -> f64 {
     let bucket = bucket as u64;
     if bucket < PER_OCTAVE {
@@ -46,7 +47,8 @@ pub fn middle_of(bucket: usize) -> f64 {
     first as f64 + ((1u64 << octave.min(48)) - 1) as f64 / 2.0
 }
 
-/// Times as counts per bucket; only buckets that counted something, in ascending order.
+/// A histogram of times: pairs of a bucket's index and its count, in ascending order. Buckets that
+/// counted nothing are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub Vec<(u16, u32)>);
 
@@ -68,9 +70,10 @@ impl Histogram {
 pub struct Brackets {
     /// The thread: [`crate::page::PageStart::thread_uid`].
     pub thread_uid: u32,
-    /// The counters that the brackets read, one bit each; 0 if none.
+    /// Bit mask of the counters that the brackets read; 0 if they read none.
     pub counters: u32,
-    /// Whether these are brackets of empty calls, one after another.
+    /// Whether these are the brackets of the calibration's empty calls, and not of the program's
+    /// calls.
     pub rehearsed: bool,
     /// The time from the call of the recorder to the start of the program's call, in ticks.
     pub before: Histogram,
@@ -85,8 +88,8 @@ wire!(Brackets { thread_uid, counters, rehearsed, before, after });
 mod tests {
     use super::*;
 
-    /// There are 16 buckets of one tick each, then 16 for 16 to 31, 16 of two ticks each for 32 to
-    /// 63, …
+    /// The buckets for 0 to 31 are one tick wide, the 16 buckets for 32 to 63 are two ticks wide,
+    /// and so on.
     #[test]
     fn buckets() {
         for (ticks, bucket, middle) in [
@@ -110,8 +113,8 @@ mod tests {
                 "{ticks}"
             );
         }
-        // The buckets have no gaps. The first value of a bucket that is w wide is 16 w, and (w - 1)
-        // / 2 from the middle.
+        // The buckets have no gaps between them. The first value of a bucket of the width w is 16
+        // w. It is (w - 1) / 2 away from the middle.
         let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
         assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
         let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);

@@ -5,17 +5,17 @@
 //!
 //! | kind | begin | end | tick |
 //! |---|---|---|---|
-//! | [`ClockKind::Tsc`] | `rdtsc` | `rdtscp` (also tells CPU and node) | 1 / TSC frequency |
+//! | [`ClockKind::Tsc`] | `rdtsc` | `rdtscp` (also returns CPU and node) | 1 / TSC frequency |
 //! | [`ClockKind::Monotonic`] | `clock_gettime(CLOCK_MONOTONIC)` | the same and `getcpu` | 1 ns |
 //!
 //! The time-stamp counter is chosen only if the processor calls it invariant *and* the kernel
 //! itself uses it to keep time. If the kernel has marked it unstable, ticks of different CPUs
 //! cannot be compared. `rdtscp` waits until the measured code has finished. `rdtsc` at the start
-//! may execute a few instructions early. Measured costs are 9.5 and 18 ns; a fence at the start
-//! would add 9 ns to every call to remove a bias smaller than that.
+//! may execute a few instructions early. `rdtsc` was measured to take 9.5 ns and `rdtscp` 18 ns. A
+//! fence at the start would add 9 ns to every call, but would remove an error of less than 9 ns.
 //!
-//! Records keep raw ticks. A [`Snapshot`] is one moment on all clocks; a [`Timeline`] is the
-//! straight line through the snapshots of a profile.
+//! Records contain raw ticks. A [`Snapshot`] is the readings of all clocks at one moment. A
+//! [`Timeline`] is the straight line through the snapshots of a profile.
 
 mod utc;
 
@@ -25,7 +25,7 @@ use std::fmt;
 pub use utc::UtcClock;
 
 model::numbered! {
-    /// The clock that the ticks of a run come from.
+    /// The clock that a run's ticks come from.
     pub enum ClockKind {
         /// `CLOCK_MONOTONIC` in nanoseconds.
         Monotonic = 0 "monotonic",
@@ -58,8 +58,9 @@ impl ClockKind {
     pub fn begin(self) -> u64 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `rdtsc` reads a register that every x86-64 processor has. A process for which
-            // the kernel forbids it (prctl PR_SET_TSC) is not told that `tsc` is usable.
+            // SAFETY: `rdtsc` reads a register that every x86-64 processor has. If the kernel
+            // forbids the instruction for a process (prctl PR_SET_TSC), the process does not see
+            // `tsc` as usable.
             Self::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
             _ => monotonic_ns(),
         }
@@ -73,7 +74,8 @@ impl ClockKind {
             #[cfg(target_arch = "x86_64")]
             Self::Tsc => {
                 let mut aux = 0;
-                // SAFETY: this clock is chosen only where `tsc_is_invariant` found `rdtscp`.
+                // SAFETY: this clock is chosen only if `tsc_is_invariant` found that the processor
+                // has `rdtscp`.
                 let ticks = unsafe { core::arch::x86_64::__rdtscp(&mut aux) };
                 (ticks, aux)
             }
@@ -82,33 +84,34 @@ impl ClockKind {
     }
 }
 
-/// The steps in which a clock advances, in ticks.
+/// The steps by which a clock advances, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granularity {
-    /// The smallest difference between two readings that follow each other at once and differ.
+    /// The smallest difference between two consecutive readings that differ.
     pub smallest_ticks: u64,
-    /// The median of the differences between readings that follow each other at once and differ. If
-    /// a reading takes longer than the clock's own step, this is the time of a reading.
+    /// The median of the differences between consecutive readings that differ. If one reading takes
+    /// longer than the clock's own step, this is the time that a reading takes.
     pub typical_ticks: u64,
 }
 
 wire!(Granularity { smallest_ticks, typical_ticks });
 
-/// Number of readings that [`ClockKind::granularity`] makes.
+/// Number of steps that [`ClockKind::granularity`] measures.
 const READINGS: usize = 128;
-/// A coarse clock is read at most this many times until it has shown its steps: 0.4 ms at 20 ns each.
+/// A coarse clock is read at most this many times to measure its steps, which takes 0.4 ms at 20 ns
+/// per reading.
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
-    /// Measures the steps of this clock with some readings (a few µs; 0.4 ms if the clock is
-    /// coarse). Both steps are 0, which means unknown, if the clock did not advance.
+    /// Measures the steps of this clock by reading it repeatedly. This takes a few µs, or 0.4 ms if
+    /// the clock is coarse. If the clock did not advance, both fields are 0, which means unknown.
     pub fn granularity(self) -> Granularity {
         Granularity::of(|| self.begin())
     }
 }
 
 impl Granularity {
-    /// Measures the clock that `read` reads.
+    /// Measures the steps of the clock that `read` reads.
     fn of(mut read: impl FnMut() -> u64) -> Self {
         let mut steps = [0u64; READINGS];
         let (mut found, mut last) = (0, read());
@@ -158,22 +161,22 @@ fn ask_the_processor() -> bool {
     rdtscp && invariant
 }
 
-/// Returns `CLOCK_MONOTONIC` in ns since an unspecified start (boot). Makes no system call where
-/// the vDSO provides it, and never touches `errno`.
+/// Returns `CLOCK_MONOTONIC` in ns since an unspecified start (usually boot). If the vDSO provides
+/// the clock, the function makes no system call. It never touches `errno`.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the CPU time of the calling thread in ns since it started. One system call (about 250
-/// ns).
+/// Returns the CPU time of the calling thread since the thread started, in ns. The function makes
+/// one system call (about 250 ns).
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Returns the CPU time of all threads of the process in ns since it started, with those that have
-/// ended. One system call.
+/// Returns the CPU time that all threads of the process have used since the process started, in ns.
+/// Threads that have ended are included. The function makes one system call.
 pub fn process_cpu_ns() -> u64 {
     read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -190,12 +193,13 @@ fn read_clock(clock: libc::clockid_t) -> u64 {
 fn where_am_i() -> u32 {
     // SAFETY: the call takes no arguments and touches no memory.
     let cpu = unsafe { libc::sched_getcpu() };
-    // On machines without `rdtscp`, the node is not worth a system call for each call. 0 is right
-    // on machines with a single node, and `profile` can derive the node from the CPU.
+    // Without `rdtscp`, finding the node would need a system call for each call, which is not worth
+    // its cost. The node 0 is right on machines with a single node, and `profile` can derive the
+    // node from the CPU.
     cpu.max(0) as u32
 }
 
-/// One moment on all clocks.
+/// The readings of all clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Ticks of the run's clock.
@@ -204,14 +208,15 @@ pub struct Snapshot {
     pub monotonic_ns: u64,
     /// `CLOCK_REALTIME`, ns since 1970-01-01 UTC.
     pub realtime_ns: u64,
-    /// The moment is known to lie within `ticks ± uncertainty_ticks`.
+    /// The true ticks of the moment are within `ticks ± uncertainty_ticks`.
     pub uncertainty_ticks: u64,
 }
 
 wire!(Snapshot { ticks, monotonic_ns, realtime_ns, uncertainty_ticks });
 
 impl Snapshot {
-    /// Reads all clocks as close together as five attempts allow. Takes about 1 µs.
+    /// Reads all clocks five times, and returns the attempt in which the readings were closest
+    /// together. Takes about 1 µs.
     pub fn take(kind: ClockKind) -> Self {
         let mut best: Option<Snapshot> = None;
         for _ in 0..5 {
@@ -239,19 +244,19 @@ impl Snapshot {
 pub struct Timeline {
     origin: Snapshot,
     ns_per_tick: f64,
-    /// Whether the line comes from two snapshots that are far enough apart, and not from an
-    /// assumption.
+    /// Whether the line comes from two snapshots that are far enough apart. If not, the number of
+    /// nanoseconds per tick is an assumption.
     pub calibrated: bool,
 }
 
-/// Snapshots closer than this cannot calibrate. Over 1 ms, a reading error of 22 ns amounts to 22
-/// ppm.
+/// Two snapshots that are closer together than this cannot calibrate the line: over 1 ms, an error
+/// of 22 ns in a reading changes the result by 22 ppm.
 const SHORTEST_BASELINE_NS: u64 = 1_000_000;
 
 impl Timeline {
     /// Fits the line. Ticks of `CLOCK_MONOTONIC` are nanoseconds by definition. For the time-stamp
-    /// counter without two usable snapshots, one tick is assumed to be 1 ns, and `calibrated` is
-    /// false.
+    /// counter, the line needs two usable snapshots. Without them, one tick is assumed to be 1 ns,
+    /// and `calibrated` is false.
     pub fn fit(kind: ClockKind, snapshots: &[Snapshot]) -> Self {
         let origin = snapshots.iter().copied().min_by_key(|s| s.ticks).unwrap_or(Snapshot {
             ticks: 0,
@@ -276,7 +281,7 @@ impl Timeline {
         self.ns_per_tick
     }
 
-    /// Returns the moment in ticks through which the line goes.
+    /// Returns the moment of the first snapshot, through which the line goes, in ticks.
     pub fn origin_ticks(&self) -> u64 {
         self.origin.ticks
     }
@@ -294,7 +299,7 @@ impl Timeline {
             1.0 => delta,
             ns_per_tick => (delta as f64 * ns_per_tick).round() as i64,
         };
-        // The addition saturates because damaged files can contain any number of ticks.
+        // The addition saturates because the number of ticks in a damaged file can be any number.
         (self.origin.monotonic_ns as i64).saturating_add(ns)
     }
 
@@ -395,7 +400,7 @@ mod tests {
             let last = Snapshot::take(kind);
             let line = Timeline::fit(kind, &[first, last]);
             assert!(line.calibrated);
-            // The end of the line is the last snapshot, within the snapshots' uncertainty and
+            // The line goes through the last snapshot, except for the snapshots' uncertainty and
             // rounding.
             let error = line.monotonic_ns(last.ticks) - last.monotonic_ns as i64;
             let known = (first.uncertainty_ticks + last.uncertainty_ticks) as i64 + 1;

@@ -1,4 +1,4 @@
-//! Defines the exact counts of calls, in runs with a budget: a table in the pool for each thread,
+//! Defines the exact counts of calls in runs with a budget: a table in the pool for each thread,
 //! and the file to which the counts are moved.
 //!
 //! A run with a budget counts every call but times only some. A thread counts in its *table*:
@@ -11,14 +11,14 @@
 //!
 //! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its
 //! counts are appended to the part's file, [`COUNTS_NAME`], as frames like the frames of the
-//! metadata ([`crate::meta`]), and the pages are given back. The collector does this for tables
-//! that a crash left in the pool. If a thread needs more entries, it copies its table into a larger
-//! one. All numbers only grow, so a reader that finds an export of a thread twice uses the larger
-//! number of calls.
+//! metadata ([`crate::meta`]), and the pages are given back to the pool. The collector does the
+//! same for tables that a crash left in the pool. If a thread needs more entries, it copies its
+//! table into a larger one. The numbers never decrease. So a reader that finds two counts for the
+//! same export and thread uses the larger one.
 //!
 //! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the
-//! calls of the other steps are estimated, and a table contains the numbers from which they are
-//! estimated.
+//! calls in the other steps are estimated, and the table also contains the sums that the estimate
+//! needs.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -50,7 +50,8 @@ const KIND_COUNTS: u16 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct TableHeader {
-    /// [`TABLE_MAGIC`], stored last; 0 once the table was given back.
+    /// [`TABLE_MAGIC`]. It is stored last, so that a table with it is complete. It is 0 after the
+    /// table was given back.
     pub magic: AtomicU64,
     /// [`TABLE_VERSION`].
     pub version: u32,
@@ -61,12 +62,12 @@ pub struct TableHeader {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process, as in its pages.
+    /// The thread's number in its process; the thread's pages have the same number.
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     pub entries: u32,
-    /// Zero.
+    /// Always zero.
     pub reserved: u32,
     /// See [`Spent::cpu_ns`].
     pub cpu_ns: AtomicU64,
@@ -78,24 +79,24 @@ pub struct TableHeader {
     pub told_ns: AtomicU64,
     /// See [`Steps`].
     pub steps: [AtomicU64; STEPS_WORDS],
-    /// Zero.
+    /// Always zero.
     pub more: [u64; 22 - STEPS_WORDS],
 }
 
-/// The numbers of a thread about one export, as they are in memory. Readers use `calls`, `timed`,
-/// `counted`, and the numbers about steps; only the thread uses the rest. The first 64 bytes are
-/// those that each call needs.
+/// The numbers of a thread about one export, in the layout that they have in memory. Readers use
+/// `calls`, `timed`, `counted`, and the numbers about steps. Only the thread itself uses the other
+/// fields. The fields that each call needs are in the first 64 bytes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
-    /// Number of calls. It only grows, by 1 each time.
+    /// Number of calls, including those that were estimated (`unseen`). The number never decreases.
     pub calls: AtomicU64,
-    /// The number of the next call that is to be timed.
+    /// The number of the next call that will be timed.
     pub next: AtomicU64,
     /// The number of the last call that was chosen by sampling.
     pub drawn: AtomicU64,
-    /// Number of calls before that one that are in no record yet, because their records were
-    /// abandoned.
+    /// Number of calls before the one in `drawn` that belong to no record yet, because the records
+    /// that would have covered them were abandoned.
     pub carried: AtomicU64,
     /// Number of calls that were timed.
     pub timed: AtomicU64,
@@ -103,11 +104,11 @@ pub struct Entry {
     pub counted: AtomicU64,
     /// Sum of the durations of the timed calls, in ticks.
     pub ticks: AtomicU64,
-    /// The next timed call is chosen with the probability 1 / `period`.
+    /// The next timed call is chosen so that each call has the probability 1 / `period`.
     pub period: AtomicU32,
-    /// The counters of that call are read with the probability 1 / `counter_period`.
+    /// The counters of the next timed call are read with the probability 1 / `counter_period`.
     pub counter_period: AtomicU32,
-    /// The number of calls when the step in progress began.
+    /// The value of `calls` when the step in progress began.
     pub before_step: AtomicU64,
     /// See [`SampledCalls::sum`].
     pub sum: AtomicU64,
@@ -119,7 +120,7 @@ pub struct Entry {
     pub is_always: AtomicU64,
     /// See [`SampledCalls::in_cut`].
     pub in_cut: AtomicU64,
-    /// Zero.
+    /// Always zero.
     pub more: [u64; 2],
 }
 
@@ -136,17 +137,17 @@ pub fn entries_in(pages: usize) -> usize {
     (pages * PAGE_BYTES).saturating_sub(TABLE_HEADER_BYTES) / ENTRY_BYTES
 }
 
-/// The processor time of a thread, and the part of it that recording took, by the recorder's own
-/// account.
+/// The processor time of a thread, and the part of that time that recording took according to the
+/// recorder's own measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Processor time of the thread since the recorder attached to it, in ns.
     pub cpu_ns: u64,
-    /// The part of `cpu_ns` that recording took: an estimate, with which the recorder keeps to the
-    /// budget.
+    /// The part of `cpu_ns` that recording took. This is an estimate, which the recorder uses to
+    /// stay within the budget.
     pub price_ns: u64,
-    /// Number of calls that were only counted, and that were not counted by a stub: ops that the
-    /// host announced to the recorder, and ops in runs that were not watched.
+    /// Number of calls that were only counted, but not by a stub: ops that the host announced to
+    /// the recorder, and ops in runs that were not watched.
     pub told_calls: u64,
     /// The part of `price_ns` that these calls took.
     pub told_ns: u64,
@@ -176,7 +177,7 @@ pub struct CountsFrame {
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
-    /// The numbers about steps; `None` if the host announced its calls in each step.
+    /// The numbers about steps; `None` if the host announced its ops in every step.
     pub steps: Option<ThreadSteps>,
 }
 
@@ -218,11 +219,11 @@ pub fn read_frames(bytes: &[u8]) -> CountsFrames {
 /// The reason why bytes are not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// The bytes do not start as a table does.
+    /// The bytes do not begin with the magic number of a table.
     NoMagic,
     /// A later version wrote the table.
     Version(u32),
-    /// Sizes contradict one another, or the bytes end early.
+    /// The sizes in the header contradict one another, or the bytes end too early.
     Inconsistent,
 }
 
@@ -254,8 +255,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns a table that has only the header and no rows. [`Table::pages`] tells whether the
-    /// bytes are a table at all.
+    /// Returns a table that has only the header and no rows. Use [`Table::pages`] first to check
+    /// whether the bytes are a table.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -263,8 +264,8 @@ impl<'a> Table<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Same as for [`Table::pages`], and [`TableError::Inconsistent`] if the header gives more
-    /// entries than there is room for.
+    /// Returns the errors of [`Table::pages`], and [`TableError::Inconsistent`] if the header has
+    /// more entries than the bytes can contain.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
         let pages = Self::pages(bytes)?;
         let table = Self { bytes };
@@ -289,7 +290,7 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, entries)) as usize
     }
 
-    /// Returns process id, start time and generation.
+    /// Returns the process id, the start time and the generation.
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(TableHeader, pid)),
@@ -298,7 +299,7 @@ impl<'a> Table<'a> {
         )
     }
 
-    /// Returns the name of the part of the table's process.
+    /// Returns the name of the part of the profile that belongs to the table's process.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)
@@ -309,7 +310,7 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, thread_uid))
     }
 
-    /// Returns the numbers about steps.
+    /// Returns the numbers about steps, if there are any.
     fn steps(&self) -> Option<ThreadSteps> {
         let at = offset_of!(TableHeader, steps);
         let steps = Steps::from_words(std::array::from_fn(|word| self.u64(at + 8 * word)));

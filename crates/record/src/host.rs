@@ -1,85 +1,89 @@
-//! Describes a kind of host. The host's adapter writes the description once into the metadata of a
-//! process, and everything that shows or exports calls reads it from there; no other code knows
-//! hosts by name.
+//! Describes a kind of host (a runtime whose calls are recorded, such as IREE or PyTorch). The
+//! host's adapter writes the description once into the metadata of a process. Everything that shows
+//! or exports calls reads it from there. No other code knows hosts by name.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
 //!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered · inside
 //! ```
 //!
-//! Texts are encoded as everywhere in metadata: a length of four bytes, and UTF-8. *Inside* came
-//! later than the rest, and is empty if the description ends before it. A reader trusts no
-//! description: it cuts texts and lists that are too long, removes control characters, and puts
-//! numbers into their range.
+//! Texts are encoded as everywhere in metadata: a length of four bytes, then UTF-8. The field
+//! *inside* was added in a later version. If the description ends before it, it is empty. A reader
+//! trusts no description: it shortens texts and lists that are too long, removes control
+//! characters, and limits numbers to their ranges.
 
 use std::borrow::Cow;
 
 use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
-/// A text of a description. In an adapter, it is a constant of the program; in a reader, it comes from a
-/// file.
+/// A text of a description. In an adapter, it is a constant of the program. In a reader, it was
+/// read from a file.
 pub type Text = Cow<'static, str>;
 
 /// Length of the longest text of a description, in bytes.
 pub const LONGEST_TEXT: usize = 400;
 /// Length of the longest list of a description.
 pub const MOST_ENTRIES: usize = 8;
-/// The highest [`Host::unseen`].
+/// The highest value that a number of [`Host::unseen`] can have.
 const MOST_THOUSANDTHS: u32 = 100_000;
 
 /// One kind of host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// A short name in lower case, such as `iree`. Traces use it for the producer of kinds.
+    /// A short name in lower case, such as `iree`. Exported traces use it as the producer of the
+    /// kinds of calls.
     pub name: Text,
     /// The name that people use, such as `IREE`.
     pub title: Text,
-    /// Whether the host calls ops, which `counterpoint ops` shows: a virtual machine, for example.
+    /// Whether the host calls ops, as a virtual machine does. `counterpoint ops` shows these ops.
     pub calls_ops: bool,
     /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
-    /// Whether no counters are read for the host's parallel regions, and for the task of the thread
-    /// that launched a region: their counts are part of the op's counts.
+    /// Whether counters are left out for the host's parallel regions, and for the task of the
+    /// thread that launched a region: the counts of these are part of the op's counts.
     pub times_regions_only: bool,
-    /// Whether the program itself runs between two ops. The time in between is then not the host's
-    /// own, and the cost of announcing an op is measured separately (the frame `Announced`).
+    /// Whether the program itself runs between two ops. If so, the time between ops does not belong
+    /// to the host, and the cost of announcing an op is measured separately (the frame
+    /// `Announced`).
     pub program_between_ops: bool,
     /// Whether the host's ops are distinguished by the shapes of their arguments only if the user
-    /// asks for it (`run --shapes`).
+    /// asks for this (`run --shapes`).
     pub shapes_if_asked: bool,
     /// A bracket costs more in the program than in the calibration, and the times of brackets show
-    /// only a part of the additional cost. This is the factor from that part to the whole, in
-    /// thousandths: the value, and the low and the high end of its range. The low end is kept for
-    /// readers of the file; the low end of the cost itself is the timed value. 1,000 for a host
-    /// whose times of brackets are complete.
+    /// only a part of this additional cost. These are the factors, in thousandths, by which that
+    /// part is multiplied to get the whole: the best value, the low end and the high end of its
+    /// range. The low end is kept only for programs that read the file, because the low end of the
+    /// cost itself is the measured value. A host whose times of brackets are complete has 1,000.
     pub unseen: [u32; 3],
-    /// The words for the host's ops in `counterpoint ops`: `the ops of PyTorch`. Empty if the host
-    /// calls no ops.
+    /// The words for the host's ops in `counterpoint ops`, such as `the ops of PyTorch`. Empty if
+    /// the host calls no ops.
     pub ops: Text,
-    /// The argument of exported calls that names the library: `machine`, for example.
+    /// The key under which exported traces give the name of a call's library, such as `machine`.
     pub library_key: Text,
-    /// A sentence that says why the host may have no calls although it was seen. Empty if nothing
-    /// is known.
+    /// A sentence that explains why the host may have no calls although it was seen in the program.
+    /// Empty if no reason is known.
     pub without_calls: Text,
-    /// The beginning of the names of the host's bookkeeping ops, for which no counter is read
-    /// unless the user asks for it. Empty if the host has none.
+    /// The beginning of the names of the host's bookkeeping ops. Counters are read for these ops
+    /// only if the user asks for it. Empty if the host has none.
     pub bookkeeping: Text,
-    /// The name of the host's own profiler, whose recordings a process may contain:
-    /// `torch.profiler`. Empty if the host has none.
+    /// The name of the host's own profiler, such as `torch.profiler`. A process may contain
+    /// recordings of this profiler. Empty if the host has none.
     pub profiler: Text,
-    /// The host's own names for calls of some roles. Other roles have the published names of kinds.
+    /// The host's own names for calls of some roles. For other roles, the published names of kinds
+    /// are used.
     pub kinds: Cow<'static, [(Role, Text)]>,
-    /// The prefixes of names of ranges that end in a number and share one row: `ProfilerStep#`.
+    /// Prefixes of names, such as `ProfilerStep#`. Ranges whose names differ only in the number
+    /// after such a prefix share one row.
     pub numbered: Cow<'static, [Text]>,
-    /// Tells the user how to see the loops inside of one of the host's functions: `compile …,
-    /// record it with …, and look at …`. Empty if its functions cannot be instrumented.
+    /// Text that explains to the user how to see the loops inside of one of the host's functions:
+    /// `compile …, record it with …, and look at …`. Empty if its functions cannot be instrumented.
     pub inside: Text,
 }
 
 impl Host {
-    /// A host without a description. It is a constant, so that an adapter's description names only what
-    /// differs.
+    /// A host without a description. It is a constant, so that an adapter's description lists only
+    /// the fields that differ from it.
     pub const UNKNOWN: Self = Self {
         name: Cow::Borrowed(""),
         title: Cow::Borrowed("an unknown host"),
@@ -104,8 +108,8 @@ impl Host {
         self.kinds.iter().find(|(of, _)| *of == role).map(|(_, name)| &**name)
     }
 
-    /// Returns the name that tables show for a call: calls that differ only in a number at their end
-    /// are one row, whose name ends in `*`.
+    /// Returns the name under which tables show a call, if it differs from `name`. Calls whose
+    /// names differ only in a number at the end share one row, whose name ends in `*`.
     pub fn shown_name(&self, name: &str) -> Option<String> {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
@@ -155,7 +159,8 @@ impl Wire for Host {
         let mut kinds = Vec::new();
         for _ in 0..d.u8()? {
             let (role, kind) = (d.u8()?, text(d)?);
-            // A role of a later version has no calls that this version can read.
+            // A role that was added in a later version is left out: this version cannot read its
+            // calls.
             let role = Role::ALL.get(usize::from(role));
             kinds.extend(role.map(|role| (*role, kind)));
         }
@@ -184,7 +189,8 @@ impl Wire for Host {
 }
 
 impl Host {
-    /// Returns the description with everything in its range, as if it had been read from a file.
+    /// Returns the description with everything limited to its range, as if it had been read from a
+    /// file.
     pub fn within_bounds(mut self) -> Self {
         let [value, low, high] =
             self.unseen.map(|thousandths| thousandths.clamp(1_000, MOST_THOUSANDTHS));
@@ -249,7 +255,7 @@ mod tests {
         let cut =
             Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
         assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
-        // A short description is cut everywhere, and a long one at 500 places.
+        // A short description is truncated at every byte, and a long one at 500 places.
         let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
         for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");
@@ -285,8 +291,8 @@ mod tests {
         assert!(host.is_bookkeeping("toy.alloc") && !Host::UNKNOWN.is_bookkeeping("toy.alloc"));
     }
 
-    /// Nothing in a description can exceed its bound, print control characters, or have a range
-    /// whose low end is above its high end.
+    /// Whatever a description contains, no text or list is too long, no control character remains,
+    /// and the low end of the range is not above the high end.
     #[test]
     fn a_hostile_description_is_put_into_bounds() {
         let long = "ä\u{1b}[31m\n".repeat(1_000);

@@ -1,5 +1,5 @@
 //! Defines the binary formats: the bytes that the agent writes inside another process, and that
-//! readers read afterwards, complete or cut off.
+//! readers read afterwards, even if they are incomplete.
 //!
 //! ```text
 //!  counterpoint run          process that is profiled                     counterpoint report
@@ -22,16 +22,16 @@
 //! | [`counts`] | tables of exact counts of calls, in runs with a budget |
 //! | [`loops`] | tables of instrumented loops, and the file to which they are moved |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
-//! | [`preloadable`] | which programs can carry the preloaded library; not a format, but both sides need it |
+//! | [`preloadable`] | which programs can load the preloaded library; not a format |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
 //! | [`job`] | the place of a process in a distributed job |
 //! | [`thread_times`] | the processor time of each thread of a process, at its end |
 //! | [`brackets`] | the times of brackets around the program's own calls |
 //!
-//! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
-//! instruction leaves every earlier record readable. This crate trusts no byte that it reads: every
-//! decoder returns errors, and none panics.
+//! Invariants. A record is valid as soon as `committed` in its page's header includes it. So a
+//! crash at any instruction leaves every earlier record readable. This crate trusts no byte that it
+//! reads: every decoder returns errors, and none panics.
 
 pub mod brackets;
 pub mod clock;

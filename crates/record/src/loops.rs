@@ -2,8 +2,8 @@
 //! file to which the counts are moved. `include/counterpoint/loops.h` explains the words of an
 //! entry.
 //!
-//! A thread's tables are in *runs*: contiguous pages of the pool, which the thread claims when it
-//! first enters a function of a module for which it has no table.
+//! A thread's tables are stored in *runs*: contiguous pages of the pool. A thread claims a run when
+//! it first enters a function of a module for which the thread has no table.
 //!
 //! ```text
 //!  run     header, 256 bytes: process, thread, `used`
@@ -16,10 +16,10 @@
 //!          ids × (least, most, first, mask, bucket, …)    u64 each; only if single hits are of interest
 //! ```
 //!
-//! A block is valid as soon as `used` covers it. When its thread ends, the numbers that are not zero are
-//! appended to the part's file, [`LOOPS_NAME`], as frames like the frames of the metadata
-//! ([`crate::meta`]), and the pages are given back. After a crash, the collector moves the numbers
-//! that are still in the pool to the file. Frames:
+//! A block is valid as soon as `used` includes it. When the thread ends, the numbers that are not
+//! zero are appended to the part's file, [`LOOPS_NAME`], as frames like the frames of the metadata
+//! ([`crate::meta`]), and the pages are given back to the pool. After a crash, the collector moves
+//! the numbers that are still in the pool to the file. The frames are:
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each frame is appended with one `write`, so a crash truncates at most the last one. Readers skip
-//! kinds that they do not know. Names are copied into frames when an executable is first seen,
-//! because its own memory goes away when it is unloaded.
+//! frames of kinds that they do not know. Names are copied into frames when an executable library
+//! is first seen, because its memory is freed when it is unloaded.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -54,40 +54,41 @@ pub enum Frame {
     Snapshot(Snapshot),
     /// An executable library was loaded, or a machine of a host was first seen.
     Library(Library),
-    /// A host with the number by which its libraries refer to it. If several hosts have the same
-    /// number, the first one counts.
+    /// A host, with the number by which its libraries refer to it. If several hosts have the same
+    /// number, the first one is used.
     Host(u8, Box<Host>),
-    /// The cost and the readings of an empty probe in this process.
+    /// The cost of an empty probe in this process, and what its counters read.
     Calibration(Calibration),
     /// An export that is not a function of a library was first seen.
     Op(OpExport),
-    /// The meaning of one kind of value.
+    /// The meaning of one key of values.
     Value(ValueKey),
     /// A text that values refer to.
     Text(Text),
-    /// The cost of the last pages of threads that have ended.
+    /// What it cost to append the last pages of threads that have ended.
     Leaving(Leaving),
     /// The steps of the clock, as this process measured them.
     Clock(Granularity),
     /// The times of brackets around the program's own calls. A later frame of the same thread with
     /// the same counters replaces an earlier one.
     Brackets(Brackets),
-    /// The times in which the host itself announced ops to the recorder, before and after the ops,
-    /// by thread, and with 0 as the counters. A later frame of the same thread replaces an earlier
-    /// one.
+    /// The times that the host itself needed to announce ops to the recorder, before and after the
+    /// ops, for one thread. The mask of counters is 0. A later frame of the same thread replaces an
+    /// earlier one.
     Announced(Brackets),
     /// The cost of recording outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
     Job(Job),
-    /// What the launcher calls the job: see [`crate::job::job_name`].
+    /// The name that the launcher gave the job: see [`crate::job::job_name`].
     JobName(String),
-    /// The processor time of all threads that the process had when it, or the session, ended.
+    /// The processor time of each thread that the process had when the process, or the recording
+    /// session, ended.
     Threads(Vec<ThreadCpu>),
 }
 
-/// Implements writing and reading for an enum of frames, from the parts and the kind of each
-/// variant.
+/// Implements writing and reading for an enum of frames. The macro needs the parts and the kind of
+/// each variant.
 macro_rules! frames {
     ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
         impl $name {
@@ -106,7 +107,7 @@ macro_rules! frames {
             /// Reads a payload. Returns `None` for a kind that this version does not know.
             ///
             /// # Errors
-            /// Fails if the payload ends early, or is not of its kind.
+            /// Fails if the payload ends too early, or does not have the form of its kind.
             pub(crate) fn of(
                 kind: u16,
                 payload: &[u8],
@@ -205,7 +206,8 @@ pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> 
 
 fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     let (kind, payload, end) = raw_frame(bytes)?;
-    // A value whose kind was added by a later version cannot be read, so its key gets no frame.
+    // This version cannot read values of a kind that a later version added, so the frame of such a
+    // key is skipped.
     let of_later_version = kind == KIND_VALUE
         && payload.get(4).is_some_and(|kind| ValueKind::from_u8(*kind).is_none());
     Ok((if of_later_version { None } else { Frame::of(kind, payload)? }, end))
@@ -214,9 +216,9 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 /// The frames of a file to which several threads append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned<F> {
-    /// The frames that are whole, and of kinds that this version knows.
+    /// The frames that are complete and have a kind that this version knows.
     pub frames: Vec<F>,
-    /// Number of places that are not frames.
+    /// Number of places in the file where bytes are not a valid frame.
     pub torn: u64,
 }
 
@@ -227,15 +229,15 @@ impl<F> Default for Scanned<F> {
 }
 
 /// Reads the frames of a file to which several threads append. A write in the middle of the file
-/// may have been interrupted (the disk was full): the search goes on at the next whole frame. `of`
-/// reads a payload.
+/// may have been interrupted, for example because the disk was full. The search then continues at
+/// the next complete frame. `of` reads a payload.
 pub(crate) fn scan<F>(
     bytes: &[u8],
     of: impl Fn(u16, &[u8]) -> Result<Option<F>, Truncated>,
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // This bounds the time that is spent on checksums, whatever the damage of the file.
+    // This limits the time that is spent on checksums, however the file is damaged.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -261,7 +263,8 @@ pub(crate) fn scan<F>(
     all
 }
 
-/// Returns the length of the frame that begins here, if the bytes before its payload look like one.
+/// Returns the length of the frame that begins here, if the bytes before its payload look like the
+/// prefix of a frame.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
     let plausible = (high, zero, also) == (0, 0, 0);

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! In the pool, a page always has its full size; in `pages.cps`, it ends after its last record. One
-//! page belongs to one thread, and `sequence` numbers a thread's pages without gaps. Each page can
-//! be read by itself, because differences start from the header's base values.
+//! page belongs to one thread, and `sequence` is the page's number among its thread's pages,
+//! without gaps. Each page can be read by itself, because the differences in it are relative to the
+//! base values in its header.
 //!
 //! All fields of records are prefix varints ([`crate::wire`]):
 //!
@@ -32,16 +33,16 @@
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
-//! The header of `context.rs` describes the memory of earlier calls and the prediction. At the start of a
-//! page, the memory is empty, and location and worker are zero. A call that is only
-//! timed typically takes 3 to 5 bytes, and one with two counters 9 to 15.
+//! `context.rs` explains how earlier calls are remembered and how the next call is predicted. At
+//! the start of a page, no call is remembered, and location and worker are zero. A record of a call
+//! that is only timed typically takes 3 to 5 bytes. With two counters, it takes 9 to 15 bytes.
 //!
-//! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
-//! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass.
-//! From 16 on, [`crate::meta::ValueKey`] gives the meaning. A value that a call does not have is
-//! absent; it is not 0.
+//! The keys of values are: 0 for a correlation number, 1 for the bytes of storage allocated, 2 for
+//! the bytes of workspace allocated, 3 for a failure, 4 for the op that failed, and 5 for the
+//! forward op of a call of a backward pass. The meaning of a key from 16 on is in
+//! [`crate::meta::ValueKey`]. A value that a call does not have is absent; it is not 0.
 //!
-//! The checksum of a flushed page covers its header and its records.
+//! The checksum of a flushed page includes its header and its records.
 
 mod context;
 mod header;
@@ -72,22 +73,25 @@ pub const MOST_VALUES: usize = 24;
 /// Maximum length of a record of values in bytes, with a length field of two bytes.
 const LONGEST_VALUES: usize = 3 + MOST_VALUES * (5 + 9) + crate::wire::VARINT_SLACK;
 
-/// Key of a number that links calls: a parallel region and its tasks.
+/// Key of a correlation number: a parallel region and its tasks have the same number.
 pub const KEY_CORRELATION: u32 = 0;
-/// Key of the bytes of storage that the call allocated (for tensors that outlive it).
+/// Key of the bytes of storage that the call allocated. Storage is the memory of tensors that
+/// outlive the call.
 pub const KEY_STORAGE_BYTES: u32 = 1;
-/// Key of the bytes of workspace that the call allocated (memory that it frees before it ends).
+/// Key of the bytes of workspace that the call allocated. Workspace is memory that the call frees
+/// before it ends.
 pub const KEY_WORKSPACE_BYTES: u32 = 2;
 /// Key that marks failed calls with the value 1.
 pub const KEY_FAILED: u32 = 3;
-/// Key of the export of a failed run's innermost op that did not return. Absent if no op was open.
+/// Key for a failed run: the export of the innermost op that did not return. Absent if no op was in
+/// progress.
 pub const KEY_FAILED_OP: u32 = 4;
 /// Key of the export of the forward op to which a call of the backward pass belongs.
 pub const KEY_FORWARD: u32 = 5;
 /// Key of the id that profiler plugins got for the call (`run --plugin-ids`). An id belongs to at
 /// most one call of a process.
 pub const KEY_PLUGIN_ID: u32 = 6;
-/// The first key that [`crate::meta::ValueKey`] explains.
+/// The first key whose meaning is stored in a [`crate::meta::ValueKey`].
 pub const FIRST_USER_KEY: u32 = 16;
 
 const TAG_CALL: u8 = 1;
@@ -111,10 +115,12 @@ pub struct Call {
     /// The exported function. Functions are numbered from 0 in the order in which the process first
     /// saw them. A module that is unloaded and loaded again keeps its numbers.
     pub export: u32,
-    /// Number of workgroups of the dispatch in x, y, z. 0,0,0, which no dispatch has, means that
-    /// the runtime did not report the number. Then `workgroup` and `worker` are also unknown.
+    /// Number of workgroups of the dispatch in x, y, z. No dispatch has the value 0,0,0. It means
+    /// that the runtime did not report the number, and then `workgroup` and `worker` are unknown,
+    /// too.
     pub count: [u32; 3],
-    /// This workgroup's id; each component is below that of `count`.
+    /// This workgroup's id. Each of its three components is less than the same component of
+    /// `count`.
     pub workgroup: [u32; 3],
     /// `node << 12 | cpu` at the end of the call.
     pub location: u32,
@@ -126,20 +132,19 @@ pub struct Call {
     pub end: u64,
 }
 
-/// The sampling of a recorded call in a run with a budget. Such a run counts every call, but times
-/// only some of them ([`crate::counts`]); each record contains the probability with which its call
+/// How a recorded call was chosen in a run with a budget. Such a run counts every call, but times
+/// only some of them ([`crate::counts`]). Each record contains the probability with which its call
 /// was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// The call was timed with the probability 1 / `period`; at least 1. The period was chosen
     /// before the call, from what had happened until then.
     pub period: u32,
-    /// Given that the call was timed, its counters were read with the probability
-    /// 1 / `counter_period`; at least 1. This holds for calls whose counters were read and for
-    /// those whose counters were not.
+    /// If a call was timed, its counters were read with the probability 1 / `counter_period`. The
+    /// period is at least 1. It is stored whether or not the counters of this call were read.
     pub counter_period: u32,
-    /// Number of calls of the same export on the same thread that were only counted since the
-    /// export's previous record on this thread.
+    /// Number of calls of the same export on the same thread that were only counted after the
+    /// previous record of the export on this thread.
     pub skipped: u64,
 }
 

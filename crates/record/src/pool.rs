@@ -1,6 +1,6 @@
 //! Defines the pool: one file on a memory file system. `counterpoint run` creates it, and every
-//! process of the run maps it. It contains the process table with its losses, and the pages that
-//! threads write in place.
+//! process of the run maps it. It contains a table of the processes with their losses, and the
+//! pages to which threads write directly.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
@@ -11,19 +11,19 @@
 //!   +1 MiB  pages         64 KiB each
 //! ```
 //!
-//! There are 2,048 pages unless more are requested (`run --max-threads`). With more pages, the rows
-//! begin 4 bytes later for each additional page, and the pages begin at the next multiple of 64
-//! KiB.
+//! There are 2,048 pages unless the user asks for more (`run --max-threads`). Each additional page
+//! moves the rows back by 4 bytes, and the pages begin at the next multiple of 64 KiB after the
+//! rows.
 //!
-//! The pool is a named tmpfs file for two reasons. A mapping of a disk file faults again after each
-//! writeback, which a page-fault counter of the program would count. A memfd disappears with its
-//! last holder. The pool has its full (sparse) size from the start, so that a process under
-//! `RLIMIT_FSIZE` can still map and fill it. Nothing in this module blocks: claiming a page or a
-//! row takes one atomic operation.
+//! The pool is a named tmpfs file for two reasons. First, a page of a mapped disk file causes
+//! another page fault after each writeback, and a page-fault counter of the program would count
+//! these faults. Second, a memfd disappears when the last process that holds it ends. The pool has
+//! its full (sparse) size from the start, so that a process under `RLIMIT_FSIZE` can still map and
+//! fill it. Nothing in this module blocks: claiming a page or a row takes one atomic operation.
 //!
-//! A process maps the part before the pages, and each page when it first claims it. If it mapped
-//! the whole file, 128 MiB would be locked and count against what a program may lock (`mlockall`,
-//! `RLIMIT_MEMLOCK`).
+//! A process maps the part of the file before the pages, and maps each page when it first claims
+//! it. If it mapped the whole file, 128 MiB would be locked and count against the memory that a
+//! program may lock (`mlockall`, `RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod full;
@@ -53,14 +53,15 @@ pub const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
-/// Number of pages in a pool unless more are asked for, and so the number of threads that can record at
-/// the same time.
+/// Number of pages in a pool unless the user asks for more. This is also the number of threads that
+/// can record at the same time.
 pub const PAGES: usize = 2048;
-/// The most pages that a pool can have.
+/// The largest number of pages that a pool can have.
 pub const MOST_PAGES: usize = 1 << 17;
 /// Number of processes that have their own row in the table of losses.
 pub const ROWS: usize = 1024;
-/// Size in bytes of a pool of [`PAGES`] pages. The file is sparse, so only pages in use take memory.
+/// Size in bytes of a pool of [`PAGES`] pages. The file is sparse, so only pages that are used take
+/// memory.
 pub const POOL_BYTES: usize = Layout::USUAL.bytes();
 
 #[repr(C)]
@@ -70,9 +71,9 @@ struct Header {
     pages: u32,
     rows: u32,
     next_row: AtomicU32,
-    /// 1 if some process takes full pages ([`full`]).
+    /// 1 if some process takes full pages from threads ([`full`]).
     drained: AtomicU32,
-    /// Number of full pages that were offered so far.
+    /// Number of full pages that threads have offered so far.
     offers: AtomicU32,
     /// 1 while the process that takes full pages waits for `offers` to change (futex).
     waits: AtomicU32,
@@ -81,25 +82,26 @@ struct Header {
     id: [u8; 16],
 }
 
-/// One process in the process table. Only that process writes the fields. A row that is shared
-/// because the table is full is only changed by atomic additions.
+/// One process in the process table. Only that process writes the fields. If the table is full,
+/// several processes share a row; they change it only by atomic additions.
 #[repr(C)]
 pub struct Row {
     /// Process id in the process's own PID namespace; 0 while the row is free.
     pub pid: AtomicU32,
-    /// Number of parts that the same process made before this one, for example before an `exec`.
+    /// Number of parts of the profile that the same process made before this one, for example
+    /// before an `exec`.
     pub generation: AtomicU32,
     /// Start time of the process in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: AtomicU64,
     /// Number of threads that have recorded so far.
     pub threads: AtomicU32,
-    /// 1 if the process will not write again although it is alive, because its session has ended.
+    /// 1 if the process is alive but will not write any more, because its session has ended.
     pub left: AtomicU32,
-    /// Number of calls in pages that were flushed or released. Calls in claimed pages are not
-    /// included.
+    /// Number of calls in pages that were flushed or released. Calls in pages that are still
+    /// claimed are not included.
     pub calls: AtomicU64,
-    /// Only in the run's own row: the state of the plugins that the user requested
-    /// ([`PluginControl`]). Processes with plugins wait for a change of it (futex).
+    /// The state that the user requested of the plugins ([`PluginControl`]). Only the run's own row
+    /// has it. Processes with plugins wait for a change of this word (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
     reserved2: [u64; 27],
@@ -116,19 +118,20 @@ const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 /// The user's request to the plugins of a recording in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginControl {
-    /// Whether plugins that can pause are to pause.
+    /// Whether plugins that can pause should pause.
     pub paused: bool,
-    /// Number of times that the user has requested the events that are complete. It wraps around.
+    /// Number of times that the user has asked the plugins to hand over their complete events. The
+    /// number wraps around.
     pub flushes: u32,
 }
 
 impl PluginControl {
-    /// Returns the state for which a word of [`Row::plugin_control`] stands.
+    /// Decodes a word of [`Row::plugin_control`].
     pub fn of_word(word: u32) -> Self {
         Self { paused: word & 1 != 0, flushes: word >> 1 }
     }
 
-    /// Returns the word of this state for [`Row::plugin_control`].
+    /// Encodes this state as a word of [`Row::plugin_control`].
     pub fn word(self) -> u32 {
         self.flushes << 1 | u32::from(self.paused)
     }
@@ -145,7 +148,7 @@ impl Row {
         unsafe { libc::syscall(libc::SYS_futex, &raw const self.plugin_control, wake, all) };
     }
 
-    /// Counts `count` occurrences of `loss`. An `errno` of 0 means that there was no error number.
+    /// Adds `count` occurrences of `loss`. An `errno` of 0 means that there was no error number.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         let n = loss.number();
         self.losses[n].fetch_add(count, Ordering::Relaxed);
@@ -159,20 +162,20 @@ impl Row {
         }
     }
 
-    /// Takes back one occurrence that was counted in advance but did not happen.
+    /// Subtracts one occurrence that was counted in advance but did not happen.
     pub fn take_back(&self, loss: Loss) {
         self.losses[loss.number()].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A mapped pool, as the agent uses it. It is `Copy` because it is kept in statics and never
-/// unmapped: threads that outlive everything else may still write through it.
+/// A mapped pool, as the agent uses it. It is `Copy` because it is kept in static variables and
+/// never unmapped: threads that run until the very end of the process may still write through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
     /// The part before the pages.
     base: *mut u8,
-    /// Address of each page in this process; null if it is not mapped yet. Only the page's claimer
-    /// writes it.
+    /// Address of each page in this process; null if the page is not mapped yet. Only the process
+    /// that has claimed a page writes its address.
     places: &'static [AtomicPtr<u8>],
 }
 
@@ -182,8 +185,8 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Maps the pool at `path`. Closes the descriptor again, because the program could close a
-    /// descriptor that stayed open and reuse its number.
+    /// Maps the pool at `path`. The file descriptor is closed after that: if it stayed open, the
+    /// program could close it and reuse its number.
     ///
     /// # Errors
     /// Returns the `errno` of `open`, `fstat` or `mmap`, or `EINVAL` for a file that is not a pool
@@ -195,13 +198,14 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// Does what [`Pool::open`] does, in the address space of `old`, a pool that nobody in this
-    /// process uses any more. If a thread still accesses the old pool by mistake, it finds memory
-    /// of the new one. Losses that it counts may then be counted in the new pool, but nothing worse
+    /// Does what [`Pool::open`] does, at the address of `old`, a pool that nobody in this process
+    /// uses any more. If a thread still accesses the old pool by mistake, it accesses the memory of
+    /// the new one. Losses that it counts may then be counted in the new pool, but nothing worse
     /// happens.
     ///
     /// # Errors
-    /// Same as [`Pool::open`]; `old` is then unchanged, except that its pages are unmapped.
+    /// Same as [`Pool::open`]. If there is an error, `old` is unchanged, except that its pages are
+    /// unmapped.
     ///
     /// # Safety
     /// No thread of this process may have a page of `old`.
@@ -217,7 +221,7 @@ impl Pool {
     }
 
     /// Maps the pool. `guard` is called with the address and the length of the mapping before
-    /// anything accesses the mapping.
+    /// anything reads or writes the mapped memory.
     fn map<G>(
         fd: i32,
         old: Option<Self>,
@@ -247,7 +251,8 @@ impl Pool {
         let known = header.magic == MAGIC
             && header.version == VERSION
             && header.pages as usize == layout.pages();
-        // A pool of another size stays where it is. Only a thread that accesses it by mistake would notice.
+        // If the new pool has another size, it does not replace the old one but stays at its own
+        // address. This makes a difference only for a thread that accesses the old pool by mistake.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one
@@ -265,8 +270,8 @@ impl Pool {
         Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
-    /// Does what [`Pool::open`] does, in one of our own processes. If the program truncates the
-    /// pool later, the pool becomes an empty one here, in which nothing is offered.
+    /// Does what [`Pool::open`] does, for use in one of our own processes. If the program truncates
+    /// the pool later, this process sees an empty pool, in which no page is offered.
     ///
     /// # Errors
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
@@ -311,21 +316,24 @@ impl Pool {
         ProfileId(self.header().id)
     }
 
-    /// Returns the row with this number. All numbers beyond the table share the last row.
+    /// Returns the row with this number. All numbers beyond the end of the table mean the last row,
+    /// which is shared.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
         // SAFETY: the mapping is never unmapped once handed out, and `n` is inside of its table.
         unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
-    /// Returns the row for processes that do not record, and for programs that cannot be recorded.
+    /// Returns the row that counts the losses of processes that do not record, and of programs that
+    /// cannot be recorded.
     pub fn run_row(&self) -> &'static Row {
         // SAFETY: the mapping is never unmapped once handed out, and contains this row between the
         // header and the claims.
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
-    /// Claims a row for a process. If all rows are taken, the last one is shared.
+    /// Claims a row for a process. If all rows are taken, returns the last row, which is then
+    /// shared.
     pub fn claim_row(&self) -> u32 {
         let n = self.header().next_row.fetch_add(1, Ordering::Relaxed);
         if n as usize >= ROWS {
@@ -349,8 +357,9 @@ impl Pool {
         })
     }
 
-    /// Claims `count` consecutive free pages, from the end of the pool, where they do not obstruct
-    /// single pages. Returns the first page, or `None` if there is no such room.
+    /// Claims `count` consecutive free pages. The search begins at the end of the pool, where such
+    /// pages do not get in the way of single pages. Returns the first page, or `None` if there are
+    /// not enough consecutive free pages.
     pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
         let claims = self.claims();
         let take = |n: usize| {
@@ -359,7 +368,8 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // A page of the range is taken: the next attempt ends before the last such page.
+            // A page of the range is taken. The next attempt uses the pages before the last taken
+            // page.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -374,7 +384,7 @@ impl Pool {
         None
     }
 
-    /// Maps pages that [`Pool::claim_run`] claimed as one range, and makes them present, as
+    /// Maps the pages that [`Pool::claim_run`] claimed as one range. Makes the pages present, as
     /// [`Pool::populate`] does for one page. The pages are not zeroed.
     ///
     /// # Errors
@@ -397,17 +407,18 @@ impl Pool {
         place
     }
 
-    /// Releases a page. Its content must have been flushed.
+    /// Releases a page. The content of the page must already have been flushed.
     pub fn release_page(&self, page: usize) {
         self.claim(page).store(0, Ordering::Release);
     }
 
-    /// Returns the address of a page that this process has populated; null if it has not.
+    /// Returns the address of a page in this process; null if this process has not mapped the page.
     pub fn page(&self, page: usize) -> *mut u8 {
         self.place(page).load(Ordering::Acquire)
     }
 
-    /// Unmaps the page from this process, whoever has claimed it. The content stays in the pool.
+    /// Unmaps the page from this process, whichever process has claimed it. The content stays in
+    /// the pool.
     ///
     /// # Safety
     /// Nothing in this process may write to the page any more.
@@ -419,8 +430,8 @@ impl Pool {
         }
     }
 
-    /// Unmaps all unclaimed pages from this process. This is meant for a process that will not
-    /// claim pages any more.
+    /// Unmaps all pages that nobody has claimed from this process. This is meant for a process that
+    /// will not claim any more pages.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
             let claim = self.claim(page);
@@ -432,8 +443,8 @@ impl Pool {
         }
     }
 
-    /// Replaces the page with private memory, in this process only. A forked child uses this to
-    /// finish what its parent had begun to write there.
+    /// Replaces the page by private memory, in this process only. A forked child uses this to
+    /// finish a record that its parent had begun to write to the page.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap`.
@@ -441,10 +452,10 @@ impl Pool {
         self.map_again(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// Undoes [`Pool::stand_in`].
+    /// Reverses [`Pool::stand_in`].
     ///
     /// # Errors
-    /// Returns the `errno` of `open` or `mmap`. The pool may be gone.
+    /// Returns the `errno` of `open` or `mmap`. The pool may have been deleted.
     pub fn share_again(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let fd = open_raw(path)?;
         let mapped = self.map_again(page, SHARED, fd);
@@ -452,7 +463,8 @@ impl Pool {
         mapped
     }
 
-    /// Replaces a page that is already mapped and that nobody else in this process uses.
+    /// Maps other memory in place of a page that is already mapped and that nobody else in this
+    /// process uses.
     fn map_again(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
         let at = self.page(page);
         if at.is_null() {
@@ -463,8 +475,8 @@ impl Pool {
     }
 
     /// Returns the address of the page in this process, and maps it first if necessary. Only the
-    /// page's claimer may call this. Nobody else reads the stored address, and the next claimer
-    /// sees what this one stored.
+    /// process that has claimed the page may call this. No other process reads the stored address.
+    /// The next claimer in this process sees the address that is stored here.
     fn map_page(&self, page: usize, path: &CStr) -> Result<*mut u8, i32> {
         let at = self.page(page);
         if !at.is_null() {
@@ -479,13 +491,13 @@ impl Pool {
         Ok(at)
     }
 
-    /// Maps the page if this process has not mapped it yet, and makes its memory present. A write
-    /// to the page then never faults: neither with a page fault that the program's counters would
-    /// count, nor with SIGBUS when the file system is full.
+    /// Maps the page if this process has not mapped it yet, and makes its memory present. After
+    /// that, a write to the page never faults. So it causes no page fault that the program's
+    /// counters would count, and no SIGBUS when the file system is full.
     ///
     /// # Errors
     /// Returns the `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN if the
-    /// program may lock no more), or why the pool cannot be opened.
+    /// program may not lock more memory), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
         // SAFETY: the range is the page that was just mapped.
@@ -495,8 +507,9 @@ impl Pool {
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // The kernel is older than Linux 5.14, so this reserves the space and then touches each
-        // page. The program's counters count those page faults, but outside of any bracketed call.
+        // The kernel is older than Linux 5.14. So the space is reserved first, and each page is
+        // touched after that. The program's counters count these page faults, but no recorded call
+        // contains them.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);
@@ -505,7 +518,7 @@ impl Pool {
     }
 }
 
-/// Makes the memory of a mapping of the pool present.
+/// Makes the memory of a mapping of the pool present, so that writing to it does not fault.
 fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<(), i32> {
     // SAFETY: the caller has mapped this range.
     if unsafe { libc::madvise(place.cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
@@ -517,8 +530,8 @@ fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<
     }
 }
 
-/// Makes memory present before Linux 5.14: reserves the space, then touches each page. The
-/// program's counters count those page faults, but outside of any bracketed call.
+/// Does what [`make_present`] does, for kernels before Linux 5.14: reserves the space, then touches
+/// each page. The program's counters count these page faults, but no recorded call contains them.
 fn make_present_without_populate(
     place: *mut u8,
     bytes: usize,
@@ -543,8 +556,9 @@ fn make_present_without_populate(
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
-/// Maps a part of the pool, at an address that the kernel chooses or (`MAP_FIXED`) in place of our
-/// own memory. It makes a raw system call because the agent interposes the function `mmap`.
+/// Maps a part of the pool, at an address that the kernel chooses or, with `MAP_FIXED`, in place of
+/// memory of our own. The function makes a raw system call because the agent replaces the function
+/// `mmap`.
 fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
     let number = |n: i32| libc::c_long::from(n);
     let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
@@ -556,15 +570,15 @@ fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Re
         return Err(errno());
     }
     let base = base as *mut u8;
-    // Core dumps of the program need not contain the pool. This is only advice, so failure is
-    // harmless.
+    // Core dumps of the program do not need the pool. The call is only advice to the kernel, so its
+    // failure is harmless.
     // SAFETY: the range was just mapped.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
     Ok(base)
 }
 
-/// Opens a file with a raw system call. The function `open` is a cancellation point, and a host
-/// that cancels its threads must not unwind through our frames.
+/// Opens a file with a raw system call. The function `open` is a cancellation point: if a host
+/// cancelled the thread there, the thread would unwind through our stack frames.
 fn open_raw(path: &CStr) -> Result<i32, i32> {
     let (at, flags) = (libc::AT_FDCWD as libc::c_long, libc::O_RDWR | libc::O_CLOEXEC);
     // SAFETY: `path` is a C string; the flags need no mode argument.

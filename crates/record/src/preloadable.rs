@@ -1,5 +1,5 @@
-//! Determines from a program's file, before the program starts, whether it can carry the preloaded
-//! library.
+//! Determines from a program's file, before the program starts, whether the program can load the
+//! library in `LD_PRELOAD`.
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
@@ -10,14 +10,14 @@
 //!                                       static         anything else           another libc
 //! ```
 //!
-//! A library in `LD_PRELOAD` that a program cannot load is more than a loss: musl's dynamic linker
-//! and that of an older glibc refuse to start the program. So `run` and the agent check the program
-//! first.
+//! If a program cannot load a library in `LD_PRELOAD`, the result may be worse than a missing
+//! recording: the dynamic linkers of musl and of an older glibc refuse to start the program. So
+//! `run` and the agent check the program first.
 //!
-//! The agent calls this between `vfork` and `exec` too. It therefore does not allocate, lock, or
-//! call a library function that could do either; it uses about 6 KiB of stack and some dozen system
-//! calls. The caller must preserve `errno`. Decisions that only the kernel makes (binfmt_misc,
-//! security modules) are not predicted.
+//! The agent also calls this code between `vfork` and `exec`. The code therefore does not allocate,
+//! take locks, or call a library function that could do either. It uses about 6 KiB of stack and a
+//! few dozen system calls. The caller must preserve `errno`. Decisions that only the kernel makes
+//! (binfmt_misc, security modules) are not predicted.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -27,29 +27,30 @@ mod elf;
 
 use elf::{Header, PT_INTERP};
 
-/// How a program treats the preloaded library.
+/// How a program reacts to the preloaded library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The program loads the library. Files that are not programs count as this, too; `exec` will refuse
-    /// them.
+    /// The program loads the library. Files that are not programs are in this group, too, because
+    /// `exec` will refuse them anyway.
     Able,
-    /// The program has no dynamic linker: it starts, and ignores the library.
+    /// The program has no dynamic linker, so it starts and ignores the library.
     Static,
-    /// The program has more rights than its user: its dynamic linker ignores the library and removes it from
-    /// the environment.
+    /// The program gets more rights than its user has, so its dynamic linker ignores the library
+    /// and removes it from the environment.
     Privileged,
-    /// The program's dynamic linker is not glibc's.
+    /// The program's dynamic linker does not belong to glibc.
     OtherLibc,
     /// The program's glibc is older than 2.17 or of an unknown version.
     OldGlibc,
     /// The program is for another processor architecture or word size.
     OtherMachine,
-    /// The program uses a sanitizer that ends the program if another library comes before it.
+    /// The program uses a sanitizer that ends the program if another library is loaded before the
+    /// sanitizer.
     Sanitized,
 }
 
 impl Carrier {
-    /// Returns the loss to count because the program is not recorded.
+    /// Returns the loss to count if the program cannot be recorded; `None` if it can.
     pub fn loss(self) -> Option<Loss> {
         match self {
             Self::Able => None,
@@ -62,20 +63,21 @@ impl Carrier {
         }
     }
 
-    /// Whether the library must be removed from the program's environment, because the program
-    /// would otherwise not start, or would complain. Other programs start as they would without the
-    /// library.
+    /// Whether the library must be removed from the program's environment. With the library, such a
+    /// program would not start, or would print a complaint. Other programs start as they would
+    /// without the library.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
 }
 
-/// The version that `libc.so.6` must define for the library to run on it.
+/// The symbol version that `libc.so.6` must define, so that the library can run with it.
 const FLOOR: &[u8] = b"GLIBC_2.17";
 const FLOOR_MINOR: u32 = 17;
-/// A version that every glibc's dynamic linker defines, and no other linker.
+/// A symbol version that the dynamic linker of every glibc defines, and that no other linker
+/// defines.
 const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
-/// Number of `#!` lines that the kernel follows.
+/// Number of nested `#!` lines that the kernel follows.
 const DEEPEST: u32 = 5;
 /// Number of bytes that the kernel reads to find `#!`.
 const START_BYTES: usize = 256;
@@ -86,7 +88,7 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
     if !file.is_readable() {
-        // A file that is not readable may still be executable: some systems install `sudo` with
+        // The file may be executable although it is not readable: some systems install `sudo` with
         // such a mode.
         return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
     }
@@ -105,8 +107,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // The file is neither a script nor an ELF file. Shells and `execvp` let /bin/sh read it;
-    // `execve` refuses it.
+    // The file is neither a script nor an ELF file. Shells and `execvp` run such a file with
+    // /bin/sh, but `execve` refuses it.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)
@@ -115,9 +117,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     }
 }
 
-/// Returns the path in a `#!` line. Cuts the path out of the start of the file as the kernel does
-/// (fs/binfmt_script.c): blanks before the path are skipped, and a blank or the end of the line
-/// ends it.
+/// Returns the path in a `#!` line. The path is found as the kernel finds it (fs/binfmt_script.c):
+/// blanks before the path are skipped, and the path ends at a blank or at the end of the line.
 fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let line = start.get_mut(2..length)?;
@@ -135,8 +136,8 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
     let mut interpreter = [0u8; PATH_BYTES];
     let Some(named) = header.interpreter(file, &mut interpreter) else {
-        // The file may be the dynamic linker itself: started as a program, it loads what its
-        // environment says.
+        // The file may be the dynamic linker itself. If the linker is started as a program, it
+        // loads the libraries that its environment names.
         return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
     };
     if file.gains_rights() {
@@ -161,9 +162,10 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 }
 
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library comes first. The library asks the runtime not to end the program
-/// (`__asan_default_options` in the agent). That does not help if the program defines its own
-/// options, or if the runtime is older than that option (GCC 8, whose runtime is `libasan.so.5`).
+/// because our library is loaded before the runtime. The library asks the runtime not to end the
+/// program (`__asan_default_options` in the agent). This has no effect if the program defines its
+/// own options, or if the runtime is too old to know that option (GCC 8, whose runtime is
+/// `libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -180,9 +182,10 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
     header.defines_version(linker, GLIBCS_OWN)
 }
 
-/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` next to
-/// the linker decides. Without one, the linker's own file name decides, which contained the version
-/// before 2.34; otherwise, the versions that the linker defines decide.
+/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` in the
+/// same directory as the linker decides this. If there is none, the file name of the linker
+/// decides, which contained the version before glibc 2.34. If the name contains no version, the
+/// symbol versions that the linker defines decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {
     let mut path = [0u8; PATH_BYTES];
@@ -215,15 +218,15 @@ fn minor_version(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// A regular file, open while it is examined.
+/// A regular file that is open while it is examined.
 struct File {
     fd: c_int,
     stat: libc::stat,
 }
 
 impl File {
-    /// Opens a file. Returns `None` if it does not exist or is not a regular file. Other kinds of
-    /// files are not opened, because opening them can block or have side effects.
+    /// Opens a file. Returns `None` if the file does not exist or is not a regular file. Other
+    /// kinds of files are not opened, because opening such a file can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -240,14 +243,14 @@ impl File {
         self.fd >= 0
     }
 
-    /// Returns the number of bytes read.
+    /// Reads bytes of the file from the offset `at`. Returns the number of bytes that were read.
     fn read(&self, at: u64, to: &mut [u8]) -> usize {
         let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
         let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);
         read.map_or(0, |count| count as usize)
     }
 
-    /// Returns the file's path with links resolved, if `/proc` is available.
+    /// Stores the file's path with all links resolved, and returns its length. This needs `/proc`.
     fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
         let link = link_of(self.fd);
         let room = PATH_BYTES as c_long - 16;
@@ -266,7 +269,7 @@ impl File {
         found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Returns whether a process that executes the file gets rights that its user lacks
+    /// Returns whether a process gets rights that its user does not have when it executes the file
     /// (`AT_SECURE`, security/commoncap.c).
     fn gains_rights(&self) -> bool {
         // SAFETY: both calls have no preconditions.
@@ -292,9 +295,11 @@ impl File {
         new_user != user || new_group != group || (may_gain && capable())
     }
 
-    /// Returns whether the file system or the process disables set-user-id bits and capabilities.
+    /// Returns whether the file system or the process disables set-user-id bits and file
+    /// capabilities.
     fn gains_nothing(&self) -> bool {
-        // The kernel's `statfs` on 64-bit machines has fifteen words; `f_flags` is the eleventh.
+        // The struct that the kernel's `statfs` fills on 64-bit machines has fifteen words.
+        // `f_flags` is the eleventh word.
         let mut system = [0u64; 15];
         let place = address(system.as_mut_ptr());
         let known = call(libc::SYS_fstatfs, [self.fd.into(), place, 0, 0]).is_some();
@@ -333,8 +338,8 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
     path
 }
 
-/// Returns the path of the dynamic linker with which the kernel started this program; the path is
-/// in the program's own memory. `None` in a static program.
+/// Returns the path of the dynamic linker with which the kernel started this program. The path is a
+/// string in the program's own memory. Returns `None` in a static program.
 fn own_interpreter() -> Option<*const c_char> {
     // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
     // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses
@@ -357,7 +362,7 @@ fn address<T>(pointer: *const T) -> c_long {
     pointer as c_long
 }
 
-/// Makes a system call, which is not a cancellation point.
+/// Makes a system call directly, because a C library function could be a cancellation point.
 fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
     // SAFETY: each use passes the arguments that its system call documents, with pointers that
     // outlive the call.

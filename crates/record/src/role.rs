@@ -1,29 +1,28 @@
-//! Defines the roles of calls: the kinds of calls in the model's terms, independent of the host
-//! that makes them.
+//! Defines the roles of calls: the kinds of calls, independent of the host that makes the calls.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
 model::numbered! {
-    /// The kind of a call of an export, in the model's terms.
+    /// The kind of a call of an export, independent of the host.
     #[derive(Default)]
     pub enum Role {
         /// A workgroup of a dispatch, or a slice of an imported trace.
         #[default]
         Workgroup = 0 "workgroup",
-        /// A call that a model makes, to an operator or to a function that calls operators.
+        /// A call by a model of an operator, or of a function that calls operators.
         Op = 1 "op",
         /// One run of a model: a call of one of its entry functions.
         Run = 2 "run",
-        /// A parallel region of an op, on the thread that launched it: from the launch until all its
-        /// tasks are done.
+        /// A parallel region of an op, as a call on the thread that launched the region: from the
+        /// launch until all its tasks are done.
         Region = 3 "region",
-        /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
-        /// task's number and the number of tasks, in x.
+        /// One task of a parallel region, on the thread that ran it. The x components of the
+        /// workgroup id and of the count contain the task's number and the number of tasks.
         Task = 4 "task",
         /// An asynchronous span of an imported trace. It has a start and an end but belongs to no
         /// thread.
         Span = 5 "span",
-        /// Work that the profiler of an imported trace did for itself.
+        /// Time that a profiler used for itself, in an imported trace.
         Bookkeeping = 6 "bookkeeping",
         /// A range that the program marked by name, for example with PyTorch's `record_function`.
         Range = 7 "range",
@@ -31,13 +30,14 @@ model::numbered! {
 }
 
 impl Role {
-    /// Whether calls with this role come from a host that calls ops (`calls_ops` of its description).
+    /// Whether calls with this role come from a host that calls ops (`calls_ops` in the host's
+    /// description).
     pub fn is_of_machine(self) -> bool {
         matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
     }
 
-    /// Whether calls with this role belong to no thread of the program. They count in no self time
-    /// and in no percentage.
+    /// Whether calls with this role belong to no thread of the program. Such calls are part of no
+    /// self time and of no percentage.
     pub fn is_apart(self) -> bool {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
@@ -47,7 +47,8 @@ impl Wire for Role {
     fn put(&self, e: &mut Encoder) {
         e.u8(*self as u8);
     }
-    /// Reads a role. A role of a later version counts as the default one.
+    /// Reads a role. If a later version wrote a role that this version does not know, the result is
+    /// the default role.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }

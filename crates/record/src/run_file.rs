@@ -1,12 +1,13 @@
-//! Defines the run file: everything that `counterpoint run` decided and that the agent follows. The
-//! agent parses no name, option or pattern that a person typed, only this file.
+//! Defines the run file: all settings that `counterpoint run` decided and that the agent follows.
+//! The agent parses no name, option or pattern that a person typed; it reads only this file.
 //!
 //! ```text
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
 //! ```
 //!
-//! The file is written once, before the program starts. A change of the layout increases the version. An
-//! agent that finds another version records nothing (`run` and the agent are shipped together).
+//! The file is written once, before the program starts. Every change of the layout gets a new
+//! version number. An agent that finds another version records nothing (`run` and the agent are
+//! shipped together).
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -25,11 +26,11 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// The name of the run file if programs are to load profiler plugins when they start. The name
-/// shows this because most programs never read the file: a program without plugins has nothing to
-/// do when it starts.
+/// The name of the run file if programs should load profiler plugins when they start. The file's
+/// name already shows whether there are plugins, so a program does not read the file at its start
+/// if there are none.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
-/// Environment variable that passes the run file's absolute path to the program.
+/// Environment variable in which the program gets the absolute path of the run file.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
 
 /// The content of a run file.
@@ -43,17 +44,20 @@ pub struct RunFile {
     pub id: ProfileId,
     /// The clock to use.
     pub clock: ClockKind,
-    /// The counters to read, with groups in order. At most [`MAX_COUNTERS`].
+    /// The counters to read, ordered by group. There are at most [`MAX_COUNTERS`].
     pub counters: Vec<Counter>,
-    /// Patterns (`*`, `?`) of the names of the exports to record. An empty list means all.
+    /// Patterns (`*`, `?`) for the names of the exports to record. An empty list means that all
+    /// exports are recorded.
     pub filters: Vec<String>,
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
-    /// The part of each thread's processor time that recording may take, from 0 to 1. Then every
-    /// call is counted, but only some are timed; with 0, none is. `None`: every call is recorded.
+    /// The part of each thread's processor time that recording may take, from 0 to 1. With a
+    /// budget, every call is counted, but only some calls are timed; with a budget of 0, no call is
+    /// timed. `None`: every call is recorded.
     pub budget: Option<f64>,
-    /// Whether the number of calls must be exact. Otherwise, in a run with a budget, a host announces its
-    /// ops in some of the program's steps only, where announcing them would exceed the budget.
+    /// Whether the number of calls must be exact. If it need not be exact, a host in a run with a
+    /// budget announces its ops only in some of the program's steps, wherever announcing all of
+    /// them would exceed the budget.
     pub exact_counts: bool,
     /// The settings for recording instrumented loops.
     pub loops: Option<LoopOptions>,
@@ -63,58 +67,62 @@ pub struct RunFile {
     pub snapshots: Vec<Snapshot>,
 }
 
-/// The settings for recording instrumented loops, where the instrumented code leaves the choice.
+/// The settings for recording instrumented loops, as far as the instrumented code does not
+/// determine them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Mode sampled: number of hits of each id and thread that are timed before the random ones.
+    /// Mode sampled: number of hits of each id and thread that are timed before hits are chosen at
+    /// random.
     pub first: u32,
-    /// Mode sampled: gaps between timed hits are 1 + (random & this mask). It is one less than a
-    /// power of two.
+    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). The mask
+    /// is a power of two minus one.
     pub gap_mask: u32,
     /// Mode log: number of hits of each id and thread that are recorded.
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
-    /// Whether a histogram of the iterations of hits is kept.
+    /// Whether a histogram of the numbers of iterations of single hits is kept.
     pub trips: bool,
 }
 
 impl Default for LoopOptions {
-    /// Times the first 100 hits, then hits with gaps of 1 to 128; records 100 hits in mode log.
+    /// By default, the first 100 hits are timed, and then hits with gaps of 1 to 128. In mode log,
+    /// 100 hits are recorded.
     fn default() -> Self {
         Self { first: 100, gap_mask: 127, logged: 100, keep_code: false, trips: false }
     }
 }
 
-/// The profiler plugins that a program loads, and the requests to them.
+/// The profiler plugins that a program loads, and what the recorder asks of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginOptions {
-    /// Absolute paths of the files, in the order in which they are loaded.
+    /// Absolute paths of the plugins' files, in the order in which they are loaded.
     pub files: Vec<String>,
-    /// Numbers of the published types of events to ask for. An empty list means all that a plugin
-    /// supports.
+    /// Numbers of the published types of events that plugins should record. An empty list means all
+    /// types that a plugin supports.
     pub types: Vec<u32>,
-    /// The user's text for plugins that take a configuration.
+    /// The configuration that the user gave for plugins, as text.
     pub configuration: String,
-    /// Maximum size of each plugin's events, in bytes; 0: no limit.
+    /// Maximum size of each plugin's events, in bytes; 0 means no limit.
     pub max_buffer: u64,
-    /// The lowest level of the plugins' own messages that are kept (KINETO_LOG_LEVEL).
+    /// The lowest level of messages of the plugins that are kept (KINETO_LOG_LEVEL).
     pub log_level: u32,
-    /// Time between two requests to hand over events while the program runs, in ms; 0: never.
+    /// Time between two requests to the plugins to hand over events while the program runs, in ms;
+    /// 0 means that there are no such requests.
     pub flush_ms: u64,
     /// The longest time that one call of a plugin may take at the end of the recording, in ms.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
-    /// Patterns of the names of programs that load the plugins; an empty list means all programs
-    /// that are not in `except`.
+    /// Patterns for the names of the programs that load the plugins. An empty list means all
+    /// programs that do not match `except`.
     pub programs: Vec<String>,
-    /// Patterns of the names of programs that do not load them.
+    /// Patterns for the names of programs that do not load the plugins.
     pub except: Vec<String>,
 }
 
 impl PluginOptions {
-    /// Whether a program with this file name loads the plugins.
+    /// Whether a program with this file name should load the plugins.
     pub fn are_for(&self, program: &str) -> bool {
         let is_in = |patterns: &[String]| patterns.iter().any(|p| glob::matches(p, program));
         match self.programs.is_empty() {
@@ -128,15 +136,16 @@ impl PluginOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunFileError {
-    /// The file does not start like a run file.
+    /// The file does not begin with the magic number of a run file.
     NoMagic,
     /// Another version of Counterpoint wrote the file.
     Version(u32),
-    /// The file is truncated; the value is an offset in its body.
+    /// The file is truncated. The value is an offset in the file's body.
     Truncated(usize),
     /// The checksum does not match the body.
     Checksum,
-    /// A field has a value that this version does not know.
+    /// A field has a value that this version does not know. The parts are the field's name and the
+    /// value.
     Unknown(&'static str, u32),
 }
 
@@ -193,10 +202,10 @@ impl RunFile {
         bytes
     }
 
-    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. This is
-    /// for code that must not allocate: `read(offset, buffer)` reads the file and returns the
-    /// number of bytes read. The checksum is not verified. Returns `None` for a file that is not a
-    /// run file, or if the path is too long.
+    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. The
+    /// function does not allocate. `read(offset, buffer)` must read the file and return the number
+    /// of bytes read. The checksum is not verified. Returns `None` for a file that is not a run
+    /// file, or if the path is too long.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],

@@ -1,9 +1,10 @@
 //! Defines the processor time of each thread of a process, as the kernel had counted it when the
-//! process or the session ended. Threads that recorded nothing, and so have no pages, are included.
+//! process or the session ended. Threads that recorded nothing, and therefore have no pages, are
+//! included.
 
 use crate::wire::wire;
 
-/// The processor time of one thread, from its start on.
+/// The processor time that one thread used since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCpu {
     /// The kernel's id of the thread.
@@ -13,7 +14,7 @@ pub struct ThreadCpu {
     pub cpu_ns: u64,
 }
 
-/// The largest number of threads that are listed.
+/// The largest number of threads of a process that are listed.
 pub const MOST_THREADS: usize = 1024;
 
 wire!(ThreadCpu { tid, cpu_ns, name });

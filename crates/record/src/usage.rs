@@ -1,15 +1,14 @@
-//! Reads the numbers that the kernel counts for every thread in any case: CPU time, page faults and
-//! context switches. Nothing is attached to the thread, so there is no cost between two readings. A
+//! Reads what the kernel counts for every thread in any case: CPU time, page faults and context
+//! switches. Nothing is attached to the thread, so nothing is slowed down between two readings. A
 //! reading costs about 0.7 µs (two system calls).
 
 /// Number of words that a usage takes in the header of a page.
 pub const USAGE_WORDS: usize = 6;
 
-/// The usage of a thread since it started, at one moment; or the difference between two such
-/// usages.
+/// What a thread has used from its start to one moment, or the difference between two such usages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The moment in ticks, or the duration of a difference.
+    /// The moment in ticks. In a difference, the duration in ticks.
     pub ticks: u64,
     /// CPU time in user mode and in the kernel, in ns (`CLOCK_THREAD_CPUTIME_ID`).
     pub cpu_ns: u64,
@@ -24,8 +23,9 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the usage of the calling thread at `ticks`. Returns `None` and sets `errno` if the
-    /// kernel refuses (a seccomp filter). Does not allocate.
+    /// Returns the usage of the calling thread. `ticks` is the current moment. Returns `None` and
+    /// sets `errno` if the kernel refuses, for example because of a seccomp filter. Does not
+    /// allocate.
     pub fn of_thread(ticks: u64) -> Option<Self> {
         // SAFETY: `rusage` consists of integers, for which zeros are values.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -49,8 +49,8 @@ impl Usage {
         self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
-    /// Returns the difference from `earlier` to this usage. Returns `None` if a number decreased:
-    /// then the two are not from the same thread, or the data is damaged.
+    /// Returns the difference from `earlier` to this usage. Returns `None` if a number decreased,
+    /// which means that the two usages are not from the same thread, or that the data is damaged.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut words = self.words();
         for (word, before) in words.iter_mut().zip(earlier.words()) {

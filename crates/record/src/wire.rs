@@ -12,7 +12,8 @@
 //!  00000000  8 × vvvvvvvv          9 bytes, 64 bits
 //! ```
 
-/// Number of bytes that writing a varint may touch, because writers store whole words.
+/// Number of bytes that must be writable where a varint is written, because writers store whole
+/// words.
 pub const VARINT_SLACK: usize = 9;
 
 /// Writes `value` at `at`, and returns the address after it.
@@ -23,7 +24,7 @@ pub const VARINT_SLACK: usize = 9;
 pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
     let log = (value | 1).ilog2();
     if log < 56 {
-        // log / 7 + 1, for each logarithm up to 55, without a division.
+        // This is log / 7 + 1 for each logarithm up to 55, computed without a division.
         let bytes = (log * 9 + 73) >> 6;
         let word = (value << 1 | 1) << (bytes - 1);
         // SAFETY: by contract, eight bytes from `at` are writable.
@@ -61,7 +62,7 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((kept >> len, len))
 }
 
-/// Maps integers of small magnitude, positive or negative, to small unsigned integers.
+/// Converts an integer of small magnitude, positive or negative, to a small unsigned integer.
 #[inline(always)]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -73,8 +74,8 @@ pub fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
-/// Appends values to a growing buffer. It allocates, and is meant for files that are written
-/// rarely.
+/// Appends values to a growing buffer. The buffer is allocated, so the type is meant for files that
+/// are written rarely.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -129,7 +130,7 @@ impl Encoder {
     }
 }
 
-/// The bytes ended before the value did, or they are not the expected value.
+/// The error for bytes that end before the value is complete, or that are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
     /// Offset in the buffer, in bytes.
@@ -198,8 +199,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A value in files: `get` reads the bytes that `put` writes. `wire!` implements both for a struct
-/// from one list of its fields.
+/// A type whose values are stored in files: `get` reads the bytes that `put` writes. The macro
+/// `wire!` implements both functions for a struct from one list of its fields.
 pub trait Wire: Sized {
     /// Appends the value.
     fn put(&self, e: &mut Encoder);
@@ -207,13 +208,13 @@ pub trait Wire: Sized {
     /// Reads a value.
     ///
     /// # Errors
-    /// Fails if the bytes end early, or are not such a value.
+    /// Fails if the bytes end too early, or are not such a value.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated>;
 }
 
-/// Implements [`Wire`] for a struct, from a list of its fields in the order in which they are in
-/// the file. `as` names a module with the functions `put` and `get` for a field whose type has
-/// another encoding.
+/// Implements [`Wire`] for a struct. The macro needs a list of the struct's fields, in the order in
+/// which they are stored in the file. For a field with another encoding than its type's, `as` names
+/// a module with the functions `put` and `get`.
 macro_rules! wire {
     ($name:ty { $($field:tt $(as $codec:ident)?),+ $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -282,7 +283,7 @@ impl<T: Wire> Wire for Vec<T> {
         self.iter().for_each(|one| one.put(e));
     }
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
-        // No room is reserved in advance, because the number may be wrong.
+        // No memory is reserved in advance, because the number of elements may be wrong.
         (0..d.u32()?).map(|_| T::get(d)).collect()
     }
 }
@@ -310,7 +311,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// Encodes one byte that says whether the value follows.
+/// Encodes one byte that says whether there is a value, and then the value.
 impl<T: Wire> Wire for Option<T> {
     fn put(&self, e: &mut Encoder) {
         self.is_some().put(e);
@@ -330,8 +331,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Writes and reads an optional value at the end of a payload: if it is missing, the payload ends
-/// before it.
+/// Writes and reads an optional value at the end of a payload. If the payload ends before the
+/// value, there is no value.
 pub(crate) mod last {
     use super::{Decoder, Encoder, Truncated, Wire};
 
@@ -343,7 +344,7 @@ pub(crate) mod last {
     }
 }
 
-/// Writes and reads bytes in one piece.
+/// Writes and reads all bytes at once, and not one by one.
 pub(crate) mod raw {
     use super::{Decoder, Encoder, Truncated};
 
@@ -355,9 +356,9 @@ pub(crate) mod raw {
     }
 }
 
-/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). It
-/// is fast without tables or special instructions (about 3 µs per page), and independent
-/// implementations exist to check it against.
+/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). This
+/// hash is fast without tables or special instructions (about 3 µs per page). Other implementations
+/// exist with which the result can be checked.
 pub fn xxh64(data: &[u8]) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
     const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;
@@ -422,7 +423,8 @@ mod tests {
         let end = unsafe { put_varint(buffer.as_mut_ptr(), value) };
         let len = end as usize - buffer.as_ptr() as usize;
         assert_eq!(get_varint(&buffer), Some((value, len)), "{value:#x}");
-        // Exactly the needed bytes are enough, and one byte fewer is not.
+        // The bytes that were written are enough to read the value, and one byte fewer is not
+        // enough.
         assert_eq!(get_varint(&buffer[..len]), Some((value, len)));
         assert_eq!(get_varint(&buffer[..len - 1]), None, "{value:#x}");
         len
@@ -449,7 +451,8 @@ mod tests {
         }
     }
 
-    /// Expected values from the reference implementation (python-xxhash 3.x, `xxh64_intdigest`).
+    /// The expected values come from the reference implementation (python-xxhash 3.x,
+    /// `xxh64_intdigest`).
     #[test]
     fn xxh64_agrees_with_the_reference() {
         assert_eq!(xxh64(b""), 0xEF46_DB37_51D8_E999);

@@ -56,7 +56,7 @@ fn start() -> PageStart {
     }
 }
 
-/// Returns calls that exercise each way of encoding: the same context, a new context, predicted and
+/// Returns calls for each way of encoding a call: the same context, a new context, predicted and
 /// unpredicted workgroups, time going backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
@@ -198,8 +198,8 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     }
 }
 
-/// A page that was never sealed has no checksum. At every cut of its records, the reader returns
-/// exactly the calls before the cut.
+/// A page that was never sealed has no checksum. If its records are cut at any byte, the reader
+/// returns exactly the calls before the cut.
 #[test]
 fn a_torn_live_page_gives_every_record_before_the_tear() {
     let mut memory = Memory::new();
@@ -277,8 +277,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // There are 3 ticks in each nanosecond (3 GHz). Each call is a tile of 200 µs, 2 µs after
-        // the one before, with 200,000 ns of task-clock and few page faults.
+        // The clock has 3 ticks per nanosecond (3 GHz). Each call is a tile that takes 200 µs and
+        // begins 2 µs after the previous one. It has 200,000 ns of task-clock and few page faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -300,8 +300,8 @@ fn with_two_counters_a_typical_record_is_short() {
     assert!(sizes[500] <= 40, "median record of {} bytes", sizes[500]);
 }
 
-/// The expected bytes were derived by hand from the layout in `record::page`: tag 4, a length of
-/// two bytes, varints.
+/// The expected bytes were derived by hand from the layout in `record::page`: the tag 4, a length
+/// of two bytes, then varints.
 #[test]
 fn values_follow_their_call() {
     let mut memory = Memory::new();
@@ -337,8 +337,8 @@ fn values_beyond_the_maximum_are_left_out() {
     assert_eq!(reader.extras(), &all[..MOST_VALUES]);
 }
 
-/// A thread's usage is in the header, outside of the records; older readers take it for reserved
-/// bytes. The offsets come from docs/file-format.md.
+/// A thread's usage is stored in the header, outside of the records. Older readers see these bytes
+/// as reserved. The offsets come from docs/file-format.md.
 #[test]
 fn usages_of_a_page() {
     let mut memory = Memory::new();
@@ -364,13 +364,14 @@ fn usages_of_a_page() {
     let words: Vec<u64> = (128..256).step_by(8).map(|at| word(&memory, at)).collect();
     let expected = [9, 50, 51, 52, 53, 54, 55, 100, 101, 102, 103, 104, 105, 0, 0, 0];
     assert_eq!(words, expected);
-    // The checksum over the header is valid, and a changed number is noticed.
+    // The checksum includes the usages: the unchanged page is valid, and a changed number is an
+    // error.
     let mut flushed = memory.bytes()[..header.file_bytes()].to_vec();
     let layout = GroupLayout::new(&[0, 0], 0b11);
     assert!(PageReader::new(&flushed, &layout).is_ok());
     flushed[150] ^= 1;
     assert_eq!(PageReader::new(&flushed, &layout).unwrap_err(), PageError::Checksum);
-    // The next page begins without an end usage.
+    // The next page begins without a usage for its end.
     // SAFETY: the page was attached above.
     unsafe { writer.next_page(&start()) };
     let header = PageHeader::parse(memory.bytes()).unwrap();
@@ -429,13 +430,13 @@ fn a_drawn_call_says_how_likely_it_was() {
     assert_eq!(reader.next_record(), None);
 }
 
-/// The bytes of a record are those that docs/file-format.md describes. A prefix varint below 128 is
-/// one byte, twice the value plus 1.
+/// The bytes of a record must be those that docs/file-format.md describes. A prefix varint of a
+/// number below 128 is one byte, twice the number plus 1.
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // The tag has d and 1. The call begins 10 ticks after the base (zigzag), is 40 long, and has
-    // period 7, counter period 3, and 20 skipped calls.
+    // The tag has the bits d and 1. The call begins 10 ticks after the base (zigzag) and takes 40
+    // ticks. It has period 7, counter period 3, and 20 skipped calls.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();
@@ -453,7 +454,8 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     }
 }
 
-/// Returns an unflushed page without counters and with these bytes as records, one call among them.
+/// Returns an unflushed page without counters that has these bytes as its records, one of which is
+/// a call.
 fn page_of(records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();

@@ -21,7 +21,8 @@ impl Memory {
     }
 }
 
-/// Returns the start of pages without counters, whose first record is relative to tick 1,000.
+/// Returns the start of pages that have no counters and whose first record is relative to tick
+/// 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
@@ -57,8 +58,9 @@ fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     (calls, true)
 }
 
-/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate: one of a
-/// single workgroup, and one of two. As soon as their order is known, a call takes three bytes.
+/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate. The first
+/// has one workgroup, and the second has two. As soon as the order of the ops is known, a call
+/// takes three bytes.
 #[test]
 fn calls_that_are_predicted_contain_only_times() {
     let mut at = 1_000;
@@ -82,20 +84,21 @@ fn calls_that_are_predicted_contain_only_times() {
     ];
     let (gap, length) = (20 << 1 | 1, 5 << 1 | 1);
     let expected: &[&[u8]] = &[
-        // The record of the first call has its export and count, and its location and worker.
+        // The first record contains the export and its count, and the location and the worker.
         &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
-        // The same call follows once more; the gap of 100, zigzag 200, takes two bytes.
+        // The same call is repeated. The gap of 100 (zigzag 200) takes two bytes.
         &[1, 0x22, 3, length],
-        // The op is new; its next workgroup is known from then on.
+        // The op is new. From now on, its next workgroup is predicted.
         &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
         &[1, gap, length],
-        // This op is not the predicted one: after a new op, the same op is predicted once more.
+        // This op is not the predicted one: after a new op, the prediction is the same op once
+        // more.
         &[1 | 32, 3 << 1 | 1, gap, length],
         // From here on, the order of the ops is known and predicted.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
-        // The workgroup is not 0, and the processor is another one.
+        // The workgroup is not 0, and the CPU differs from that of the previous call.
         &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
         // The number of workgroups differs from the predicted one.
         &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
@@ -105,8 +108,8 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Calls with every mixture of repeated and new fields, with more exports than are remembered, are
-/// read back.
+/// Calls with all combinations of repeated and new fields, and with more exports than are
+/// remembered, are read back unchanged.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -148,7 +151,7 @@ fn any_order_of_calls_reads_back() {
     }
 }
 
-/// Returns a page without counters that has these records.
+/// Returns a page without counters that contains these records.
 fn page_with(version: u16, records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     bytes_of(&mut memory, &[]);
@@ -170,15 +173,15 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // The records have export 3 alone, which was not called before; a context and an export at the
-    // same time; and a tag with an unknown bit.
+    // The torn records have an export alone that was not called before, both a context and an
+    // export, and a tag with an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");
         let (calls, whole) = timed(&page_with(2, &[first, torn].concat()));
         assert_eq!((calls.len(), whole), (1, false), "{torn:?}");
     }
-    // Export 67 has taken the place of export 3.
+    // Export 67 has replaced export 3 in the slot that both share.
     let other = &[1 | 2, 67 << 1 | 1, 3, 3, 3, 41, 11][..];
     let (calls, whole) = timed(&page_with(2, &[first, other, &[1 | 32, 7, 41, 11]].concat()));
     assert_eq!((calls.len(), whole), (2, false));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{EventSink, read};
 
-/// Sums over every field of the events, so that every field is read, as in an import.
+/// Adds up all fields of the events, so that all fields are read, as in an import.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

@@ -1,21 +1,21 @@
-//! Collects findings about a trace file, each with the byte where it is.
+//! Collects findings about a trace file. Each finding contains its place in the file.
 //!
-//! A finding is only something that every reader must fail on: damaged syntax, events without the
-//! fields that their kind needs, and ends without begins. The absence of anything that a producer
-//! may leave out is not a finding.
+//! A finding is something that makes every reader fail: damaged syntax, events without the fields
+//! that their kind needs, and ends without begins. If something is missing that a producer may
+//! leave out, this is not a finding.
 
 use std::collections::BTreeMap;
 
-/// One finding.
+/// One problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The place, in bytes from the start of the uncompressed file.
+    /// The place of the problem, in bytes from the start of the uncompressed file.
     pub at: u64,
-    /// A description.
+    /// A description of the problem.
     pub what: String,
 }
 
-/// Number of findings of each kind that are kept. The others are only counted.
+/// Number of findings of each kind that are kept. Further findings are only counted.
 pub const KEPT: usize = 10;
 
 /// The result of a check.
@@ -25,12 +25,12 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The numbers of slices, counters and so on in the file, by name.
+    /// The number of slices, of counters and so on in the file, by name.
     pub contents: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Adds a finding. `kind` is its general kind, and `what` describes this finding.
+    /// Adds a finding. `kind` is the kind of problem, and `what` describes this problem.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;

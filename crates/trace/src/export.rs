@@ -1,5 +1,5 @@
-//! Makes timelines from profiles: gives the contents of a profile to a
-//! [`TimelineSink`](crate::timeline::TimelineSink), or writes them to a file.
+//! Makes timelines from profiles: passes the content of a profile to a
+//! [`TimelineSink`](crate::timeline::TimelineSink), or writes it to a file.
 
 pub mod activities;
 pub mod calls;

@@ -19,6 +19,6 @@ pub struct Imported {
     pub spans: u64,
     /// Number of counter values.
     pub samples: u64,
-    /// Number of slices that begin without an end, end without a start, or end before they begin.
+    /// Number of slices that have only a start or only an end, or that end before they begin.
     pub unpaired: u64,
 }

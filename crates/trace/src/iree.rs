@@ -13,12 +13,12 @@
 //! | `diagnostic` with `dropped_records` | a number of lost events |
 //! | all others | describe things to which those records refer |
 //!
-//! Times are nanoseconds of the monotonic clock of the host. A device's time stamps are on the
-//! driver's clock, and are converted to the host's clock with the first and the last correlation.
-//! That has only been tested with made-up records: IREE's CPU drivers have no such events.
+//! Times are nanoseconds on the monotonic clock of the host. The times of a device are on the
+//! driver's clock. They are converted to the host's clock with the first and the last correlation.
+//! This has only been tested with made-up records, because IREE's CPU drivers write no such events.
 //!
-//! Everything is in memory: the rows of a queue, and the dispatch of a profile to which a record
-//! belongs, are only known at the end.
+//! Everything is kept in memory, because two things are only known at the end: the rows of a queue,
+//! and the dispatch of a profile to which a record belongs.
 
 mod emit;
 mod lanes;
@@ -32,9 +32,9 @@ use crate::chrome::event::Event;
 use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::kind::{self, FileKind};
 
-/// The longest line that is accepted.
+/// The length in bytes of the longest line that is accepted.
 const MOST_LINE: u64 = 1 << 26;
-/// The maximum number of slices. A file with more is refused.
+/// The maximum number of slices. A file with more slices is refused.
 const MOST_SLICES: usize = 20_000_000;
 
 /// The row of a slice.
@@ -49,22 +49,22 @@ pub struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKind {
-    /// The queue's work on the host.
+    /// The work that the host does for the queue.
     Host,
-    /// The work of the device, by its own time stamps.
+    /// The work of the device, by the device's own times.
     Device,
-    /// Regions of command buffers.
+    /// Regions of command buffers. A region contains several dispatches.
     Regions,
 }
 
-/// Something that took time.
+/// A piece of work with a start and a duration.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// The row that shows the slice.
     pub row: Row,
-    /// The function of a dispatch, or the operation.
+    /// The name of the function if the slice is a dispatch, otherwise of the operation.
     pub name: String,
-    /// The start of the slice, in ns of the monotonic clock.
+    /// The start of the slice, in ns on the monotonic clock.
     pub begin_ns: i64,
     /// The duration of the slice in ns.
     pub duration_ns: i64,
@@ -73,13 +73,15 @@ pub struct Slice {
     pub submission: u64,
     /// The slice's arguments.
     pub args: Map<String, Value>,
-    /// The number of the slice's row among rows with the same name.
+    /// The number of the slice's lane. A row whose slices overlap is divided into lanes with the
+    /// same name.
     lane: usize,
-    /// Whether the slice is already in the profile to which the bundle is added, and so is no call.
+    /// Whether the profile to which the bundle is added already has the slice. If so, the slice
+    /// does not become a call.
     pub is_known: bool,
 }
 
-/// A wait of an operation until its queue was ready.
+/// The time that an operation waited until its queue was ready.
 #[derive(Clone, Debug)]
 struct Wait {
     row: Row,
@@ -90,19 +92,19 @@ struct Wait {
     args: Map<String, Value>,
 }
 
-/// A moment in the life of memory.
+/// An event that concerns memory, such as an allocation.
 #[derive(Clone, Debug)]
 struct Memory {
     row: Row,
     name: String,
     at_ns: i64,
     args: Map<String, Value>,
-    /// The number of the event's pool, and the bytes that the pool has reserved, committed and
-    /// free.
+    /// The number of the event's memory pool, and the bytes of the pool that are reserved,
+    /// committed and free.
     pool: Option<(u64, [u64; 3])>,
 }
 
-/// The contents of a bundle.
+/// The content of a bundle (a file that IREE's profiler wrote).
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
     /// Slices, in the order of their starts.
@@ -113,10 +115,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle, uncompressed or compressed with gzip.
+    /// Reads a bundle, which may be compressed with gzip.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or is not such a file.
+    /// Fails if the file cannot be read, or if it is not a bundle.
     pub fn read(source: &mut dyn Read) -> Result<Self, ReadError> {
         let error = |kind| ReadError { at: 0, kind };
         let (kind, mut source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;
@@ -127,16 +129,16 @@ impl Bundle {
         }
     }
 
-    /// Returns the dispatches, as indices into [`Bundle::slices`].
+    /// Returns the dispatches, as indices in [`Bundle::slices`].
     pub fn dispatches(&self) -> impl Iterator<Item = usize> {
         let all = self.slices.iter().enumerate();
         all.filter(|(_, slice)| slice.workgroups.is_some()).map(|(at, _)| at)
     }
 
-    /// Passes the events to `sink`.
+    /// Passes the bundle's events on to `sink`.
     ///
     /// # Errors
-    /// Fails if the sink refused something.
+    /// Returns the error if the sink returned one.
     pub fn emit(&self, sink: &mut dyn Sink) -> Result<u64, String> {
         emit::emit(self, sink)
     }
@@ -144,14 +146,14 @@ impl Bundle {
 
 /// Receives the events of a bundle.
 pub trait Sink {
-    /// Receives one event. `is_known`: see [`Slice::is_known`].
+    /// Receives one event. [`Slice::is_known`] explains `is_known`.
     ///
     /// # Errors
-    /// An error ends the reading.
+    /// If the function returns an error, reading ends.
     fn event(&mut self, event: &Event<'_>, is_known: bool) -> Result<(), String>;
 }
 
-/// Passes the events of a bundle that is not added to a profile.
+/// Passes the events of a bundle on to a sink that does not need `is_known`.
 struct Alone<'a>(&'a mut dyn EventSink);
 
 impl Sink for Alone<'_> {

@@ -1,5 +1,5 @@
-//! Recognises the kind of a file by its first bytes. A trace is Chrome's JSON or Perfetto's
-//! protobuf. Other files that profilers of the same programs write are recognised by name.
+//! Recognises the kind of a file from its first bytes: a trace (Chrome's JSON or Perfetto's
+//! protobuf), or another file that profilers of the same programs write.
 
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
@@ -16,19 +16,17 @@ pub enum FileKind {
     /// The output of `iree-profile export --format=ireeperf-jsonl`.
     IreeLines,
     Empty,
-    /// Another known kind of file, with its description.
+    /// A file of another known kind. The text describes the kind.
     Other(&'static str),
     Unknown,
 }
 
-/// Number of bytes that are examined.
+/// Number of bytes at the start of a file that are examined.
 const HEAD: usize = 1024;
 
-/// A file, read from its start and uncompressed.
+/// A file that is read from its start, and decompressed if necessary.
 pub enum Source<R: Read> {
-    /// The file itself.
     Plain(Chain<Cursor<Vec<u8>>, R>),
-    /// The file, decompressed with gzip.
     Gzip(Box<Chain<Cursor<Vec<u8>>, Gunzip<R>>>),
 }
 
@@ -43,7 +41,8 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Examines the start of a file, also inside of gzip, and returns the file from its start.
+/// Examines the start of a file. Returns the kind, and a source that reads the uncompressed file
+/// from its start.
 pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let head = start_of(&mut source)?;
     if !head.starts_with(b"\x1f\x8b") {
@@ -52,14 +51,14 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let compressed = BufReader::with_capacity(1 << 16, Cursor::new(head).chain(source));
     let mut inside = MultiGzDecoder::new(compressed);
     let head = match start_of(&mut inside) {
-        // The compressed data is truncated or damaged. The part that can be decompressed is used.
+        // The compressed data is truncated or damaged. What can be decompressed is used.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
         other => other?,
     };
     Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
 }
 
-/// Returns the bytes that are examined, or fewer if the source is shorter.
+/// Returns the first bytes of a source: [`HEAD`] bytes, or fewer if the source is shorter.
 fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut length = 0;
@@ -68,7 +67,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => length += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // If compressed data is damaged later on, the bytes before the damage are used.
+            // If the compressed data is damaged later, the bytes before the damage are used.
             Err(_) if length > 0 => break,
             Err(error) => return Err(error),
         }
@@ -111,8 +110,8 @@ pub fn of(head: &[u8]) -> FileKind {
     let spaces = text.iter().take_while(|b| space(b)).count();
     let first = text.get(spaces);
     let second = text.iter().skip(spaces + 1).find(|b| !space(b));
-    // A packet starts with the byte of a line feed and its length, which may be the byte of a
-    // brace.
+    // The first byte of a packet is that of a line feed, and the next byte is the packet's length,
+    // which may be the byte of a brace. So a first byte alone does not show that a file is JSON.
     let json = match (first, second) {
         (Some(b'{'), second) => second.is_none_or(|b| matches!(b, b'"' | b'}')),
         (Some(b'['), second) => second.is_none_or(|b| matches!(b, b'{' | b']')),
@@ -130,14 +129,15 @@ pub fn of(head: &[u8]) -> FileKind {
     }
 }
 
-/// Whether the text begins with the first line of a bundle of IREE.
+/// Returns whether the text begins with the first line of a bundle of IREE's profiler.
 fn is_of_iree(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
     let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);
     has(b"\"record_type\":\"schema\"") && has(b"\"ireeperf-jsonl\"")
 }
 
-/// Returns the contents of the first field if it has number 1, as far as `head` contains them.
+/// Returns the content of the first field if the field has the number 1. If the field is longer
+/// than `head`, returns the part in `head`.
 fn first_field(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(&[0x0a])?;
     let (length, used) = varint(rest).ok()?;
@@ -145,8 +145,9 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
     Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
 }
 
-/// Whether the file is an `XSpace`, which begins with an `XPlane`: a number (1) and a name (2) such as
-/// `/host:CPU`. A packet of Perfetto has messages there.
+/// Returns whether the file is an `XSpace`. It begins with an `XPlane`, whose first fields are a
+/// number (1) and a name (2) such as `/host:CPU`. In a packet of Perfetto's format, these fields
+/// are messages.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };
     let mut fields = Fields::new(plane).flatten();
@@ -161,7 +162,7 @@ fn is_xplane(head: &[u8]) -> bool {
     matches!(next, Some((2, Field::Bytes(name), _)) if is_name(name))
 }
 
-/// Whether the first field is a packet, that is, a message, as far as can be seen.
+/// Returns whether the first field can be a packet (a message), as far as the first bytes show.
 fn starts_with_packet(head: &[u8]) -> bool {
     let Some(packet) = first_field(head) else { return false };
     let whole = head.len() < HEAD || packet.len() + 16 < head.len();
@@ -171,7 +172,7 @@ fn starts_with_packet(head: &[u8]) -> bool {
     }
 }
 
-/// Describes a directory by its contents.
+/// Describes a directory that was given in place of a trace.
 pub fn of_directory(path: &std::path::Path) -> &'static str {
     match path.join("manifest.json").is_file() {
         true => "a profile of Counterpoint, not a trace",
@@ -186,7 +187,6 @@ mod tests {
     fn kind(bytes: &[u8]) -> FileKind {
         let (kind, mut source) = open(bytes).unwrap();
         let mut all = Vec::new();
-        // The bytes that were examined can be read again.
         if source.read_to_end(&mut all).is_ok() && !bytes.starts_with(b"\x1f\x8b") {
             assert_eq!(all, bytes);
         }
@@ -205,12 +205,12 @@ mod tests {
             assert_eq!(kind(text), FileKind::Json, "{text:?}");
             assert_eq!(kind(&gz(text)), FileKind::Json, "{text:?}");
         }
-        // The packet has 123 bytes, so its length is the byte of a brace.
+        // The packet has 123 bytes, so the byte of its length is that of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), FileKind::Perfetto);
         assert_eq!(kind(&gz(&packet)), FileKind::Perfetto);
-        // The file is XSpace{planes{id: 1, name: "/host:CPU"}}, or the same without an id.
+        // The file is XSpace{planes{id: 1, name: "/host:CPU"}}, or has the same form without an id.
         let named =
             |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));

@@ -22,7 +22,8 @@
 //! | [`text`] | strings and numbers of JSON |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever it
-//! contains. Times are integer nanoseconds everywhere; only the writers convert to microseconds.
+//! contains. Times are integer nanoseconds everywhere; only the writers convert them to
+//! microseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

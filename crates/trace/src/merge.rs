@@ -6,9 +6,9 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so memory holds rows but no events. Events are unchanged, except for
-//! their times, process ids, and ids of arrows: the ids of the second and later files are moved to
-//! ranges that earlier files do not use.
+//! Each file is read twice, so only rows, but no events, are kept in memory. Events are not
+//! changed, except for their times, their process ids, and the ids of arrows. The ids in the second
+//! and later files are moved to ranges that earlier files do not use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,27 +24,28 @@ use crate::chrome::write::{RawEvent, Writer};
 use crate::text;
 use crate::timeline::{Id, ProcessRow, TimelineSink};
 
-/// The version of the object `counterpoint` of a merged trace.
+/// The version of the object `counterpoint` in a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
-/// The number that is added to the process numbers of the second file; twice this number is added
+/// The number that is added to the process numbers of the second file. Twice this number is added
 /// to those of the third file, and so on.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// The number that is added to the ids of arrows, in the same way.
+/// The number that is added to the ids of arrows. As for processes, later files get multiples of
+/// it.
 const FLOWS_APART: i64 = 1 << 40;
-/// The number that is added to the order of rows, in the same way. Kineto's own numbers go up to
-/// 2²⁹.
+/// The number that is added to the sort indices of rows. As for processes, later files get
+/// multiples of it. Kineto's own numbers go up to 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
-/// The data of a file besides its events.
+/// What a file contains besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// The file's name.
     pub name: String,
-    /// The moment from which the file's times count, in ns since 1970.
+    /// The moment to which the file's times are relative, in ns since 1970.
     pub base_ns: Option<i64>,
-    /// The file's rank.
+    /// The rank that the file contains, if any.
     pub rank: Option<u64>,
-    /// The machine's name.
+    /// The name of the machine on which the file was recorded.
     pub host: Option<String>,
     /// The time of the file's first event, in ns since its base.
     pub first_ns: Option<i64>,
@@ -58,7 +59,8 @@ pub struct Look {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BootClock {
     boot: String,
-    /// Real minus monotonic time in ns, with which the file's times were computed.
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in ns. The file's times were computed with this
+    /// offset.
     offset_ns: i64,
     uncertainty_ns: f64,
 }
@@ -76,20 +78,20 @@ pub(crate) struct Process {
     pub(crate) sort_index: Option<i64>,
 }
 
-/// The alignment of the times of a file with the times of the first file.
+/// How the times of a file were aligned with the times of the first file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
     pub file: String,
-    /// The file's rank, if the file contains one.
+    /// The rank that the file contains; `None` if it contains none.
     pub rank: Option<u64>,
-    /// The file's machine, if the file contains one.
+    /// The name of the machine that the file contains; `None` if it contains none.
     pub host: Option<String>,
-    /// The number of ns that was added to the file's times, besides its base time.
+    /// The number of ns that was added to the file's times, in addition to its base time.
     pub shift_ns: i64,
-    /// The largest difference between the file's times and the times of the first file, in ns;
-    /// `None` if the files do not contain it.
+    /// The largest possible difference between the file's times and the times of the first file, in
+    /// ns; `None` if the files do not contain it.
     pub uncertainty_ns: Option<f64>,
-    /// The basis of the alignment.
+    /// What was used to align the times.
     pub by: By,
 }
 
@@ -97,17 +99,20 @@ pub struct Alignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The file is the first one, to which the others are aligned.
+    /// Nothing: the file is the first one, to which the others are aligned.
     First,
-    /// Both files are of the same boot of one machine, and have snapshots of its clocks.
+    /// The clocks of the machine. Both files were recorded in the same boot of one machine, and
+    /// contain snapshots of its clocks.
     Monotonic,
-    /// Base times. They are as good as the agreement of `CLOCK_REALTIME` on both machines.
+    /// The base times of the files. They are as exact as the agreement of `CLOCK_REALTIME` on both
+    /// machines.
     BaseTime,
-    /// One of the two has no base time, so their first events are put at the same moment.
+    /// The first events of both files, which are put at the same moment, because one of the files
+    /// has no base time.
     FirstEvent,
 }
 
-/// Reads the data of a file besides its events.
+/// Reads what a file contains besides its events.
 pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     look.summary = read(source, &mut look)?;
@@ -120,7 +125,7 @@ impl Look {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
 
-    /// Adds the metadata that an event has about its process.
+    /// Adds what an event says about its process.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
@@ -140,7 +145,7 @@ impl Look {
         }
     }
 
-    /// Adds a key that is next to the events.
+    /// Adds a key of the document that is next to the events.
     pub(crate) fn add_top(&mut self, key: &str, value: Value) {
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
@@ -175,19 +180,19 @@ impl EventSink for Look {
 }
 
 impl BootClock {
-    /// Parses an object that an export wrote.
+    /// Parses the object `counterpoint` that an export wrote.
     fn of(facts: &Value) -> Option<Self> {
         let boot = facts["manifest"]["boot_id"].as_str().filter(|boot| !boot.is_empty())?;
         let clock = &facts["clock"];
         let snapshots = clock["snapshots"].as_array()?;
-        // The file's times were computed with the earliest snapshot.
+        // The times in the file were computed with the earliest snapshot.
         let first = snapshots.iter().min_by_key(|s| s["ticks"].as_u64())?;
         let ns = |key: &str| first[key].as_i64();
         let ticks = first["uncertainty_ticks"].as_f64()?;
         Some(Self {
             boot: boot.to_owned(),
             offset_ns: ns("realtime_ns")?.checked_sub(ns("monotonic_ns")?)?,
-            // Both clocks were read within twice that time.
+            // Both clocks were read within twice the uncertainty.
             uncertainty_ns: 2.0 * ticks * clock["ns_per_tick"].as_f64()?,
         })
     }
@@ -233,8 +238,8 @@ impl ProcessKey {
     }
 }
 
-/// Returns labels for the rows of each file: its rank, or its machine, or its name, with the number
-/// of the file if labels would be equal.
+/// Returns a label for the rows of each file: its rank, its machine or its name. If labels would be
+/// equal, the number of the file is appended.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
@@ -250,7 +255,7 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// Returns the earliest moment of all files, in ns since 1970.
+/// Returns the earliest moment in all files, in ns since 1970.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
@@ -259,7 +264,7 @@ pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     files.iter().zip(alignments).map(start).min().unwrap_or(0)
 }
 
-/// Names the processes of all files.
+/// Writes the names of the processes of all files.
 pub(crate) fn write_rows<W: Write>(
     files: &[Look],
     labels: &[String],
@@ -287,10 +292,10 @@ pub(crate) fn write_rows<W: Write>(
     Ok(())
 }
 
-/// Writes the rows of all files, then the events of each file, which `open` opens again.
+/// Writes the rows of all files, then the events of each file. `open` opens a file again.
 ///
 /// # Errors
-/// Fails if writing failed, or if a file cannot be read again.
+/// Fails if the output cannot be written, or if a file cannot be read again.
 pub fn write<W: Write, R: Read>(
     files: &[Look],
     alignments: &[Alignment],
@@ -318,7 +323,7 @@ pub fn write<W: Write, R: Read>(
     Ok(writer)
 }
 
-/// Returns the object `counterpoint` of a merged trace.
+/// Returns the object `counterpoint` for a merged trace.
 pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     let files = files.iter().zip(alignments).enumerate().map(|(i, (file, alignment))| {
         json!({
@@ -331,19 +336,19 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether the rows of the merged trace already contain the data of this metadata event.
+/// Returns whether the data of this metadata event is already in the rows of the merged trace.
 pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
 /// Returns the time of an event in the merged trace. The time of a metadata event has no meaning,
-/// but readers drop the event if its time is negative.
+/// but readers ignore the event if its time is negative.
 pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
     let moved = ns.saturating_add(shift_ns);
     if phase == b'M' { moved.max(0) } else { moved }
 }
 
-/// The values by which the ids of one file are moved.
+/// How the ids of one file are changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved<'a> {
     pub(crate) index: i64,
@@ -388,13 +393,14 @@ fn scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the events of one file again.
+/// Writes the events of one file to the merged trace.
 struct Again<'a, W: Write> {
     writer: Writer<W>,
     moved: Moved<'a>,
     shift_ns: i64,
     error: Option<io::Error>,
-    /// The process, thread, id, binding and scope as JSON. The buffers are reused.
+    /// The process, thread, id, binding and scope of an event, as JSON. The buffers are reused for
+    /// the next event.
     texts: [Vec<u8>; 5],
 }
 
@@ -451,7 +457,7 @@ impl<W: Write> EventSink for Again<'_, W> {
     }
 }
 
-/// Moves a time that is more precise than nanoseconds by `by_ns`. A text that is not a time is not
+/// Adds `by_ns` to a time that is more precise than nanoseconds. A text that is not a time is not
 /// changed.
 pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     match by_ns {
@@ -460,7 +466,7 @@ pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON, which this crate has just written, as text.
+/// Returns JSON that this crate has just written as text.
 fn utf8(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("null")
 }

@@ -1,4 +1,4 @@
-//! Writes stacks with values, in the formats of programs that show flame graphs.
+//! Writes stacks with values, in the formats of programs that draw flame graphs.
 //!
 //! ```text
 //!            ┌─ pprof        gzip and protobuf: `go tool pprof`, Pyroscope
@@ -6,8 +6,8 @@
 //!            └─ speedscope   JSON of speedscope.app
 //! ```
 //!
-//! All three outputs have the same stacks with the same values, but [`folded`] has only one kind of
-//! value.
+//! All three formats get the same stacks with the same values, except that [`folded`] can contain
+//! only one kind of value.
 
 pub mod folded;
 pub mod pprof;
@@ -20,7 +20,7 @@ pub enum StackUnit {
     Count,
     Nanoseconds,
     Bytes,
-    /// Any other unit, by its name.
+    /// Any other unit. The text is its name.
     Other(&'static str),
 }
 
@@ -40,38 +40,39 @@ impl StackUnit {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
     pub name: String,
-    /// The source file; empty if it is not known.
+    /// The path of the source file; empty if it is not known.
     pub file: String,
     /// The line in the file; 0 if it is not known.
     pub line: u32,
 }
 
-/// A node of the tree, and the values that belong to the node alone.
+/// A node of the tree. Its values belong to the node itself, without the nodes below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
-    /// Index of the node above, which comes before this one.
+    /// Index of the node above this node. It is lower than this node's own index.
     pub parent: Option<usize>,
-    /// Index in the frames.
+    /// Index in [`Stacks::frames`].
     pub frame: usize,
-    /// Numbers that the node and the nodes below it have: thread and process, for example.
+    /// Numbers that belong to the node and to all nodes below it, such as the numbers of a thread
+    /// and a process.
     pub numbers: Vec<(&'static str, u64)>,
-    /// One value for each kind of value.
+    /// The values, in the order of [`Stacks::kinds`].
     pub values: Vec<u64>,
 }
 
-/// The input of the writers.
+/// The stacks that the writers get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
-    /// The frames, each once.
+    /// The frames, without duplicates.
     pub frames: Vec<StackFrame>,
     pub nodes: Vec<StackNode>,
-    /// Each kind of value with its name.
+    /// The kinds of values: the name and the unit of each kind.
     pub kinds: Vec<(String, StackUnit)>,
-    /// Index of the kind that is shown first, which is the only one in [`folded`].
+    /// Index of the kind of value that is shown first. [`folded`] contains only this kind.
     pub main: usize,
-    /// The name of the whole profile.
+    /// The title of the whole profile.
     pub title: String,
-    /// Notes for a reader.
+    /// Notes for people who read the profile.
     pub comments: Vec<String>,
     /// The start of the recording, in ns since 1970; 0 if it is not known.
     pub begin_unix_ns: u64,
@@ -80,14 +81,14 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the nodes that have a value of this kind, each with all nodes above it: the
-    /// outermost first.
+    /// Returns the nodes that have a value of this kind. Each node comes with all nodes above it,
+    /// the outermost node first.
     fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
         let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
         self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))
     }
 
-    /// Returns a node with all nodes above it, the outermost first.
+    /// Returns a node and all nodes above it, the outermost node first.
     fn path<'a>(&'a self, node: &'a StackNode) -> Vec<&'a StackNode> {
         let mut path = vec![node];
         let mut at = node.parent;
@@ -108,7 +109,8 @@ impl Stacks {
 mod tests {
     use super::*;
 
-    /// Returns stacks with the names a(b) and a;b, which would be the same in folded lines.
+    /// Returns stacks in which b is inside of a, and in which a function has the name `a;b`. Folded
+    /// lines must not confuse the two.
     pub(super) fn example() -> Stacks {
         let frame =
             |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };

@@ -1,16 +1,16 @@
-//! Defines the parts of a timeline, and the trait that receives one. All moments are nanoseconds
-//! since 1970-01-01 UTC. All names are written as their producer wrote them.
+//! Defines the parts of a timeline, and the trait for receivers of a timeline. All moments are
+//! nanoseconds since 1970-01-01 UTC. All names are those that the producer of the timeline used.
 
 use std::io;
 
 use model::activity::{FlowKind, Value};
 
-/// A number or a text that identifies a process or a thread. Traces have both.
+/// A number or a text that identifies a process or a thread. Traces may contain both forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id<'a> {
-    /// A process or thread id, or a device's number.
+    /// The id of a process or thread, or the number of a device.
     Number(i64),
-    /// The text of a made-up row.
+    /// A text, for a row that does not belong to a real process or thread.
     Text(&'a str),
 }
 
@@ -30,11 +30,12 @@ pub struct ProcessRow<'a> {
     pub id: Id<'a>,
     /// The process's name in viewers.
     pub name: &'a str,
-    /// More text about the row: `CPU`, or the device.
+    /// More text that viewers show next to the name: `CPU`, or the name of the device.
     pub labels: &'a str,
-    /// The number by which viewers sort, smallest first.
+    /// The number by which viewers sort processes. The process with the smallest number comes
+    /// first.
     pub sort_index: i64,
-    /// The moment from which the name holds.
+    /// The moment from which the name is valid.
     pub at_ns: i64,
 }
 
@@ -44,9 +45,9 @@ pub struct ThreadRow<'a> {
     pub row: Row<'a>,
     /// The thread's name in viewers.
     pub name: &'a str,
-    /// The number by which viewers sort, smallest first.
+    /// The number by which viewers sort threads. The thread with the smallest number comes first.
     pub sort_index: i64,
-    /// The moment from which the name holds.
+    /// The moment from which the name is valid.
     pub at_ns: i64,
 }
 
@@ -83,24 +84,24 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Identifies a list of arguments by its keys: while a timeline is written, all lists with the same
-/// number (below [`KeysId::MOST`]) have the same keys in the same order.
+/// Identifies a list of arguments by its keys. While one timeline is written, all lists with the
+/// same number (below [`KeysId::MOST`]) have the same keys in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysId(pub u8);
 
 impl KeysId {
-    /// The number of possible shapes.
+    /// The limit of the numbers that are used.
     pub const MOST: u8 = 64;
 }
 
-/// Identifies a text, or a list of texts, of a row: while a timeline is written, the same number in
-/// the same row means the same texts. Writers that number texts themselves then need not search for
-/// them.
+/// Identifies a text, or a list of texts, in a row. While one timeline is written, the same number
+/// in the same row always means the same texts. So a writer that gives numbers to texts does not
+/// have to search for these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextId(pub u32);
 
 impl TextId {
-    /// The limit of the numbers that are used; higher numbers are ignored.
+    /// The limit of the numbers that are used. Higher numbers are ignored.
     pub const MOST: u32 = 1 << 12;
 
     /// Returns the number as an index; `None` if it is too high.
@@ -109,7 +110,7 @@ impl TextId {
     }
 }
 
-/// Work with a start and an end.
+/// A piece of work with a start and a duration.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
     pub row: Row<'a>,
@@ -121,32 +122,33 @@ pub struct Slice<'a> {
     pub duration_ns: u64,
     /// The slice's arguments.
     pub args: &'a [Arg<'a>],
-    /// Identifies the keys of the slice's arguments, for writers that remember them.
+    /// Identifies the keys of the slice's arguments, for writers that remember lists of keys.
     pub shape: Option<KeysId>,
-    /// Identifies the slice's category and name among the slices of its row.
+    /// Identifies the slice's category and name in its row.
     pub label: Option<TextId>,
     /// The arrows that begin or end at the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at the slice's start, in its row. A point may have no series.
+    /// Points of time series at the slice's start, in the slice's row. A point may contain no
+    /// series.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
 /// An end of an arrow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// The meaning of the arrow.
+    /// What the arrow means.
     pub kind: &'a FlowKind,
-    /// Both ends of an arrow have the same id.
+    /// The id of the arrow. Both of its ends have the same id.
     pub id: u64,
     pub end: FlowEnd,
 }
 
-/// The end of an arrow that a [`Flow`] is.
+/// Which end of an arrow a [`Flow`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
     /// The arrow starts here.
     Start,
-    /// The arrow points here.
+    /// The arrow ends here.
     Finish,
 }
 
@@ -171,20 +173,20 @@ pub struct SeriesPoint<'a> {
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,
-    /// The name that the series have in common.
+    /// The name that all these series have in common.
     pub name: &'a str,
     /// The moment.
     pub at_ns: i64,
-    /// Name and value of each series. A series without a known value at this point is left out.
+    /// Name and value of each series. A series whose value is not known at this point is left out.
     pub series: &'a [Arg<'a>],
-    /// Identifies the counter's name and its series' names among the counters of its row.
+    /// Identifies, in the row, the counter's name together with the names of its series.
     pub label: Option<TextId>,
-    /// The unit of each series, by the series' name. A unit that is unknown is left out or empty.
+    /// The unit of each series, by the name of the series. An unknown unit is left out or empty.
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Receives a timeline. Rows are named before the first event in them. Activities of one row come
-/// in the order of their starts if their source has that order.
+/// Receives a timeline. Each row is named before its first event. The activities of a row come in
+/// the order of their starts if their source has this order.
 pub trait TimelineSink {
     /// Names a process or device.
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;

@@ -1,5 +1,6 @@
-//! Tests traces of a few megabytes that were made to take minutes of time or gigabytes of memory
-//! and disk. A test without a limit of its own takes minutes if the code is wrong.
+//! Tests traces that have a few megabytes but were made to take minutes of time, or gigabytes of
+//! memory and disk. Most of these tests check no limit themselves: if the code is wrong, they take
+//! minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +10,7 @@ use trace::chrome::read::{EventSink, ReadSummary};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Arg, ArgValue, Id, Row, SeriesPoint, TimelineSink};
 
-/// The data of events that an import would keep.
+/// How much data of events an import would store.
 #[derive(Default)]
 struct Kept {
     events: usize,
@@ -50,7 +51,7 @@ fn bytes(field: u32, bytes: &[u8]) -> Vec<u8> {
     [varint(u64::from(field << 3 | 2)), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// Returns a packet of the sequence 1, with these flags.
+/// Returns a packet of sequence 1 with these flags.
 fn packet(flags: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let fields = fields.concat();
     bytes(1, &[number(10, 1), number(13, flags), fields].concat())
@@ -71,13 +72,13 @@ fn read(trace: &[u8]) -> (Kept, ReadSummary) {
 const INSTANT: u64 = 3;
 const BEGIN: u64 = 1;
 
-/// Returns a text of the table of texts, with the number 1.
+/// Returns a text with the number 1 for one of the tables of texts.
 fn interned(table: u32, text: &[u8]) -> Vec<u8> {
     bytes(12, &bytes(table, &[number(1, 1), bytes(2, text)].concat()))
 }
 
-/// Each event names a text of 256 KiB by its number, as the value and the key of an argument and as a
-/// category.
+/// Each event refers to a text of 256 KiB by the text's number: as the value of an argument, as the
+/// key of an argument, or as a category.
 #[test]
 fn texts_that_events_name_by_number() {
     let text = vec![b'a'; 1 << 18];
@@ -98,7 +99,7 @@ fn texts_that_events_name_by_number() {
     }
 }
 
-/// A reader must not compare the long name of each event with the one before it.
+/// A reader must not compare the long name of each event with the name of the event before it.
 #[test]
 fn a_long_name_that_events_name_by_number() {
     let mut trace = packet(1, &[interned(2, &vec![b'a'; 1 << 20])]);
@@ -106,7 +107,8 @@ fn a_long_name_that_events_name_by_number() {
     assert_eq!(read(&trace).0.longest_name, 1 << 16);
 }
 
-/// A track is described again and again, without the name that its process has.
+/// A track is described many times without the name of its process. The long name must not be
+/// repeated each time.
 #[test]
 fn a_process_is_named_once() {
     let process =
@@ -116,8 +118,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// There are more open slices than `MOST_WAITING`, each in its own row. A reader must not search
-/// all rows again for each further slice.
+/// There are more open slices than `MOST_WAITING`, and each of them is in its own row. A reader
+/// must not search all rows again for each further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);
@@ -125,7 +127,7 @@ fn open_slices_of_many_rows() {
     assert_eq!(read(&trace).0.events, 300_000);
 }
 
-/// Each slice begins before all those that are open on its track.
+/// Each slice begins before all other open slices of its track.
 #[test]
 fn open_slices_in_the_wrong_order() {
     let mut trace = packet(1, &[]);
@@ -133,7 +135,7 @@ fn open_slices_in_the_wrong_order() {
     assert_eq!(read(&trace).0.events, 200_000);
 }
 
-/// A reader must not search for each series of a counter among all others.
+/// A reader must not search through all series of a counter for each value.
 #[test]
 fn a_counter_with_many_series() {
     let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();

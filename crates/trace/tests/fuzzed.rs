@@ -1,7 +1,7 @@
 //! Runs readers and writers on random input. The input is deterministic, so that a failure can be
-//! repeated; `fuzz/` has the same functions as fuzzers. `COUNTERPOINT_MUTANTS` is the number of
-//! inputs of each test, and `COUNTERPOINT_SEED` selects them: `COUNTERPOINT_MUTANTS=1000000 cargo
-//! test --release -p counterpoint-trace --test fuzzed`.
+//! repeated. `fuzz/` contains the same functions as fuzzers. `COUNTERPOINT_MUTANTS` is the number
+//! of inputs of each test, and `COUNTERPOINT_SEED` determines which inputs they are:
+//! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-trace --test fuzzed`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,13 +9,14 @@ mod support;
 use support as fuzz;
 use testkit::Random;
 
-/// Returns the number in an environment variable.
+/// Returns the value of an environment variable as a number.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` with random numbers, in as many threads as there are processors, until there were
-/// `inputs` inputs (or the number in the variable), `each` at a time.
+/// Calls `round` with random numbers until there were `inputs` inputs, or as many as the
+/// environment variable says. Each call makes `each` inputs. There are as many threads as
+/// processors, but at most 8.
 fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
     let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
     let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
@@ -29,7 +30,7 @@ fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync)
                     let state = random.0;
                     let known = std::panic::AssertUnwindSafe(|| round(&mut random));
                     if let Err(panic) = std::panic::catch_unwind(known) {
-                        // With this seed, the first thread makes this input first.
+                        // With this seed, the first input of the first thread is this input.
                         eprintln!("COUNTERPOINT_SEED={state} makes this input at once");
                         std::panic::resume_unwind(panic);
                     }
@@ -49,7 +50,7 @@ const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 "args":{"name":"p"}},{"ph":"s","id":18446744073709551615,"bp":"e","s":"t","ts":"-3"},{"ph":"C",
 "name":5,"ts":1e3,"args":{"x":-0.0}},{"ph":"E","pid":1.5,"tid":null,"cat":true},{}],"z":{"q":"\n"}}"#;
 
-/// Pieces of text that readers must be able to read or refuse.
+/// Pieces of text that readers must either read or refuse.
 const PIECES: [&str; 18] = [
     "\"",
     "\\",
@@ -134,7 +135,7 @@ fn field(number: u32, r: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Returns a message with fields that readers know. Some of these fields are messages.
+/// Returns a message with fields that readers know. Some of these fields are messages themselves.
 fn message(r: &mut Random, depth: usize) -> Vec<u8> {
     const KNOWN: [u32; 29] = [
         1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
@@ -207,7 +208,7 @@ fn any_events_in_perfettos_format() {
     rounds(0xfeed_beef_1234_5678, 3_000, 1, |r| fuzz::perfetto(&bytes(r, 900)));
 }
 
-/// Returns a field with bytes.
+/// Returns a field that contains these bytes.
 fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     let varint = |mut n: u64| {
         let mut out = Vec::new();
@@ -223,7 +224,7 @@ fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A few kilobytes of compressed packets inside of a compressed packet would become 60 GiB. They
-/// are reported as damaged and not decompressed; otherwise this test would take hours.
+/// must be reported as damaged without being decompressed; otherwise this test would take hours.
 #[test]
 fn packets_that_are_compressed_twice() {
     use std::io::Write;
@@ -233,7 +234,7 @@ fn packets_that_are_compressed_twice() {
         encoder.finish().unwrap()
     };
     let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
-    // These packets only have a timestamp.
+    // These packets contain only a timestamp.
     let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
     let bomb = compressed(&compressed(&many).repeat(8_000));
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
@@ -243,9 +244,9 @@ fn packets_that_are_compressed_twice() {
     fuzz::packets(&bomb);
 }
 
-/// Chrome's events in Perfetto's format have a number as their phase. The number is read as in
-/// Chrome's format, where a phase is an ASCII character; any other number is no phase. (Found by
-/// `any_packets`: 186.)
+/// An event of Chrome's format that is stored in Perfetto's format has a number as its phase. In
+/// Chrome's format, a phase is an ASCII character, so the number must be the code of one. With any
+/// other number, the event has no phase. (Found by `any_packets`: 186.)
 #[test]
 fn phases_that_are_not_ascii_characters() {
     for phase in 0..=255u8 {
@@ -258,8 +259,9 @@ fn phases_that_are_not_ascii_characters() {
     }
 }
 
-/// These are arguments that only our own writer puts into a packet. White space around the JSON
-/// would not survive the export as Chrome JSON, so it is not read. (Found by `any_packets`.)
+/// Only our own writer puts such arguments into a packet. White space around the JSON would be lost
+/// when the trace is exported as Chrome JSON, so JSON with such white space is not read. (Found by
+/// `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {
     let fact = field_of(2041, &field_of(2, b"\r 1\n"));

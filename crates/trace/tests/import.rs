@@ -1,4 +1,4 @@
-//! Imports traces and compares the profiles with the data that serde_json reads in the text.
+//! Imports traces, and compares the profiles with what serde_json reads from the same text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,8 @@ fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     all.finish().unwrap()
 }
 
-/// Returns the number of calls and the sum of durations by process, thread, library and name.
+/// Returns the number of calls and the sum of their durations, by process, thread, library and
+/// name.
 fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     let add = |sums: &mut BTreeMap<_, (u64, u64)>, columns: &profile::Columns| {
         let process = &profile.processes[columns.process];
@@ -147,8 +148,8 @@ fn slices_become_calls_and_nothing_else_is_lost() {
     assert_eq!(all[0].document, rest);
 }
 
-/// There are many threads and names, and more calls than pages hold, out of order: the sums must
-/// equal serde_json's.
+/// There are many threads and names, and more calls than fit in one page, not in the order of their
+/// times. The sums must be equal to those that are computed with serde_json.
 #[test]
 fn many_events() {
     let scratch = Scratch::new();
@@ -188,7 +189,7 @@ fn several_files_share_one_time() {
     };
     import(&dir, &[&file(1.0), &file(2.0)], &[0, -5_000]);
     let profile = Profile::open(&dir).unwrap();
-    // Equal ids in two files are two processes.
+    // The same process id in two files means two processes.
     assert_eq!(profile.processes.len(), 2);
     let (starts, _) = profile.visit(1, Vec::new, |starts: &mut Vec<u64>, columns| {
         starts.extend(&columns.start_ticks);
@@ -200,7 +201,8 @@ fn several_files_share_one_time() {
     assert_eq!(ns, [1_000, -3_000]);
 }
 
-/// A call that ends after all times of a profile is a loss, and does not become a shorter call.
+/// A call that ends later than a profile can express must be a loss, and must not become a shorter
+/// call.
 #[test]
 fn calls_beyond_all_times_are_lost_and_counted() {
     let scratch = Scratch::new();
@@ -219,11 +221,12 @@ fn calls_beyond_all_times_are_lost_and_counted() {
     assert_eq!(durations[0], [2_000]);
     let lost = profile.losses.iter().find(|loss| loss.name == "trace_value_lost");
     assert_eq!(lost.map(|loss| loss.count), Some(3));
-    // The events themselves must be kept.
+    // The events of these calls must be kept.
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
 }
 
-/// The files that a killed import left behind, cut at every byte, are read up to the cut.
+/// The files that a killed import leaves are cut at every byte. They must be readable up to the
+/// cut.
 #[test]
 fn activities_can_be_cut_at_any_byte() {
     let scratch = Scratch::new();
@@ -255,7 +258,7 @@ fn activities_can_be_cut_at_any_byte() {
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]), whole);
 }
 
-/// An event may contain any row number. A table up to that row would take 600 GB.
+/// An event may contain any row number. A table with that many rows would take 600 GB.
 #[test]
 fn a_row_that_nobody_described_costs_nothing() {
     let scratch = Scratch::new();

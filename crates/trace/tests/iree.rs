@@ -1,4 +1,4 @@
-//! Tests damaged bundles of IREE: reading any file ends with a result or an error.
+//! Tests damaged bundles of IREE. Reading any file must end with a result or an error.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use trace::chrome::read::EventSink;
 use trace::iree::read;
 
 const WHOLE: &str = include_str!("../../../fixtures/iree/mlp.ireeperf.jsonl");
-/// Values in the place of a number.
+/// Values that replace a number of a record.
 const ODD: [&str; 6] =
     ["-1", "9223372036854775807", "18446744073709551615", "1e300", "null", "\"x\""];
 
@@ -30,8 +30,8 @@ impl EventSink for Count {
 fn damaged_lines() {
     let mut sink = Count::default();
     let whole = read(&mut WHOLE.as_bytes(), &mut sink).unwrap();
-    // The bundle has 14 slices, 4 regions and 10 waits with two ends each, and 17 moments of memory
-    // with their bytes.
+    // The bundle has 14 slices, 4 regions and 10 waits, each with two ends, and 17 memory events,
+    // each with a counter value.
     assert_eq!((whole.events, sink.0), (14 + 2 * 4 + 2 * 10 + 2 * 17, 76));
     assert_eq!((whole.damaged, whole.skipped, whole.truncated), (0, 0, false));
     let mut r = Random(0x1eee_0f11_e0f1_1ee1);
@@ -42,7 +42,7 @@ fn damaged_lines() {
             match r.below(4) {
                 0 => text.truncate(at),
                 1 => text[at] = r.next() as u8,
-                // A number of a record becomes something else.
+                // A number of a record is replaced by something else.
                 _ => {
                     let Some(from) = text[at..].windows(2).position(|w| w[0] == b':') else {
                         break;

@@ -1,6 +1,7 @@
-//! Tests the begins and ends in Perfetto's format, from which its readers make slices. They sort by
-//! time, and by the order of the file at equal times, and each end belongs to the last open begin
-//! of its track. The resulting slices must be those that were written, whatever their order was.
+//! Tests the starts and ends of slices in Perfetto's format. Readers sort them by time; those at
+//! the same time stay in the order of the file. Each end belongs to the last open start of its
+//! track. The slices that a reader makes in this way must be those that were written, whatever
+//! their order was.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +20,7 @@ use trace::export::calls::{CallsOptions, export_calls};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink};
 
-/// A slice: name, begin, end.
+/// A slice: its name, its start and its end.
 type One = (String, i64, i64);
 
 /// The state of a sequence of packets.
@@ -31,7 +32,7 @@ struct Sequence {
     now: u64,
 }
 
-/// A begin with its name, or an end.
+/// The start of a slice with its name, or the end of a slice.
 struct Event {
     at: u64,
     track: u64,
@@ -58,7 +59,7 @@ fn messages(bytes: &[u8], wanted: u64) -> Vec<&[u8]> {
     wanted.collect()
 }
 
-/// Returns begins and ends in the order of the file. The field numbers come from Perfetto's
+/// Returns the starts and ends in the order of the file. The numbers of fields come from Perfetto's
 /// definitions.
 fn events(trace: &[u8]) -> Vec<Event> {
     let (mut sequences, mut events) = (HashMap::<u64, Sequence>::new(), Vec::new());
@@ -98,7 +99,8 @@ fn events(trace: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Returns the slices that a reader makes from a trace, sorted, and the number of their tracks.
+/// Returns the slices that a reader makes from a trace, sorted, and the number of tracks that have
+/// slices.
 fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     let mut events = events(trace);
     events.sort_by_key(|event| event.at); // a stable sort
@@ -118,7 +120,7 @@ fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     (slices, open.len())
 }
 
-/// Passes everything on and remembers the slices.
+/// Passes everything on to another sink, and stores the slices.
 struct Both<S> {
     sink: S,
     slices: Vec<One>,
@@ -148,8 +150,9 @@ impl<S: TimelineSink> TimelineSink for Both<S> {
     }
 }
 
-/// A call and the calls in it: the idle time before the call, its own time at its end, whether an
-/// exception left it so that it is not recorded, and whether its page was full afterwards.
+/// A call and the calls in it: the idle time before the call, the call's own time at its end,
+/// whether an exception ended it so that it is not recorded, and whether its page was full after
+/// it.
 #[derive(Clone, Debug)]
 struct Tree {
     before: u64,
@@ -159,7 +162,8 @@ struct Tree {
     children: Vec<Tree>,
 }
 
-/// Steps are short. If some are 0, many calls begin and end at the same tick.
+/// All times are short. If `shortest` is 0, some of them are 0, and many calls begin and end at the
+/// same tick.
 fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     let parts =
         move || (shortest..3, shortest..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3));
@@ -183,7 +187,7 @@ fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Records calls in the order in which a recorder writes them: each when it ends.
+/// Records calls in the order in which a recorder writes them: each call is recorded when it ends.
 fn record(
     tree: &Tree,
     now: &mut u64,
@@ -206,7 +210,7 @@ fn record(
     }
 }
 
-/// Returns the trace of a profile, and the slices that it must contain.
+/// Returns the exported trace of a profile, and the slices that it must contain.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let (_scratch, profile) = script.opened();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
@@ -218,8 +222,8 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     (both.sink.finish([]).unwrap(), both.slices)
 }
 
-/// Returns the trace of threads of ops with unique names; the slices that the writer received; and
-/// the slices that were recorded.
+/// Makes threads of ops with unique names. Returns their exported trace, the slices that the writer
+/// received, and the slices that were recorded.
 fn export_ops(threads: &[Vec<Tree>]) -> (Vec<u8>, Vec<One>, Vec<One>) {
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
@@ -253,7 +257,7 @@ const REALTIME: i64 = 1_700_000_000_000_000_000;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Ops of a virtual machine run on two threads, each with a unique name.
+    /// Ops of a virtual machine run on up to two threads. Each op has a unique name.
     #[test]
     fn ops_within_ops(threads in prop::collection::vec(prop::collection::vec(tree(0), 1..12), 1..3)) {
         let (trace, given, expected) = export_ops(&threads);
@@ -261,8 +265,8 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, expected);
     }
 
-    /// If no two times are equal, one track is enough, on however many pages the calls inside a
-    /// call are.
+    /// If no two times are equal, one track must be enough, even if the calls inside of a call are
+    /// on several other pages.
     #[test]
     fn one_track_for_a_thread(trees in prop::collection::vec(tree(1), 1..12)) {
         let (trace, _, expected) = export_ops(&[trees]);
@@ -270,7 +274,7 @@ proptest! {
         prop_assert_eq!(paired(&trace), (expected, tracks));
     }
 
-    /// Exports of IREE are called within one another, with dispatches of two workgroups.
+    /// Exports of IREE are called inside of one another, and each dispatch has two workgroups.
     #[test]
     fn dispatches_within_dispatches(
         threads in prop::collection::vec(prop::collection::vec(tree(0), 1..8), 1..3),
@@ -294,7 +298,7 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, given);
     }
 
-    /// Slices overlap in any way, in any order, with other items between them.
+    /// Slices may overlap in any way and come in any order, with other items between them.
     #[test]
     fn any_slices(
         slices in prop::collection::vec((0..30i64, 0..12u64, 0..8u8), 0..60),
@@ -334,8 +338,8 @@ proptest! {
     }
 }
 
-/// A program that replaced itself, and threads that had the same number one after another, share a
-/// row. The names of calls are still right for each of them.
+/// Several threads share a row: a program replaced itself, and threads had the same id one after
+/// another. The names of calls must be right for each of them.
 #[test]
 fn rows_that_several_threads_share() {
     let mut script = ProfileScript::monotonic();
@@ -354,7 +358,7 @@ fn rows_that_several_threads_share() {
     let (trace, given) = export(&script);
     assert_eq!(paired(&trace).0, given);
     let of = |name| given.iter().filter(|(given, ..)| given == name).count();
-    // There are two calls and two dispatches of each.
+    // There are two calls and two dispatches of each function.
     assert_eq!((of("before"), of("after")), (4, 4));
     let tracks = messages(&trace, 1).into_iter().filter_map(|packet| message(packet, 60));
     let names = tracks.filter_map(|track| message(track, 2));

@@ -19,17 +19,17 @@ use crate::ledger::LossCount;
 use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of activities, opened for reading. Its names and rows are in memory; its events
-/// are read on demand.
+/// One directory of activities that is open for reading. Its names and rows are in memory, and its
+/// events are read when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activities {
     /// The directory's name, which identifies the import.
     pub name: String,
-    /// The content of the trace besides its events; `null` if it was never written.
+    /// Everything that the trace contains besides its events; `null` if it was not written.
     pub document: serde_json::Value,
-    /// Damage found in the trace's names and rows.
+    /// The damage that was found in the trace's names and rows.
     pub losses: Vec<LossCount>,
-    /// Index of the member that the activities come from, in a merged profile; otherwise 0.
+    /// In a merged profile: index of the member to which the activities belong; otherwise 0.
     pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
@@ -37,14 +37,14 @@ pub struct Activities {
     all: Option<Dir>,
 }
 
-/// Maximum size of a document that is read, in bytes.
+/// Maximum size of a `document.json` that is read, in bytes.
 const MOST_DOCUMENT: u64 = 1 << 28;
 
 impl Activities {
     /// Opens the directories of activities of the profile in `dir`, sorted by name.
     ///
     /// # Errors
-    /// Fails if a directory or file exists but cannot be read or is of another kind.
+    /// Fails if a directory or file exists but cannot be read or has the wrong type.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -100,12 +100,13 @@ impl Activities {
         Ok(Self { name, document, losses, member: 0, names, rows, all: Some(all.clone()) })
     }
 
-    /// Returns the text of a name; `None` if it is damaged.
+    /// Returns the text of a name; `None` if it is missing because of damage.
     pub fn text(&self, name: NameId) -> Option<&str> {
         self.names.get(name.0 as usize).map(String::as_str)
     }
 
-    /// Returns the number of described rows, which are numbered from 0. Events may refer to others.
+    /// Returns the number of rows that are described. Rows are numbered from 0. Events may refer to
+    /// rows that are not described.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
@@ -116,10 +117,10 @@ impl Activities {
         row.map_or((None, None), |(process, thread)| (process.as_deref(), thread.as_deref()))
     }
 
-    /// Reads the trace's events from the start, in the order of the trace.
+    /// Reads the events from the start, in the order of the trace.
     ///
     /// # Errors
-    /// Fails if the file is gone or cannot be read.
+    /// Fails if the file no longer exists or cannot be read.
     pub fn events(&self) -> Result<Events> {
         let Some(all) = &self.all else { return Ok(Events { stream: None }) };
         let dir = all.dir(&self.name)?;
@@ -128,8 +129,9 @@ impl Activities {
 }
 
 impl Profile {
-    /// Opens the imported activities of the profile, event by event. Those of a merged profile come
-    /// member by member, without members whose activities [`Profile::keep_rank`] has removed.
+    /// Opens the imported activities of the profile, whose events can then be read one by one. In a
+    /// merged profile, they are ordered by member. Members whose activities [`Profile::keep_rank`]
+    /// has removed are left out.
     ///
     /// # Errors
     /// Same as for [`Activities::open_all`].
@@ -182,7 +184,7 @@ pub struct Events {
     stream: Option<StreamReader>,
 }
 
-/// A sequence of consecutive events.
+/// Several consecutive events.
 #[derive(Clone, Debug)]
 pub struct EventBatch(RecordBatch);
 
@@ -193,14 +195,14 @@ impl Events {
         Ok(batch.flatten().map(EventBatch))
     }
 
-    /// Returns the damage found so far.
+    /// Returns the damage that was found so far.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().and_then(|stream| torn(stream.ending())).into_iter().collect()
     }
 }
 
 impl EventBatch {
-    /// Passes each event to `each`.
+    /// Calls `each` with each event.
     ///
     /// # Errors
     /// Returns the first error of `each`.

@@ -70,19 +70,19 @@ impl Table {
     }
 }
 
-/// Texts and their numbers. Each text is in memory only once.
+/// The texts of names, and their numbers. Each text is in memory only once.
 #[derive(Debug)]
 struct Names {
     table: Table,
     hasher: DefaultHashBuilder,
-    /// Numbers by the hash of their text.
+    /// The numbers, which are found by the hash of their text.
     numbers: HashTable<u32>,
     texts: Vec<Box<str>>,
     written: usize,
 }
 
 impl ActivitiesWriter {
-    /// Creates `activities/NAME` in the profile in `dir`. This directory must not exist yet.
+    /// Creates `activities/NAME` in the profile in `dir`. The directory must not exist yet.
     ///
     /// # Errors
     /// Fails if the directory exists or if the profile is not writable.
@@ -103,7 +103,7 @@ impl ActivitiesWriter {
         })
     }
 
-    /// Returns the number of a name, and adds the name if it is new.
+    /// Returns the number of a name. The name is added if it is new.
     pub fn name(&mut self, text: &str) -> NameId {
         self.names.number(text)
     }
@@ -112,8 +112,8 @@ impl ActivitiesWriter {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// Adds a row of the timeline. Existing rows are not searched, because the caller knows which
-    /// rows it has added.
+    /// Adds a row of the timeline. The writer does not check whether the row exists already,
+    /// because the caller knows which rows it has added.
     pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
         let columns = &mut self.columns;
         let id = columns.next_row;
@@ -124,7 +124,8 @@ impl ActivitiesWriter {
         RowId(id)
     }
 
-    /// Adds an event. The event is written by [`ActivitiesWriter::flush`] or when a batch is full.
+    /// Adds an event. It is written to the file by [`ActivitiesWriter::flush`], or as soon as a
+    /// batch is full.
     ///
     /// # Errors
     /// Same as for `flush`.
@@ -145,7 +146,7 @@ impl ActivitiesWriter {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all pending events to the files.
+    /// Writes all events to the files that are not written yet.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -172,7 +173,8 @@ impl ActivitiesWriter {
         self.events.append(dir, events.map(|b| b.finish()).into())
     }
 
-    /// Writes pending events, the rest of the trace (`document`), and end marks.
+    /// Writes everything that is not written yet, the part of the trace besides its events
+    /// (`document`), and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

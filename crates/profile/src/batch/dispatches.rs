@@ -1,14 +1,14 @@
-//! Computes the number of the dispatch of each call: the `correlation` that `trace export` gives
-//! it.
+//! Computes the number of the dispatch to which each call belongs. `trace export` writes the same
+//! number as `correlation`.
 //!
 //! The dispatch of a call follows from the order in which the calls of all threads of a process
-//! began ([`crate::dispatch`]). Batches come thread by thread instead, so the calls of a process
-//! are decoded twice: first in that order, to compute a number for each call, and then for the
-//! batches.
+//! began ([`crate::dispatch`]). Batches, however, are ordered by thread. So the calls of a process
+//! are decoded twice: first in the order of their starts, to compute a number for each call, and
+//! then for the batches.
 //!
-//! Memory use: one decoded page per thread, and the numbers of the calls of one process. Neighbouring
-//! calls of a thread mostly belong to the same dispatch or to the next one, so a run of calls whose
-//! numbers differ by the same step takes 16 bytes.
+//! Memory use: one decoded page for each thread, and the numbers of the calls of one process.
+//! Consecutive calls of a thread mostly belong to the same dispatch or to the next one. So several
+//! consecutive calls whose numbers differ by the same step take only 16 bytes together.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,8 +21,8 @@ use crate::dispatch::{Assembler, Workgroup};
 use crate::profile::{Process, Profile};
 use crate::visit::{PageDecoder, PageKey};
 
-/// Whether some calls of this profile may belong to dispatches. In a run with a budget, this is not
-/// known.
+/// Returns whether some calls of this profile may belong to dispatches. In a run with a budget,
+/// dispatches are not known, because some of their calls have no record.
 pub(super) fn has_any(profile: &Profile) -> bool {
     let has_dispatches = |process: &Process| {
         let mut libraries = process.libraries.iter().filter(|library| !library.exports.is_empty());
@@ -35,10 +35,10 @@ pub(super) fn has_any(profile: &Profile) -> bool {
 #[derive(Debug)]
 pub(super) struct Numbers<'a> {
     profile: &'a Profile,
-    /// The process whose numbers these are.
+    /// The process to which the current numbers belong.
     process: Option<usize>,
     pages: HashMap<PageKey, Steps>,
-    /// The highest number of the processes so far.
+    /// The highest number that was used so far.
     last: u64,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Numbers<'a> {
         Self { profile, process: None, pages: HashMap::new(), last: 0 }
     }
 
-    /// Returns the numbers of the calls of a page, in the order of its columns. Processes must be
-    /// requested in the order of the profile.
+    /// Returns the dispatch numbers of a page's calls, in the order of the page's columns.
+    /// Processes must be requested in the order of the profile.
     pub fn of(&mut self, key: PageKey) -> impl Iterator<Item = Option<u64>> + '_ {
         let next = self.process.map_or(0, |process| process + 1);
         for process in next..=key.process {
@@ -59,9 +59,9 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The numbers of one page's calls in compressed form: each element is a step and a number of
-/// consecutive calls, each of which has the number of the call before it plus this step. The number
-/// 0 stands for a call without a dispatch.
+/// The dispatch numbers of one page's calls in compressed form. Each element is a step and a number
+/// of consecutive calls. The number of each of these calls is the number of the call before it plus
+/// the step. A call without a dispatch has the number 0.
 #[derive(Debug, Default)]
 struct Steps(Vec<(i64, u64)>);
 
@@ -88,7 +88,8 @@ impl Steps {
     }
 }
 
-/// A page of a thread, sorted by start, with the numbers found so far.
+/// The current page of a thread: its calls, sorted by start, and the numbers that were found so
+/// far.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     key: PageKey,
@@ -105,8 +106,8 @@ impl Cursor<'_> {
         Some(self.decoder.columns().start_ticks[call as usize])
     }
 
-    /// Decodes pages until there is a next call, and keeps the numbers of pages without further
-    /// calls.
+    /// Decodes pages until there is a next call. The numbers of pages without further calls are
+    /// moved to `done`.
     fn fill(&mut self, done: &mut HashMap<PageKey, Steps>) {
         while self.at >= self.order.len() {
             if !self.numbers.is_empty() {
@@ -121,7 +122,8 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // If calls begin together, the outer one comes first. It was recorded last.
+            // If several calls begin at the same time, the outermost call comes first. It was
+            // recorded last.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -132,11 +134,13 @@ impl Cursor<'_> {
     }
 }
 
-/// Numbers the calls of a process. `last` is the highest number so far.
+/// Computes the dispatch numbers of a process's calls. `last` is the highest number that was used
+/// so far.
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };
-    // Events of plugins do not belong to dispatches, and have no numbers in a timeline either.
+    // Events of plugins do not belong to dispatches. They have no such numbers in an exported
+    // timeline either.
     if of.id.is_of_plugins() {
         return done;
     }
@@ -171,7 +175,7 @@ fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey,
     done
 }
 
-/// Adds a call to its dispatch, and returns that dispatch's number.
+/// Adds a call to its dispatch, and returns the number of the dispatch.
 fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) -> Option<u64> {
     let export = columns.export[i];
     let op = profile.ops.of(columns.process, export).and_then(|op| profile.ops.get(op));
@@ -179,7 +183,8 @@ fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) ->
         return None;
     }
     let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
-    // The assembler only needs times to choose the row in which a dispatch is shown.
+    // The times are 0 because the assembler needs them only to choose the row in which a dispatch
+    // is shown.
     let (id, count) = (at(&columns.workgroup), at(&columns.count));
     let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
     all.add(&call).map(|placed| placed.id)

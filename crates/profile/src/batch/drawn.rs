@@ -10,14 +10,14 @@ use arrow_schema::{DataType, Field};
 use crate::columns::{Columns, Status};
 use crate::profile::Profile;
 
-/// The columns, under construction.
+/// The columns of a batch that is being built.
 pub(super) struct DrawnRows {
     weight: UInt64Builder,
     skipped: UInt64Builder,
     counter_weight: Option<UInt64Builder>,
 }
 
-/// Returns the fields of these columns. Without a budget there are none.
+/// Returns the fields of these columns. Without a budget, there are none.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let Some(rows) = DrawnRows::new(profile) else { return Vec::new() };
     let mut fields = vec![

@@ -1,5 +1,5 @@
-//! Makes the columns that exist only in profiles with calls of virtual machines. One of them, the
-//! role, also exists in profiles with asynchronous spans.
+//! Makes the columns that exist only in profiles with calls of virtual machines. One of these
+//! columns, the role, also exists in profiles with calls that belong to no thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +19,18 @@ use crate::columns::{
 use crate::ops::Op;
 use crate::profile::Profile;
 
-/// Whether a profile has calls of virtual machines, according to its metadata.
+/// Returns whether a profile has calls of virtual machines, according to its metadata.
 fn has_machines(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_of_machine())
 }
 
-/// Whether a profile has calls that belong to no thread.
+/// Returns whether a profile has calls that belong to no thread.
 fn has_apart(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
-/// The distinct names and kinds of values of all processes, and the index of each process's keys.
+/// The names and kinds of the values of all processes, without duplicates, and the place of each
+/// key of each process in this list.
 #[derive(Clone, Debug, Default)]
 struct Values {
     names: Vec<(String, ValueKind)>,
@@ -54,7 +55,7 @@ impl Values {
     }
 }
 
-/// Returns the fields of these columns; none in a profile without such calls.
+/// Returns the fields of these columns. There are none in a profile without such calls.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let role_alone = !has_machines(profile);
     if role_alone && !has_apart(profile) {
@@ -81,14 +82,14 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     fields
 }
 
-/// A column of values under construction.
+/// A column of values that is being built.
 enum ValueColumn {
     Whole(Int64Builder),
     Number(Float64Builder),
     Text(StringDictionaryBuilder<Int32Type>),
 }
 
-/// The columns of a batch under construction.
+/// The columns of a batch that is being built.
 pub(super) struct MachineRows {
     texts: [StringDictionaryBuilder<Int32Type>; 3],
     numbers: [UInt64Builder; 3],
@@ -127,7 +128,7 @@ impl MachineRows {
         })
     }
 
-    /// Adds call `i`. A dispatch has only a role.
+    /// Adds call `i`. For a call of a workgroup, only the role is added.
     pub fn append(&mut self, profile: &Profile, columns: &Columns, i: usize, op: Option<&Op>) {
         let called = op.filter(|op| op.role != Role::Workgroup);
         let texts = [

@@ -1,4 +1,4 @@
-//! Makes the columns with the rank and the member of each call, in a distributed job.
+//! Makes the columns that contain the rank and the machine of each call, for distributed jobs.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use arrow_schema::{ArrowError, DataType, Field};
 
 use crate::profile::{Process, Profile};
 
-/// The columns, under construction.
+/// The columns of a batch that is being built.
 pub(super) struct RankRows {
     rank: UInt32Builder,
     host: StringDictionaryBuilder<Int32Type>,
 }
 
-/// Returns the fields of these columns. There are none if no rank is known and nothing was merged.
+/// Returns the fields of these columns. There are no such columns if no rank is known and the
+/// profile is not merged.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     if RankRows::new(profile).is_none() {
         return Vec::new();
@@ -25,7 +26,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl RankRows {
-    /// Returns `None` if no rank is known and nothing was merged.
+    /// Returns `None` if no rank is known and the profile is not merged.
     pub fn new(profile: &Profile) -> Option<Self> {
         let is_needed = profile.has_ranks() || !profile.members.is_empty();
         is_needed.then(|| Self { rank: UInt32Builder::new(), host: StringDictionaryBuilder::new() })

@@ -9,10 +9,10 @@ use record::pool::PoolFile;
 use crate::error::{Error, Result};
 use crate::safe_dir::Dir;
 
-/// The place of a run in a pool.
+/// The location of a run in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
-    /// The process that the run belongs to: process id, start time, generation.
+    /// The process to which the run belongs: process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The run's number in the process.
     pub serial: u32,
@@ -28,7 +28,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
         at += 1;
         let head = pool.head(first, RUN_HEADER_BYTES)?;
         let Ok(pages) = Run::pages(&head) else { continue };
-        // The rest of the run belongs to the same process.
+        // The other pages of the run come next and are claimed by the same process.
         let follows = |(i, claim): (usize, &(usize, u32))| *claim == (first + 1 + i, row);
         let rest = claimed[at..].iter().enumerate().take(pages - 1).take_while(|c| follows(*c));
         let rest = rest.count();
@@ -41,8 +41,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// Returns a copy of the run's bytes; `None` if its thread has returned the run meanwhile. The
-    /// counts are then in the part's file.
+    /// Returns a copy of the run's bytes. Returns `None` if the thread has given the run back
+    /// meanwhile; the counts are then in the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
         let after = pool.head(self.first, RUN_HEADER_BYTES)?;
@@ -55,7 +55,7 @@ impl LoopRun {
     }
 }
 
-/// Passes the frames with the content of a run to `write`. Returns whether some of the run is damaged.
+/// Calls `write` with each frame of a run's content. Returns whether a part of the run is damaged.
 pub(crate) fn frames(
     bytes: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
@@ -70,8 +70,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // The process may have been unable to write its own frame of the module, so this
-                // frame takes its place. It has less data.
+                // Perhaps the process could not write its own frame of the module. This frame,
+                // which contains less, is for that case.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
@@ -90,7 +90,7 @@ pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) ->
         Ok(())
     };
     if frames(&bytes, collect).map_err(Error::on("read", path))? {
-        // These bytes are not a frame: readers find the damage, and report it.
+        // These bytes are not a frame, so readers find the damage and report it.
         all.extend_from_slice(&[0xff; 8]);
     }
     let mut file = part.append(LOOPS_NAME)?;

@@ -1,4 +1,5 @@
-//! Reads the loops of a profile: from the files of its parts, and from the rest in the pool.
+//! Reads the loops of a profile: those in the files of its parts, and those that are still in the
+//! pool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,20 +18,20 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// If moments are closer together than this, they do not give the rate of a clock.
+/// If two moments are closer together than this, the rate of a clock cannot be computed from them.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
-    /// Reads the counts of instrumented loops; empty if none were recorded. Damage is counted as a
-    /// loss, and is not an error.
+    /// Reads the counts of instrumented loops. The result is empty if none were recorded. Damage is
+    /// not an error, but is counted as a loss.
     ///
     /// # Errors
     /// Fails if a file cannot be read.
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool is read first: runs that are moved from there meanwhile are then seen twice instead of
-        // never.
+        // The pool is read before the files. So runs that are moved from the pool to a file
+        // meanwhile are found twice, and not missed.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -43,7 +44,7 @@ impl Profile {
                 false => Err(e),
             })? {
                 let read = read_frames(&read_data(&file).map_err(Error::on("read", &self.dir))?);
-                // The last frame of a process that is alive may be half written at this moment.
+                // If the process is alive, its last frame may be only half written at this moment.
                 lost += match process.alive {
                     true => u64::from(read.torn > 1),
                     false => read.torn,
@@ -76,15 +77,14 @@ impl Profile {
         Ok(loops)
     }
 
-    /// Whether a process has kept the copy of machine code with this number.
+    /// Returns whether the profile contains the copy of machine code with this number of a process.
     pub fn has_kept_code(&self, process: usize, number: u32) -> bool {
         let process = self.processes.get(process);
         let file = process.map(|process| process.open_in_part(&code_name(number)));
         file.is_some_and(|file| !matches!(file, Ok(None)))
     }
 
-    /// Returns the copy of a module's machine code, if there is one and it has at most `most`
-    /// bytes.
+    /// Returns the copy of a module's machine code; `None` if there is no copy.
     ///
     /// # Errors
     /// Fails if the file cannot be read, has more than `most` bytes, or consists only of holes.
@@ -109,7 +109,7 @@ impl Profile {
         Ok(Some(code))
     }
 
-    /// Returns the runs in the pools, by process.
+    /// Returns the runs that are still in the pools, by the index of their process.
     fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
         let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
         for (pass, file) in (0u32..).zip(&self.pools) {
@@ -135,8 +135,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Returns the ticks in a second. If the loops have the clock of the profile, the profile's
-    /// rate is used, because it is more exact.
+    /// Returns the number of ticks in a second. If the loops use the clock of the profile, the rate
+    /// of the profile is returned, because it is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -151,8 +151,8 @@ impl Profile {
     }
 }
 
-/// Copies side tables to modules without one, from the same module in another process or another
-/// file.
+/// Copies side tables to modules without one. The table comes from an entry of the same module in
+/// another process or another file.
 fn share_tables(modules: &mut [LoopModule]) {
     let known: HashMap<[u8; 16], String> =
         modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
@@ -161,11 +161,11 @@ fn share_tables(modules: &mut [LoopModule]) {
     }
 }
 
-/// Identifies a row by the number of its run, the number of the block in the run, and the number of
-/// the row or record in the block.
+/// Identifies a row by three numbers: the number of its run, the number of the block in the run,
+/// and the number of the row or record in the block.
 type Key = (u32, u32, u64);
 
-/// The content of the frames of one process. Rows that occur twice in the frames are used once.
+/// The content of the frames of one process. If the frames contain a row twice, it is stored once.
 #[derive(Default)]
 struct Found {
     modules: BTreeMap<u32, ModuleFrame>,
@@ -183,8 +183,8 @@ impl Found {
             match frame {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
-                    // A frame from the pool has less data than the frame that the process itself
-                    // wrote.
+                    // A frame that was made from the pool contains less than the frame that the
+                    // process itself wrote.
                     let says_less =
                         known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
@@ -194,7 +194,8 @@ impl Found {
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {
                         let key = (frame.serial, frame.block, u64::from(row.id));
-                        // The file comes first: it has the counts with which the thread ended.
+                        // The rows of the file were added first. They are kept because they have
+                        // the counts with which the thread ended.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
                     }
                 }
@@ -228,7 +229,7 @@ impl Found {
     }
 
     /// Adds the rows that were read to the profile's loops. Returns the number of rows and records
-    /// whose module is missing.
+    /// that were left out because their module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {
@@ -300,7 +301,8 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// Converts the iterations; `None` if nothing is known, or if the numbers contradict each other.
+/// Converts the iterations. Returns `None` if nothing is known, or if the numbers contradict each
+/// other.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

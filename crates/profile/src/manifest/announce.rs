@@ -1,11 +1,11 @@
-//! Prepares a manifest that the watched process writes itself, just before it becomes the program.
+//! Prepares a manifest that the watched process writes itself, just before it executes the program.
 //!
-//! If `run` is killed, others must find out from the manifest which process decides whether the
-//! recording is over. The id of that process is known only once the process exists, and the
-//! manifest must be there before the program starts. So the text is made beforehand, with room for
-//! the id, and the child writes it between `vfork` and `exec`. The child makes only system calls,
-//! because it shares our memory, and a child that is killed there must not leave a lock of the
-//! allocator taken.
+//! If `run` is killed, others must find in the manifest the id of the process that decides whether
+//! the recording is over. This id is known only after the process was created, but the manifest
+//! must exist before the program starts. So the text is prepared beforehand, with a place for the
+//! id, and the child process writes it between `vfork` and `exec`. The child makes only system
+//! calls, because it shares our memory: if it were killed while it held a lock of the allocator,
+//! the lock would stay locked.
 //!
 //! ```text
 //!  run: text with room ──► vfork ──► child: own id into the text, new file, rename ──► exec
@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
-/// A placeholder for the process until it is known. It is as wide as the largest numbers, so that
-/// any id fits. JSON allows the blanks that fill the rest.
+/// A placeholder for the process until its id is known. It is as wide as the largest numbers, so
+/// that any id fits. The remaining width is filled with blanks, which JSON allows.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
-/// A manifest with room for the process that will write it.
+/// The text of a manifest with a place for the id of the process that will write it.
 #[derive(Debug)]
 pub struct Announcement {
     dir: Dir,
@@ -39,8 +39,8 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Prepares the manifest of the profile in `dir`. The process that writes it is added to the processes
-    /// that `manifest` already watches.
+    /// Prepares the manifest of the profile in `dir`. The process that writes the manifest is added
+    /// to the processes that `manifest` already watches.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened, or if the system has no random numbers.
@@ -65,8 +65,9 @@ impl Announcement {
         Ok(Self { dir, text, pid, start_time, temporary, name })
     }
 
-    /// Writes the manifest with the calling process as a watched process, and returns the id of
-    /// this process. Makes only system calls: no memory is allocated, and no lock is taken.
+    /// Writes the manifest, with the calling process as a watched process, and returns the id of
+    /// this process. The function makes only system calls: it allocates no memory and takes no
+    /// lock.
     ///
     /// # Errors
     /// Fails if the directory is not writable, the disk is full, or `/proc` is missing.
@@ -105,7 +106,7 @@ fn caller() -> io::Result<ProcessId> {
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // A name has at most 16 bytes, and each of the 50 numbers at most 20.
+    // The name in the line has at most 16 bytes, and each of its 50 numbers has at most 20 digits.
     let mut text = [0; 1200];
     let length = rustix::io::read(&file, &mut text)?;
     let stat = Stat::parse(&text[..length]);
@@ -114,7 +115,7 @@ fn caller() -> io::Result<ProcessId> {
     Ok(ProcessId { pid, start_time: stat.start_time })
 }
 
-/// Writes a number at the end of its room, after blanks.
+/// Writes a number right-aligned into its place, after blanks.
 fn fill(room: &mut [u8], mut number: u64) {
     for digit in room.iter_mut().rev() {
         *digit = b' ';

@@ -13,57 +13,58 @@ use crate::live::ProcessId;
 use crate::safe_dir::Dir;
 use crate::unfinished;
 
-/// A pool of the caller that no profile can use, or the remains of one.
+/// A pool of the caller that no profile can use, or what is left of such a pool.
 #[derive(Debug)]
 pub struct Orphan {
-    /// The path of the pool, or of its directory if there is no pool in it.
+    /// The path of the pool, or of its directory if the directory contains no pool.
     pub path: PathBuf,
-    /// Path of the profile when it was made; `None` if it was too long to be stored, or if the pool
-    /// does not contain it.
+    /// Path that the profile had when the pool was made; `None` if it was too long to be stored, or
+    /// if the pool does not contain it.
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
     /// The reason why the pool still exists.
     pub state: Lost,
-    /// Seconds since the last data was recorded into the pool, as far as can be determined.
+    /// Seconds since data was last recorded into the pool, as far as this can be determined.
     pub age_s: u64,
     place: Place,
-    /// The pool's file; `None` if there is only a directory.
+    /// The pool's file; `None` if there is only an empty directory.
     file: Option<File>,
 }
 
-/// The state of a pool that no profile can use.
+/// What happened to a pool that no profile can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The pool's profile was deleted, so nobody can use the pool any more.
     Deleted,
-    /// The pool's profile was deleted, or moved to another directory and not opened there since.
-    /// Only processes that may open files by their handles (root) can distinguish the two cases.
+    /// The pool's profile was deleted, or was moved to another directory and not opened there. Only
+    /// processes that may open files by their handles (root) can distinguish the two cases.
     DeletedOrMoved,
-    /// The command that made it was killed before the profile had a manifest, so nothing was recorded.
+    /// The command that made the pool was killed before the profile had a manifest, so nothing was
+    /// recorded.
     Unfinished,
-    /// The file is not a pool, or names no profile: somebody has changed its size or its header. No process
-    /// can record into it, and nothing can be collected from it.
+    /// The file is not a pool, or does not name a profile, because somebody has changed its size or
+    /// its header. No process can record into it, and no data can be moved from it to a profile.
     Damaged,
-    /// The pool's header has another version of the format. Only a program of that version can tell
-    /// whether the pool is in use.
+    /// The pool's header has another version of the format. Only a program of that version can find
+    /// out whether the pool is still used.
     OtherVersion,
 }
 
-/// Within this time, a pool may still be in the making and is ignored. Making one takes
-/// milliseconds.
+/// A pool that is younger than this, in seconds, is ignored, because a command may still be making
+/// it. Making a pool takes milliseconds.
 const MAKING_S: u64 = 60;
 
-/// Returns the pools of the caller, and the remains of pools, that no process uses and that no
-/// profile can use. The pool of an existing profile is not an orphan, because `recover` can collect
-/// it.
+/// Returns the pools of the caller that no process uses and that no profile can use, and what is
+/// left of such pools. The pool of an existing profile is not an orphan, because `recover` can move
+/// its data to the profile.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {
         let Ok(around) = Dir::open(&place) else { continue };
         for name in around.names().unwrap_or_default() {
             let orphan = if is_name_of(&name, user()) { orphan(&around, name) } else { None };
-            // Two names may refer to the same place.
+            // Two names in `places` may mean the same directory.
             found.extend(orphan.filter(|o| found.iter().all(|known| known.path != o.path)));
         }
     }
@@ -78,14 +79,15 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     let orphan = match place.inside.file(POOL_NAME) {
         Ok(file) => with_pool(place, file)?,
         Err(e) if e.is_not_found() => without_pool(place)?,
-        // The entry is a link, a pipe, or something that we may not read, so `run` has not made it.
+        // The entry is a link, a pipe, or something that we may not read. So `run` did not make it.
         Err(_) => return None,
     };
     let may_be_in_the_making = matches!(orphan.state, Lost::Unfinished | Lost::Damaged);
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// Returns an empty directory, into which the command that made it put no pool.
+/// Returns a pool directory that contains no pool, because the command that made it was killed
+/// before it made the pool.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;
@@ -106,7 +108,7 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     if found.st_uid != user() || found.st_nlink != 1 {
         return None;
     }
-    // The kernel knows about processes in any container.
+    // The kernel answers for the processes in all containers.
     if record::pool::owner::is_in_use(&file) != Some(false) {
         return None;
     }
@@ -129,9 +131,10 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     })
 }
 
-/// Determines the state of a pool of this version; `None` if its profile can use it.
+/// Determines the state of a pool of this version. Returns `None` if the pool's profile can use it.
 fn state_of(pool: &PoolFile) -> Option<Lost> {
-    // The kernel's answer does not cover processes that have not opened the pool yet.
+    // A process that will record may not have opened the pool yet, and then the kernel's answer
+    // does not include it.
     let lives = |row: &record::pool::ProcessRow| {
         let process = ProcessId { pid: row.pid, start_time: row.start_time };
         row.pid != 0 && !row.left && process.is_alive()
@@ -142,8 +145,8 @@ fn state_of(pool: &PoolFile) -> Option<Lost> {
     lost(pool.owner())
 }
 
-/// Determines what is wrong with a file that is not a pool of this version; `None` if it may be
-/// something else of the user's.
+/// Determines what is wrong with a file that is not a pool of this version. Returns `None` if the
+/// file may be something else that belongs to the user.
 fn damage(place: &Place, file: &File) -> Option<Lost> {
     match PoolFile::version(file).ok()? {
         Some(version) if version != VERSION => Some(Lost::OtherVersion),
@@ -151,20 +154,22 @@ fn damage(place: &Place, file: &File) -> Option<Lost> {
     }
 }
 
-/// Whether the directory has a name that `run` gives, and nothing but entries of these names.
+/// Returns whether the directory has a name that `run` gives, and contains no entries with other
+/// names than `known`.
 fn is_only(place: &Place, known: &[&str]) -> bool {
     let is_known = |name: &OsString| known.iter().any(|known| name == known);
     is_given_name(&place.name) && place.inside.names().is_ok_and(|names| names.iter().all(is_known))
 }
 
-/// Returns for how many seconds nobody has written to a file, or changed the names in a directory.
+/// Returns the number of seconds since somebody last wrote to a file, or changed the names in a
+/// directory.
 fn unchanged_s(file: &File) -> u64 {
     let changed = file.metadata().and_then(|found| found.modified()).ok();
     changed.and_then(|time| time.elapsed().ok()).map_or(0, |age| age.as_secs())
 }
 
-/// Returns the pool's age in seconds. A mapped file's modification time is not updated by writes to
-/// the mapping, so the start times of the newest pages are used.
+/// Returns the number of seconds since data was last recorded into the pool. Writes to a mapping do
+/// not update the modification time of the file. So the start time of the newest page is used, too.
 fn age_s(pool: &PoolFile) -> u64 {
     let headers = pool.claimed().filter_map(|(number, _)| pool.page(number).ok());
     let begun = headers.filter_map(|page| PageHeader::parse(&page).ok());
@@ -174,7 +179,8 @@ fn age_s(pool: &PoolFile) -> u64 {
     since.map_or(made, |since| since.min(made))
 }
 
-/// Determines what happened to the profile; `None` if it is as it should be or if that is unknown.
+/// Determines what happened to the profile. Returns `None` if the profile is in its place, or if
+/// nothing is known about it.
 fn lost(owner: &Owner) -> Option<Lost> {
     let path = PathBuf::from(owner.path.as_ref()?);
     let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));
@@ -184,18 +190,18 @@ fn lost(owner: &Owner) -> Option<Lost> {
         }
         Ok(_) => {}
         Err(e) if e.is_not_found() => {}
-        // The profile may be in a directory that we may not enter.
+        // The profile may be in a directory that we cannot access.
         Err(_) => return None,
     }
-    // Any directory of the file system will do. The nearest one may have been deleted with the
-    // profile.
+    // Any directory in the same file system can be used. The nearest ones may have been deleted
+    // together with the profile.
     let near = path.ancestors().skip(1).find_map(|above| Dir::open(above).ok())?;
     match near.to_file().ok().and_then(|near| owner.is_deleted(&near)) {
         Some(true) => return Some(Lost::Deleted),
         Some(false) => return None,
         None => {}
     }
-    // If it was renamed within the same directory, it can be found without special rights.
+    // If the profile was renamed within the same directory, it can be found without special rights.
     let renamed = near
         .names()
         .ok()?
@@ -205,10 +211,10 @@ fn lost(owner: &Owner) -> Option<Lost> {
 }
 
 impl Orphan {
-    /// Deletes the pool with its directory, unless a process uses it by now.
+    /// Deletes the pool with its directory, unless a process uses the pool now.
     ///
     /// # Errors
-    /// Fails if it cannot be deleted.
+    /// Fails if the pool cannot be deleted.
     pub fn remove(self) -> io::Result<()> {
         match &self.file {
             Some(file) if record::pool::owner::is_in_use(file) != Some(false) => {

@@ -1,5 +1,5 @@
-//! Converts times from the clock of one recording to the clock of another, for profiles that were
-//! merged.
+//! Converts times from the clock of one recording to the clock of a profile into which the
+//! recording was merged.
 
 use record::brackets::{Brackets, Histogram, bucket_of, middle_of};
 use record::meta::{Calibration, Moments};
@@ -10,25 +10,26 @@ use crate::columns::Columns;
 use crate::manifest::Moment;
 use crate::tracks::Times;
 
-/// Converts moments and durations of a recording to the clock of the profile. Ticks are rounded to
-/// the nearest one.
+/// Converts moments and durations of a recording to the clock of the profile. The results are
+/// rounded to whole ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ClockMap {
-    /// A moment in ticks of the recording, and the same moment in ticks of the profile.
+    /// A moment that both clocks know (the common moment), in ticks of the recording.
     from_ticks: u64,
-    /// The same moment in ticks of the profile. It may be before the beginning of the profile's
+    /// The common moment in ticks of the profile. It may be before the beginning of the profile's
     /// clock.
     to_ticks: i64,
-    /// Ticks of the profile in a tick of the recording.
+    /// Number of ticks of the profile in one tick of the recording.
     ratio: f64,
-    /// The number of ns by which `CLOCK_MONOTONIC` of the profile is ahead of that of the
-    /// recording.
+    /// The number of ns by which `CLOCK_MONOTONIC` of the profile is ahead of `CLOCK_MONOTONIC` of
+    /// the recording.
     ahead_ns: i64,
 }
 
 impl ClockMap {
-    /// Maps `from` to `to`. The common moment comes from `CLOCK_MONOTONIC` if both recordings have
-    /// the same one, and otherwise from `CLOCK_REALTIME`.
+    /// Creates the conversion from the clock `from` to the clock `to`. The common moment is found
+    /// by `CLOCK_MONOTONIC` if it is the same for both recordings, and otherwise by
+    /// `CLOCK_REALTIME`.
     pub fn new(from: &Timeline, to: &Timeline, same_monotonic: bool) -> Self {
         let ahead_ns = match same_monotonic {
             true => 0,
@@ -46,25 +47,26 @@ impl ClockMap {
         Self { from_ticks, to_ticks, ratio, ahead_ns }
     }
 
-    /// Converts a moment in ticks.
+    /// Converts a moment from ticks of the recording to ticks of the profile.
     pub fn ticks(&self, ticks: u64) -> u64 {
         self.at(self.since(ticks)).max(0) as u64
     }
 
-    /// Returns the ticks of the recording since the common moment.
+    /// Returns how many ticks of the recording lie between the common moment and `ticks`.
     fn since(&self, ticks: u64) -> i64 {
         ticks.wrapping_sub(self.from_ticks) as i64
     }
 
-    /// Returns the moment in ticks of the profile, which may be before the beginning of its clock.
+    /// Returns the moment in ticks of the profile. It may be before the beginning of the profile's
+    /// clock.
     fn at(&self, since: i64) -> i64 {
         let since = if self.ratio == 1.0 { since } else { self.scaled(since as f64) as i64 };
         self.to_ticks.saturating_add(since)
     }
 
-    /// Converts the start and the duration of a call. The duration is the difference of both
-    /// rounded ends, so that a call that ends inside of another one still does. If the end of a
-    /// call was read before its start, the duration is below 0.
+    /// Converts the start and the duration of a call. The start and the end are rounded separately,
+    /// and the duration is their difference. So a call that ends inside of another call still ends
+    /// inside of it. If the end of a call was read before its start, the duration is negative.
     fn call(&self, start: &mut u64, duration: &mut u64) {
         let begin = self.since(*start);
         let end = begin.saturating_add(*duration as i64);
@@ -86,7 +88,7 @@ impl ClockMap {
         ns.saturating_add_signed(self.ahead_ns)
     }
 
-    /// Converts the time of a sample.
+    /// Converts the time of a sample of a time series.
     pub fn time(&self, times: Times, time: i64) -> i64 {
         match times {
             Times::Ticks => self.ticks(time as u64) as i64,
@@ -94,7 +96,7 @@ impl ClockMap {
         }
     }
 
-    /// Converts a snapshot. `to` is the line of the profile.
+    /// Converts a snapshot. `to` is the timeline of the profile.
     pub fn moment(&self, moment: &Moment, to: &Timeline) -> Moment {
         let ticks = self.ticks(moment.ticks);
         Moment {
@@ -120,7 +122,7 @@ impl ClockMap {
         self.usage(&mut header.usage_end);
     }
 
-    /// Converts the times that were decoded from a page.
+    /// Converts all times that were decoded from a page.
     pub fn columns(&self, columns: &mut Columns) {
         for (start, duration) in columns.start_ticks.iter_mut().zip(&mut columns.duration_ticks) {
             self.call(start, duration);
@@ -134,7 +136,7 @@ impl ClockMap {
         }
     }
 
-    /// Converts everything that was read when the process was opened.
+    /// Converts all times that were read when the process was opened.
     pub fn process(&self, process: &mut Process) {
         for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
             self.header(&mut page.header);
@@ -209,8 +211,9 @@ mod tests {
         let here = line(&[(0, 1_000_000, 5_000_000), (20_000_000, 11_000_000, 15_000_000)]);
         let there = line(&[(400, 500, 4_500_500), (40_000_400, 10_000_500, 14_500_500)]);
         let map = ClockMap::new(&there, &here, false);
-        // 4,500,500 ns since 1970 are half a millisecond before the beginning of the clock here. 4 ms
-        // later, it is 8,500,500: 3,500,500 ns after it, at 2 ticks per ns.
+        // 4,500,500 ns since 1970 is half a millisecond before the beginning of this machine's
+        // clock. 4 ms later, it is 8,500,500 ns, which is 3,500,500 ns after that beginning, at 2
+        // ticks per ns.
         assert_eq!(map.ticks(400), 0);
         assert_eq!(map.ticks(400 + 16_000_000), 2 * 3_500_500);
         assert_eq!(map.duration(1_000), 500);
@@ -219,7 +222,7 @@ mod tests {
         assert_eq!(moment, there.realtime_ns(400 + 16_000_000));
     }
 
-    /// Three ticks of the recording are two of the profile, so half of all moments are rounded.
+    /// Three ticks of the recording are two ticks of the profile, so some moments must be rounded.
     #[test]
     fn calls_that_end_inside_of_another_still_do() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);
@@ -235,15 +238,15 @@ mod tests {
                 assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
             }
         }
-        // An end that lies before its start must stay before the start.
+        // An end that is before its start must stay before its start.
         assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
         let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
         map.call(&mut start, &mut longest);
         assert!(longest as i64 > 0, "a duration that cannot be stays above 0");
     }
 
-    /// Histograms of 1,000 ticks of the recording become histograms of 500 ticks, for all kinds of
-    /// histograms.
+    /// All kinds of histograms of the recording that contain 1,000 ticks must contain 500 ticks of
+    /// the profile after the conversion.
     #[test]
     fn all_histograms_of_a_process_are_mapped() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);

@@ -11,25 +11,26 @@ use crate::sparse::read_data;
 
 impl Profile {
     /// Returns the number of calls of each export on each thread, sorted by process, thread and
-    /// export. The number is exact unless [`CountedCalls::steps`] is set. Empty for a run without a
-    /// budget, in which each call has a record.
+    /// export. A number is exact unless its [`CountedCalls::steps`] is set. The result is empty for
+    /// a run without a budget, because each call has a record there.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
     }
 
-    /// Whether some numbers of calls are estimates ([`CountedCalls::steps`]).
+    /// Returns whether some numbers of calls are estimates ([`CountedCalls::steps`]).
     pub fn estimates_calls(&self) -> bool {
         self.counted.iter().any(|one| one.steps.is_some())
     }
 
-    /// Whether the run had a budget, so that its records are only a sample of its calls.
+    /// Returns whether the run had a budget. If so, only a sample of the calls has records.
     pub fn is_sampled(&self) -> bool {
         self.manifest.budget.is_some()
     }
 }
 
 impl Process {
-    /// Reads the process's exact counts: those in its file, and those from the pool in `left`.
+    /// Reads the process's exact counts: those in its file, and those in `left`, which come from
+    /// the pool.
     pub(super) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
         let mut all = CountsFrames::default();
         if let Some(part) = part
@@ -37,7 +38,7 @@ impl Process {
         {
             let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
             all = read_frames(&bytes);
-            // The last frame of a process that is alive may be half written at this moment.
+            // If the process is alive, its last frame may be only half written at this moment.
             all.torn = all.torn.saturating_sub(self.alive.into());
         }
         self.lose(Loss::TornCounts, all.torn + left.torn);
@@ -49,7 +50,7 @@ impl Process {
         Ok(())
     }
 
-    /// Adds a thread that has counts but no pages to the threads.
+    /// Adds a thread to the process if the thread has counts but no pages.
     fn meet_thread(&mut self, uid: u32, tid: u32) {
         if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
             let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };
@@ -58,7 +59,7 @@ impl Process {
     }
 }
 
-/// Takes the exact counts of all processes.
+/// Moves the exact counts of all processes into one list.
 pub(super) fn of_all(processes: &mut [Process]) -> Vec<CountedCalls> {
     let of_one = |(process, p): (usize, &mut Process)| {
         let counted = std::mem::take(&mut p.counted);

@@ -6,8 +6,9 @@ use super::{Process, Profile, Thread};
 use crate::live::boot_id;
 
 impl Profile {
-    /// Ends the line at this moment, if the recording is of this boot of this machine. A recording that goes on
-    /// has an exact snapshot of its beginning only.
+    /// Ends the line at the present moment, if the recording was made in the current boot of this
+    /// machine. This makes the line more exact, because a recording that goes on has an exact
+    /// snapshot only of its beginning.
     pub fn calibrate_now(&mut self) {
         let kind: ClockKind = self.manifest.clock.into();
         let is_other = !self.manifest.boot_id.is_empty() && self.manifest.boot_id != boot_id();
@@ -23,15 +24,16 @@ impl Profile {
     }
 }
 
-/// Fits the line through all snapshots. The readings of ticks and `CLOCK_MONOTONIC` in page headers
-/// are less exact. They are used if there are too few snapshots, or if the snapshots are much
-/// closer together (after a crash, there is no snapshot from the end).
+/// Fits the line through all snapshots. Page headers also contain readings of ticks and
+/// `CLOCK_MONOTONIC`, but these are less exact. They are used if there are too few snapshots, or if
+/// the snapshots are much closer together than the headers (after a crash, there is no snapshot of
+/// the end).
 pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    // A plugin may have given any times.
+    // Plugins may have reported any times, so their pages are not used.
     let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
     let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));

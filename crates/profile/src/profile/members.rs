@@ -13,7 +13,7 @@ use crate::safe_dir::Dir;
 use model::Loss;
 use record::Timeline;
 
-/// Opens every member, and joins them.
+/// Opens every member, and joins the members to one profile.
 pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let all = root.dir(MERGED_NAME)?;
     let mut members = Vec::new();
@@ -35,8 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // Set only in memory: in a manifest's file, passes mean that their directories are next to the
-    // file.
+    // This is only set in memory. In the file of a manifest, a number of passes means that the
+    // directories of the passes are next to the file.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -63,7 +63,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses: Vec::new(),
         left_out: Vec::new(),
         roots: Vec::new(),
-        // The members' recordings were over when they were merged.
+        // The members have no pools, because their recordings were over when they were merged.
         pools: Vec::new(),
     };
     for (member, ((one, map), places)) in members.into_iter().zip(maps).zip(places).enumerate() {
@@ -75,13 +75,13 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
 }
 
 impl Profile {
-    /// Whether a part of the profile is still in memory that its processes share.
+    /// Returns whether the profile still has a pool.
     pub fn has_pools(&self) -> bool {
         self.pools.iter().any(Option::is_some)
     }
 
-    /// Opens each profile that was merged into this one by itself. Also returns the number of ns to
-    /// add to its times on `CLOCK_REALTIME`.
+    /// Opens each profile that was merged into this one, as a separate profile. Also returns the
+    /// number of ns that must be added to its times on `CLOCK_REALTIME`.
     ///
     /// # Errors
     /// Same as for [`Profile::open`].
@@ -107,13 +107,14 @@ impl Profile {
 }
 
 impl Process {
-    /// Whether the process's directory has files of activities, as far as that can be found out.
+    /// Returns whether the process's directory contains files of events that are not part of the
+    /// profile, as far as this is known.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
 }
 
-/// Adds all data of a member to the profile.
+/// Adds everything in a member to the profile.
 fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, places: &[usize]) {
     let before = to.processes.len();
     let label = one.label_of_recording().unwrap_or_else(|| to.members[member].name.clone());
@@ -143,13 +144,13 @@ fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, pla
     to.roots.extend(one.roots.into_iter().map(|(_, root)| (member, root)));
 }
 
-/// Whether both profiles were recorded in one boot of one machine.
+/// Returns whether both profiles were recorded in the same boot of the same machine.
 fn same_boot(a: &Profile, b: &Profile) -> bool {
     !a.manifest.boot_id.is_empty() && a.manifest.boot_id == b.manifest.boot_id
 }
 
-/// Returns the first member of the machine that was started first, so that no moment of another
-/// machine is before the beginning of its clock.
+/// Returns the first member on the machine that was started first. With this machine's clock, no
+/// moment on another machine is before the beginning of the clock.
 fn first(members: &[Profile]) -> usize {
     let started = |one: &Profile| one.timeline.monotonic_to_realtime_ns(0);
     let Some(oldest) = members.iter().min_by_key(|one| started(one)) else { return 0 };
@@ -157,12 +158,13 @@ fn first(members: &[Profile]) -> usize {
     members.iter().position(is_of_oldest).unwrap_or(0)
 }
 
-/// Whether ticks of both profiles can be compared without conversion.
+/// Returns whether ticks of both profiles can be compared without conversion.
 fn same_clock(a: &Profile, b: &Profile) -> bool {
     same_boot(a, b) && a.manifest.clock == b.manifest.clock
 }
 
-/// Returns the line through the snapshots of all members that have the clock of the first one.
+/// Returns the line through the snapshots of all members that have the same clock as the member
+/// `first`.
 fn common(members: &[Profile], first: usize) -> Timeline {
     let Some(reference) = members.get(first) else {
         return Timeline::fit(record::ClockKind::Monotonic, &[]);
@@ -170,7 +172,7 @@ fn common(members: &[Profile], first: usize) -> Timeline {
     let mut alike = members.iter().filter(|one| same_clock(one, reference));
     let snapshots: Vec<_> = alike.by_ref().flat_map(|one| &one.snapshots).collect();
     let snapshots: Vec<record::Snapshot> = snapshots.into_iter().map(|m| (*m).into()).collect();
-    // With snapshots that are far enough apart, headers of pages are not needed.
+    // If the snapshots are far enough apart, the headers of pages are not needed.
     let line = fit(reference.manifest.clock.into(), &snapshots, &reference.processes);
     if line.calibrated { line } else { reference.timeline }
 }

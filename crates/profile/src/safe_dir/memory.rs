@@ -1,12 +1,13 @@
-//! Represents directories in memory, for files that a view makes for a profile but must not write
-//! into it.
+//! Represents directories in memory. They are for files that a report makes for a profile but must
+//! not write into the profile.
 //!
 //! ```text
 //!  Dir::in_memory ─► writers of parts, activities, tracks ─► a tree of files without names
 //!  Dir::showing   ─► the profile's own directory, in which that tree seems to be
 //! ```
 //!
-//! A file is a `memfd`: it has no name in any file system, and disappears with its descriptor.
+//! A file is a `memfd`: it has no name in any file system, and disappears when its descriptor is
+//! closed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -30,15 +31,15 @@ pub(super) enum Node {
     File(Arc<OwnedFd>),
     /// A directory in memory.
     Dir(Tree),
-    /// A directory of this name that is in another directory on disk.
+    /// A directory in another directory on disk, with the same name.
     Elsewhere(Dir),
-    /// An entry on disk that is not shown.
+    /// An entry on disk that must not be shown.
     Hidden,
 }
 
 impl Tree {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<OsString, Node>> {
-        // If a thread panics while it holds the lock, the map is still whole.
+        // A thread that panics while it holds the lock leaves the map in a valid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,13 +51,14 @@ impl Tree {
         self.entries().insert(name.to_owned(), node);
     }
 
-    /// Returns the directory's names, each with whether it is shown.
+    /// Returns the names of the directory's entries. Each name comes with whether the entry is
+    /// shown.
     pub fn names(&self) -> Vec<(OsString, bool)> {
         let is_shown = |node: &Node| !matches!(node, Node::Hidden);
         self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()
     }
 
-    /// Returns the directory of this name, and makes it if there is none.
+    /// Returns the directory with this name, and creates it if it does not exist.
     pub fn make_dir(&self, name: &OsStr) -> io::Result<Self> {
         match self.entries().entry(name.to_owned()).or_insert_with(|| Node::Dir(Self::default())) {
             Node::Dir(tree) => Ok(tree.clone()),
@@ -64,8 +66,8 @@ impl Tree {
         }
     }
 
-    /// Returns the file of this name for appending, and makes it if there is none. Fails if the
-    /// file must be new and exists.
+    /// Returns the file with this name for appending, and creates it if it does not exist. With
+    /// `must_be_new`, the function fails if an entry with this name exists.
     pub fn append(&self, name: &OsStr, must_be_new: bool) -> io::Result<File> {
         let mut entries = self.entries();
         match entries.get(name) {
@@ -81,8 +83,8 @@ impl Tree {
     }
 }
 
-/// Opens a file in memory for reading, from its start. A duplicate of its descriptor would share
-/// its position with other readers.
+/// Opens a file in memory for reading from its start. The descriptor is not just duplicated,
+/// because then all readers would share one position in the file.
 pub(super) fn open(fd: &OwnedFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Samples as Arrow record batches, with the descriptions of their series, for exports.
+//! Returns samples as Arrow record batches, with the descriptions of their series, for exports.
 //! `docs/schema.md` describes the columns.
 
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub fn schema() -> SchemaRef {
 /// Selects series.
 pub type SeriesChooser<'a> = Box<dyn Fn(&Series) -> bool + 'a>;
 
-/// Iterates over all samples of a profile, directory by directory, in the order of each file.
+/// Iterates over all samples of a profile, directory by directory. The samples of a directory are
+/// in the order of its file.
 pub struct TrackBatches<'a> {
     profile: &'a Profile,
     choose: Option<SeriesChooser<'a>>,
@@ -53,15 +54,15 @@ pub struct TrackBatches<'a> {
 }
 
 impl Profile {
-    /// Returns the samples of this profile's tracks, or of the series that `choose` selects, in
-    /// batches.
+    /// Returns the samples of this profile's tracks in batches: all samples, or those of the series
+    /// that `choose` selects.
     pub fn track_batches<'a>(&'a self, choose: Option<SeriesChooser<'a>>) -> TrackBatches<'a> {
         TrackBatches { profile: self, choose, next: 0, current: None, losses: Vec::new() }
     }
 }
 
 impl TrackBatches<'_> {
-    /// Returns the losses found in the samples so far.
+    /// Returns the losses that were found so far in the samples.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

@@ -19,29 +19,29 @@ use crate::profile::ClockMap;
 use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of tracks, opened for reading. Its series are in memory; its samples are read on
-/// demand.
+/// One directory of tracks that is open for reading. Its series are in memory, and its samples are
+/// read when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies the import.
+    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies an import.
     pub name: String,
-    /// The kind of the directory's readings.
+    /// The kind of all readings in the directory.
     pub readings: Readings,
     pub series: HashMap<u32, Series>,
-    /// Damage found in the directory's series.
+    /// The damage that was found in the descriptions of the series.
     pub losses: Vec<LossCount>,
-    /// The member of a merged profile to which the directory belongs; 0 in other profiles.
+    /// Index of the member of a merged profile to which the directory belongs; 0 in other profiles.
     pub member: usize,
-    /// The conversion of the directory's times to times of the profile; `None` if they are the
-    /// same.
+    /// The conversion of the directory's times to times of the profile; `None` if no conversion is
+    /// needed.
     pub(crate) clock: Option<ClockMap>,
     /// The directory of all tracks.
     all: Dir,
 }
 
 impl Tracks {
-    /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns the
-    /// losses of directories that could not be used at all. A directory that was created but never
+    /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns losses
+    /// for the directories that could not be used at all. A directory that was created but not
     /// written to has no series.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Tracks {
             let times = [Times::Ticks, Times::Monotonic]
                 .into_iter()
                 .find(|times| times.name() == text("times", row));
-            // The scope or clock is of a later version, so this version cannot interpret the
+            // A later version wrote the scope or the clock, so this version cannot interpret the
             // series.
             let (Some(id), Some(scope), Some(times)) = (small("series", row), scope, times) else {
                 continue;
@@ -133,10 +133,10 @@ impl Tracks {
         }
     }
 
-    /// Reads the file's samples from the start, in the order of the file.
+    /// Reads the samples from the start, in the order of the file.
     ///
     /// # Errors
-    /// Fails if the file is gone or cannot be read.
+    /// Fails if the file no longer exists or cannot be read.
     pub fn samples(&self) -> Result<Samples<'_>> {
         let stream = StreamReader::open(&self.all.dir(&self.name)?, SAMPLES_NAME)?;
         Ok(Samples { tracks: self, stream, unknown: 0 })
@@ -166,8 +166,8 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Returns the next samples; `None` at the end. Samples of unknown series are left out (the
-    /// series was described after the series were read, or its description is damaged).
+    /// Returns the next samples; `None` at the end. Samples of unknown series are left out: the
+    /// series was described only after this directory was opened, or its description is damaged.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };
@@ -204,12 +204,13 @@ impl Samples<'_> {
         Ok(Some(samples))
     }
 
-    /// Returns the number of samples so far whose series is unknown.
+    /// Returns the number of samples that were left out so far because their series is unknown.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// Returns the damage found in the samples; complete once `next_batch` has returned `None`.
+    /// Returns the damage that was found in the samples. The result is complete as soon as
+    /// `next_batch` has returned `None`.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().map_or_else(Vec::new, |stream| torn(stream.ending()))
     }

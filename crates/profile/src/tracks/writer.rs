@@ -32,10 +32,10 @@ pub struct TracksWriter {
 }
 
 impl TracksWriter {
-    /// Creates `tracks/NAME` in the profile `dir`. It must not exist yet.
+    /// Creates `tracks/NAME` in the profile `dir`. The directory must not exist yet.
     ///
     /// # Errors
-    /// Fails if it exists or if the profile is not writable.
+    /// Fails if the directory exists or if the profile is not writable.
     pub fn create(dir: &Dir, name: &str, readings: Readings) -> Result<Self> {
         let dir = dir.make_dir(TRACKS_NAME)?.create_dir(name)?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl TracksWriter {
         })
     }
 
-    /// Adds a series and returns its number: 0, 1, 2, … May be called at any time.
+    /// Adds a series and returns its number: 0, 1, 2, … Series can be added at any time.
     pub fn describe(&mut self, series: Series) -> u32 {
         let id = self.described;
         self.described += 1;
@@ -60,12 +60,12 @@ impl TracksWriter {
         id
     }
 
-    /// Adds a sample. It is written by [`TracksWriter::flush`] or when there are [`BATCH_ROWS`]
-    /// samples.
+    /// Adds a sample. It is written to the file by [`TracksWriter::flush`], or as soon as there are
+    /// [`BATCH_ROWS`] samples.
     ///
     /// # Errors
-    /// Same as for `flush`. Also fails for a reading of another kind than the directory's, or for a
-    /// series that was not described.
+    /// Same as for `flush`. Also fails if the reading is not of the directory's kind, or if the
+    /// series was not described.
     pub fn push(&mut self, sample: Sample) -> Result<()> {
         let kind_fits = matches!(
             (self.readings, sample.reading),
@@ -98,23 +98,23 @@ impl TracksWriter {
         if self.ids.len() >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all pending series and samples to the files.
+    /// Writes all series and samples to the files that are not written yet.
     ///
     /// # Errors
-    /// Fails if the disk is full. The samples of this batch are then lost, but later ones may be
-    /// tried.
+    /// Fails if the disk is full. The samples of this batch are then lost, but the caller may add
+    /// later samples.
     pub fn flush(&mut self) -> Result<()> {
         let batch = self.take_samples();
         if !self.fresh.is_empty() {
-            // The descriptions are kept until they are written, because samples are meaningless
-            // without them.
+            // The descriptions are kept in memory until they were written, because samples have no
+            // meaning without them.
             self.series.append(&series_batch(&self.fresh).map_err(self.broken())?)?;
             self.fresh.clear();
         }
         self.samples.append(&batch.map_err(self.broken())?)
     }
 
-    /// Writes pending data and the end marks.
+    /// Writes everything that is not written yet, and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use profile::{LossCount, PageDecoder, Profile, Status};
 
-/// A call as the reader returns it: pid, thread, export, workgroup x, start, duration, and the
-/// values of the counters that are present.
+/// A call as the reader returns it: process id, thread, export, workgroup x, start, duration, and
+/// the values of the counters (`None` if there is no value).
 pub type Call = (u32, u32, u32, u32, u64, u64, Vec<Option<u64>>);
 
 /// Returns all calls in the order of the reader, and all losses.

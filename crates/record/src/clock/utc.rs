@@ -1,11 +1,11 @@
-//! Converts UTC to the clock of a profile. Other programs give times in UTC only, and the kernel
-//! may adjust UTC while a profile is recorded.
+//! Converts UTC to the clock of a profile. This is needed because other programs give times only in
+//! UTC, and the kernel may adjust UTC while a profile is recorded.
 
 use super::{Snapshot, Timeline};
 
 /// Converts times of `CLOCK_REALTIME` that were taken while a profile was recorded. Between two
-/// snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`; before the
-/// first and after the last snapshot, at the same rate.
+/// snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`. Before the
+/// first snapshot and after the last one, the two clocks are assumed to run at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
     /// UTC and `CLOCK_MONOTONIC` in ns, sorted by `CLOCK_MONOTONIC`.
@@ -14,8 +14,8 @@ pub struct UtcClock {
 }
 
 impl UtcClock {
-    /// Creates the clock of the profile with these snapshots, of which there should be at least
-    /// one.
+    /// Creates the clock of the profile with these snapshots. There should be at least one
+    /// snapshot.
     pub fn new(timeline: Timeline, snapshots: &[Snapshot]) -> Self {
         let point = |s: &Snapshot| (s.realtime_ns as i64, s.monotonic_ns as i64);
         let mut points: Vec<(i64, i64)> = snapshots.iter().map(point).collect();
@@ -24,7 +24,7 @@ impl UtcClock {
         Self { points, timeline }
     }
 
-    /// Converts a time on UTC to `CLOCK_MONOTONIC`, both in ns.
+    /// Converts a UTC time to `CLOCK_MONOTONIC`, both in ns.
     pub fn monotonic_ns(&self, utc_ns: i64) -> i64 {
         let within = |pair: &&[(i64, i64)]| pair[0].0 <= utc_ns && utc_ns <= pair[1].0;
         if let Some(pair) = self.points.windows(2).find(within) {
@@ -35,7 +35,7 @@ impl UtcClock {
                 return from;
             }
             let since = i128::from(utc_ns) - i128::from(from_utc);
-            // Half of the divisor is added to round to the nearest.
+            // Adding half of the divisor rounds to the nearest integer.
             return from.saturating_add(((since * monotonic + utc / 2) / utc) as i64);
         }
         let by_distance = |(utc, _): &&(i64, i64)| utc.abs_diff(utc_ns);
@@ -45,13 +45,13 @@ impl UtcClock {
         })
     }
 
-    /// Converts a time on UTC to ticks of the profile's clock.
+    /// Converts a UTC time to ticks of the profile's clock.
     pub fn ticks(&self, utc_ns: i64) -> u64 {
         self.timeline.ticks(self.monotonic_ns(utc_ns))
     }
 
-    /// Converts a time on UTC to the UTC of the profile's timeline, which has the offset of the
-    /// profile's first snapshot throughout.
+    /// Converts a UTC time to the UTC of the profile's timeline. The timeline uses the offset
+    /// between UTC and `CLOCK_MONOTONIC` of the profile's first snapshot for all times.
     pub fn profile_utc_ns(&self, utc_ns: i64) -> i64 {
         self.timeline.monotonic_to_realtime_ns(self.monotonic_ns(utc_ns))
     }
@@ -73,18 +73,20 @@ mod tests {
 
     #[test]
     fn between_snapshots_utc_drifts_evenly() {
-        // 2 ticks per ns. During 10 ms, UTC gains 1000 ns.
+        // 2 ticks are 1 ns. In 10 ms, UTC gains 1000 ns.
         let snapshots =
             [at(2_000_000, 1_000_000, 5_000_000), at(22_000_000, 11_000_000, 15_001_000)];
         let clock = UtcClock::new(Timeline::fit(ClockKind::Tsc, &snapshots), &snapshots);
         assert_eq!(clock.monotonic_ns(5_000_000), 1_000_000);
         assert_eq!(clock.monotonic_ns(15_001_000), 11_000_000);
-        // The moment is halfway between the snapshots, on both clocks.
+        // This moment is halfway between the snapshots on both clocks.
         assert_eq!(clock.monotonic_ns(10_000_500), 6_000_000);
         assert_eq!(clock.ticks(10_000_500), 12_000_000);
-        // The profile counts from the first snapshot: 6 ms on its clock are 10 ms of its UTC.
+        // The profile's UTC starts at the first snapshot: 6 ms on `CLOCK_MONOTONIC` are 10 ms in
+        // the profile's UTC.
         assert_eq!(clock.profile_utc_ns(10_000_500), 10_000_000);
-        // Outside of the snapshots, the offset of the nearest one holds.
+        // Before the first snapshot and after the last one, the offset of the nearest snapshot is
+        // used.
         assert_eq!(clock.monotonic_ns(4_999_900), 999_900);
         assert_eq!(clock.monotonic_ns(15_001_100), 11_000_100);
     }

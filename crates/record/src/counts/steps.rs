@@ -1,5 +1,5 @@
-//! Defines the numbers of a thread about the steps of a program whose host announces its ops only
-//! in some steps.
+//! Defines what a thread counts about the steps of a program. It is used if the program's host
+//! announces its ops only in some of the steps.
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
@@ -7,11 +7,12 @@
 //!         weight 0 or 1         weight: the period at which the step was sampled
 //! ```
 //!
-//! The calls of an export in the steps that are away are estimated from its calls in the steps of
-//! the *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the
-//! step's weight. If a step that was away takes too long, ops are announced from then on until it
-//! ends; their calls are counted, and not estimated. Calls outside of steps, and calls in steps
-//! that are seen, are counted.
+//! The calls of an export in the steps that are *away* (steps in which the host announces no ops)
+//! are estimated from its calls in the steps of the *sample*: `away · Σ w·c / Σ w`, where c is the
+//! number of the export's calls in a step and w is the step's weight. If a step that is away takes
+//! too long, ops are announced from then on until the step ends. The calls of these ops are
+//! counted, and not estimated. Calls outside of steps, and calls in steps whose ops are announced,
+//! are counted, too.
 
 use crate::wire::wire;
 
@@ -20,7 +21,7 @@ pub const STEPS_WORDS: usize = 16;
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// The numbers of one thread about the steps of its process.
+        /// What one thread has counted about the steps of its process.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Steps {
             $($(#[$doc])* pub $field: u64,)*
@@ -51,30 +52,31 @@ steps! {
     weight,
     /// The sum of the squares of the weights.
     squared_weight,
-    /// Number of the process's steps that were away before the thread was attached.
+    /// Number of the process's steps that were away and began before the thread was attached.
     away_before,
-    /// Number of steps that were away when this was last written.
+    /// Number of the process's steps that were away, from its start to the latest change of these
+    /// numbers.
     away,
-    /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`]
-    /// if the thread ended in a step that was away.
+    /// 0 while the thread runs. [`Steps::ENDED`] if the thread has ended, so that it has no calls
+    /// in later steps; [`Steps::ENDED_AWAY`] if the thread ended in a step that was away.
     has_ended,
-    /// Number of all steps that have begun. Only the thread whose ranges are the program's steps
-    /// knows this number and those below.
+    /// Number of all steps that have begun. This number and the fields below are only known to the
+    /// thread whose ranges are the program's steps.
     steps,
-    /// Number of steps that were to be away, but in which ops were announced because the steps took
-    /// too long.
+    /// Number of steps that were away at first, but in which ops were announced later because the
+    /// steps took too long.
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time that all threads of the process used in seen steps: the median of the
-    /// latest ones in ns (`seen_ns`), their number (`seen_timed`), and their median distance from
-    /// that median (`seen_spread`).
+    /// The processor time that all threads of the process used in a step in which ops were
+    /// announced. `seen_ns` is the median of the latest such steps in ns, `seen_timed` is the
+    /// number of these steps, and `seen_spread` is their median distance from that median.
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,
     /// See [`Self::seen_ns`].
     seen_spread,
-    /// The processor time of steps that were away, in the same form.
+    /// The processor time of steps that were away, in the same form as for `seen_ns`.
     away_ns,
     /// See [`Self::away_ns`].
     away_timed,
@@ -93,20 +95,20 @@ impl Steps {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
     pub export: u32,
-    /// The sum of weight · calls over the steps of the sample.
+    /// The sum of weight · calls over all steps of the sample.
     pub sum: u64,
-    /// The sum of weight · calls².
+    /// The sum of weight · calls² over all steps of the sample.
     pub squares: u64,
-    /// The part of the export's number of calls that was estimated.
+    /// The number of calls that were estimated. They are part of the export's number of calls.
     pub unseen: u64,
-    /// Number of calls that were counted in steps that were away at first and cut later; each such
-    /// step contributes at most the mean.
+    /// Number of calls that were counted in steps that were away at first and in which ops were
+    /// announced later. Each such step contributes at most the mean number of calls per step.
     pub in_cut: u64,
 }
 
 wire!(SampledCalls { export, sum, squares, unseen, in_cut });
 
-/// The sums of one thread over steps.
+/// What one thread counted about steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSteps {
     pub steps: Steps,

@@ -1,16 +1,16 @@
-//! Defines the frame that gives the place of the machine code of a module.
+//! Defines the frame that describes where the machine code of a module is.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, wire};
 
-/// The beginning of the names of files with code; a number follows.
+/// The names of files with code begin with this text, and a number follows.
 const PREFIX: &str = "code-";
 /// Maximum number of pieces of one module's code.
 const MOST_PIECES: usize = 64;
-/// Functions that it calls in libraries, at most.
+/// Maximum number of functions in libraries that one module calls.
 const MOST_CALLEES: usize = 4096;
 
-/// The place of the machine code of a module. Addresses refer to its ELF file, or, for code without
-/// a file, to the memory of the process.
+/// Where the machine code of a module is. Addresses are those of the module's ELF file. For code
+/// without a file, they are addresses in the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
     pub module: u32,
@@ -20,24 +20,27 @@ pub struct CodeFrame {
     pub machine: u16,
     /// The build id of the module's file; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Size of the module's file in bytes; 0 if the module has no file, or none that can be found.
+    /// Size of the module's file in bytes; 0 if the module has no file, or if its file cannot be
+    /// found.
     pub file_bytes: u64,
     /// The time at which the module's file was modified last, in ns since 1970; 0 if it is not
     /// known.
     pub modified_ns: u64,
-    /// The number of the file in the part that has a copy of the code; `None` if there is none.
+    /// The number of the file with a copy of the code, among the files of the process's part;
+    /// `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The addresses of the bytes of the copy, one piece after the other: first address and number
-    /// of bytes. Empty if the copy is a copy of the ELF file.
+    /// The addresses of the bytes in the copy, one piece after the other. Each piece has its first
+    /// address and its number of bytes. Empty if the copy is a copy of the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// Functions of libraries that code without a file calls.
+    /// The functions in libraries that the code calls, if it is code without a file.
     pub callees: Vec<Callee>,
 }
 
-/// A function of a library that code without a file calls.
+/// A function in a library that is called by code without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Callee {
-    /// The address of the slot in which the code finds the function's address; 0: the code has it as a number.
+    /// The address of the slot from which the code loads the function's address; 0 if the code
+    /// contains the function's address as a number.
     pub slot: u64,
     /// The function's first address.
     pub function: u64,
@@ -46,7 +49,7 @@ pub struct Callee {
 
 wire!(Callee { slot, function, name });
 
-/// The name of a file with code.
+/// Returns the name of the file with this number.
 pub fn code_name(number: u32) -> String {
     format!("{PREFIX}{number}.bin")
 }
@@ -57,7 +60,7 @@ impl Wire for CodeFrame {
         e.u64(self.file_bytes).u64(self.modified_ns).u8(self.kept.is_some().into());
         e.u32(self.kept.unwrap_or(0));
         self.pieces.put(e);
-        // Frames of earlier versions end here.
+        // Frames that earlier versions wrote end here.
         if !self.callees.is_empty() {
             self.callees.put(e);
         }

@@ -5,18 +5,18 @@ use super::entry::{ENTRY_WORDS, Event, Trips};
 use crate::meta::{Scanned, frames, scan};
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, raw, wire};
 
-/// The bit of a row's mask that says that sums of counters follow.
+/// The bit in a row's mask that is set if the sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 
-/// The costs of empty hits of a module, in ticks: 10th percentile, median and 90th percentile each.
+/// The costs of a module's empty hits. Each cost has its 10th percentile, its median and its 90th
+/// percentile, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The time that a timed hit measures although it is empty. `None` in a mode that times
-    /// nothing.
+    /// The duration that is measured for an empty hit. `None` in a mode that times nothing.
     pub inside: Option<[f64; 3]>,
-    /// The time of a timed hit as a whole.
+    /// The time that a timed hit takes in total.
     pub timed: Option<[f64; 3]>,
-    /// The time of a hit that is only counted. `None` in a mode that times every hit.
+    /// The time that a hit takes that is only counted. `None` in a mode that times every hit.
     pub counted: Option<[f64; 3]>,
 }
 
@@ -31,24 +31,27 @@ pub struct ModuleFrame {
     pub mode: u32,
     /// Number of ids of the module.
     pub ids: u32,
-    /// Ticks in a second, if the processor states it; 0 if it is not known.
+    /// The clock's ticks per second, if the processor states this number; 0 if it is not known.
     pub ticks_per_second: u64,
-    /// Mode sampled: number of hits of each id that are timed before the random ones.
+    /// Mode sampled: number of hits of each id that are timed before hits are chosen at random.
     pub first: u32,
-    /// Mode sampled: gaps between random hits are 1 + (random & this mask).
+    /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
-    /// The file of the object that contains the module; empty for a module in anonymous memory.
+    /// The path of the object file that contains the module; empty for a module in anonymous
+    /// memory.
     pub object: String,
-    /// The side table; empty if it is not embedded, or if it is in the frame of another process.
+    /// The side table of the module. Empty if the table is not embedded in the object, or if
+    /// another process has written it to its frame.
     pub table: Vec<u8>,
-    /// The costs of empty hits; `None` without a rehearsal.
+    /// The costs of empty hits; `None` if no empty hits were run to measure the costs.
     pub costs: Option<Costs>,
-    /// The id of the first export of the module's library, if it is in a library of IREE.
+    /// If the module is in a library of IREE: the id of the library's first export.
     pub export: Option<u32>,
 }
 
-/// The counts of a thread for one id: the words of its entry (those that are not counts are zero), and the
-/// number of hits for which counters were read, followed by the sum of each counter.
+/// The counts of a thread for one id: the words of its entry, and, if counters were read, the
+/// number of hits for which they were read and the sum of each counter. Words that are not counts
+/// are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
@@ -61,21 +64,22 @@ pub struct Row {
 /// The counts of one thread for one module, or a part of these counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
-    /// Number of the run of pages that the table was in.
+    /// Number of the run of pages that contained the table.
     pub serial: u32,
-    /// Number of the block in that run. The numbers of run and block and an id identify a row.
+    /// Number of the block in that run of pages. The serial, the block and an id together identify
+    /// a row.
     pub block: u32,
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     pub thread_name: [u8; 16],
-    /// Number of counters of the run.
+    /// Number of counters that the profile has.
     pub counters: u32,
     /// The rows by id.
     pub rows: Vec<Row>,
 }
 
-/// Records of mode log of one thread and module.
+/// Records of mode log of one thread for one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsFrame {
     /// The number of the run of pages: see [`RowsFrame::serial`].
@@ -90,8 +94,8 @@ pub struct EventsFrame {
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits of one thread and module, or of a part of these hits. The rows of
-/// the same block contain the thread and the module.
+/// The iterations of single hits of one thread for one module, or a part of these. The thread and
+/// the module are in the rows of the same block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
     /// The number of the run of pages: see [`RowsFrame::serial`].
@@ -111,12 +115,12 @@ pub enum LoopFrame {
     Events(EventsFrame),
     /// A moment: ticks, and `CLOCK_MONOTONIC` in ns.
     Moment(u64, u64),
-    /// The place of the machine code of a module.
+    /// Where the machine code of a module is.
     Code(CodeFrame),
     /// The iterations of single hits.
     Trips(TripsFrame),
-    /// The time for reading counters at the start and at the end of a hit together, in ticks: 10th
-    /// percentile, median and 90th percentile.
+    /// The time that reading counters at the start and at the end of a hit takes in total, in
+    /// ticks: its 10th percentile, its median and its 90th percentile.
     Reading([f64; 3]),
 }
 
@@ -180,7 +184,8 @@ impl Wire for RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
-            // A row without numbers is refused, so that few bytes of a file cannot take much memory.
+            // A row without any number is refused, so that a few bytes of a file cannot make the
+            // reader use much memory.
             if mask == 0 {
                 return Err(Truncated { at: 0 });
             }

@@ -1,5 +1,5 @@
-//! Defines runs of pages in the pool, and the blocks in them. A thread writes its runs in place;
-//! collectors and readers read them.
+//! Defines runs of pages in the pool, and the blocks in these runs. A thread writes directly to the
+//! pages; collectors and readers read them.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,16 @@ pub const RUN_HEADER_BYTES: usize = 256;
 /// Size of a block's header in bytes.
 pub const BLOCK_BYTES: usize = 128;
 
-/// Maximum number of rows or events of one frame, so that writing a frame needs little memory.
+/// Maximum number of rows or events in one frame. The limit keeps the memory small that is needed
+/// to write a frame.
 const MOST_IN_FRAME: usize = 4096;
 
 /// The header of a run, as it is in memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RunHeader {
-    /// [`RUN_MAGIC`], stored last; 0 once the run was given back.
+    /// [`RUN_MAGIC`]. It is stored last, so that a run with it is complete. It is 0 after the run
+    /// was given back.
     pub magic: AtomicU64,
     /// [`RUN_VERSION`].
     pub version: u32,
@@ -37,7 +39,7 @@ pub struct RunHeader {
     pub start_time: u64,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the run among the runs of its process, so that no run is counted twice.
+    /// Number of the run among the runs of its process. With this number, no run is counted twice.
     pub serial: u32,
     /// The thread's name when the run began.
     pub thread_name: [u8; 16],
@@ -45,9 +47,9 @@ pub struct RunHeader {
     pub used: AtomicU64,
     /// Ticks of the loops' clock when the run began.
     pub ticks: u64,
-    /// `CLOCK_MONOTONIC` at that moment, in ns.
+    /// `CLOCK_MONOTONIC` in ns at the moment `ticks`.
     pub monotonic_ns: u64,
-    /// Zero.
+    /// Always zero.
     pub reserved: [u64; 22],
 }
 
@@ -60,19 +62,20 @@ pub struct BlockHeader {
     pub ids: u32,
     /// Number of counters whose sums follow the entries.
     pub counters: u32,
-    /// Number of records of mode log for which there is room.
+    /// Number of records of mode log that have room in the block.
     pub events: u32,
     /// Size of the block in bytes, including this header.
     pub bytes: u64,
-    /// Number of records of mode log that were made.
+    /// Number of records of mode log that were written to the block.
     pub logged: AtomicU64,
-    /// Number of records for which there was no room.
+    /// Number of records of mode log that were lost because the block was full.
     pub unlogged: AtomicU64,
     /// The address of the module's object in memory, which is subtracted from return addresses.
     pub base: u64,
-    /// Number of hits of each id, from the first one on, that are recorded in mode log.
+    /// Number of hits of each id that are recorded in mode log. These are the first hits of the id.
     pub logged_first: u64,
-    /// The module's identity: it identifies the module even if the module's frame could not be written.
+    /// The module's identity. It identifies the module even if the frame of the module could not be
+    /// written.
     pub id: [u8; 16],
     /// The mode in which hits are recorded.
     pub mode: u32,
@@ -82,22 +85,22 @@ pub struct BlockHeader {
     pub ticks_per_second: u64,
     /// See [`ModuleFrame::first`].
     pub first: u32,
-    /// Number of buckets for the iterations of single hits of each id; 0 if nothing about single
-    /// hits is kept.
+    /// Number of buckets for the iterations of single hits, for each id; 0 if nothing is stored
+    /// about single hits.
     pub buckets: u32,
-    /// Zero.
+    /// Always zero.
     pub reserved: [u32; 8],
 }
 
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
-/// Number of words about the iterations of single hits before their buckets: `least`, `most`,
-/// `first`, `mask`.
+/// Number of words that are stored about the iterations of single hits before the buckets: `least`,
+/// `most`, `first`, `mask`.
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
-/// The sizes of the parts of a block.
+/// The numbers from which the sizes of the parts of a block follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// See [`BlockHeader::ids`].
@@ -141,11 +144,11 @@ pub fn sums_offset(ids: u32) -> usize {
 /// The reason why bytes are not a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// The bytes do not start as a run does.
+    /// The bytes do not begin with the magic number of a run.
     NoMagic,
     /// A later version wrote the run.
     Version(u32),
-    /// Sizes contradict one another, or the bytes end early.
+    /// The sizes in the header contradict one another, or the bytes end too early.
     Inconsistent,
 }
 
@@ -186,8 +189,8 @@ impl<'a> Run<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Same as for [`Run::pages`], and [`RunError::Inconsistent`] if the header gives more bytes
-    /// than there are.
+    /// Returns the errors of [`Run::pages`], and [`RunError::Inconsistent`] if the header says that
+    /// more bytes are in use than there are.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RunError> {
         let pages = Self::pages(bytes)?;
         let run = Self { bytes };
@@ -199,8 +202,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Returns a run of which only the header was read: it has no blocks. [`Run::pages`] tells
-    /// whether the bytes are a run at all.
+    /// Returns a run of which only the header was read, so it has no blocks. Use [`Run::pages`]
+    /// first to check whether the bytes are a run.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -217,7 +220,7 @@ impl<'a> Run<'a> {
         usize::try_from(self.u64(offset_of!(RunHeader, used))).unwrap_or(usize::MAX)
     }
 
-    /// Returns process id, start time and generation.
+    /// Returns the process id, the start time and the generation.
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(RunHeader, pid)),
@@ -226,7 +229,7 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// Returns the name of the part of the run's process.
+    /// Returns the name of the part of the profile that belongs to the run's process.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)
@@ -252,8 +255,8 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// Returns the run's blocks. A block that contradicts itself is an error, and nothing follows
-    /// it.
+    /// Returns the run's blocks. A block that contradicts itself is returned as an error, and ends
+    /// the iteration.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -302,8 +305,8 @@ impl<'a> Block<'a> {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
 
-    /// Returns the data about the module in the block's header, which has neither the module's file
-    /// nor its side table.
+    /// Returns what the block's header says about the module. The header contains neither the
+    /// module's file nor its side table.
     pub fn module_frame(&self) -> ModuleFrame {
         let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
@@ -326,7 +329,7 @@ impl<'a> Block<'a> {
         self.number
     }
 
-    /// Returns the counts by id, without ids that were never entered.
+    /// Returns the counts of all ids that were entered, in the order of the ids.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         let Shape { ids, counters, .. } = self.shape;
         let (bytes, sums_at) = (self.bytes, sums_offset(ids));
@@ -337,7 +340,8 @@ impl<'a> Block<'a> {
             for (i, word) in words.iter_mut().enumerate() {
                 *word = word64(bytes, at + 8 * i)?;
             }
-            // The initial values of an entry, and the runtime's own fields, are not counts.
+            // The initial values of an entry, and the runtime's own fields, are set to 0 because
+            // they are not counts.
             (words[word::NEXT], words[word::RANDOM], words[word::TRIPS]) = (0, 0, 0);
             let at = sums_at + id * 8 * (1 + counters);
             let mut sums = Vec::new();
@@ -349,7 +353,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Returns the iterations of single hits by id, without ids that have no hit.
+    /// Returns the iterations of single hits of all ids that have hits, in the order of the ids.
     pub fn trips(&self) -> impl Iterator<Item = (u32, Trips)> + use<'a> {
         let (bytes, shape) = (self.bytes, self.shape);
         let ids = if shape.buckets == 0 { 0 } else { shape.ids };
@@ -357,7 +361,7 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // This is the state that the runtime made: there was no hit.
+            // The words have their initial values, so there was no hit.
             if least > most {
                 return None;
             }
@@ -385,8 +389,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Calls `write` with each frame of the block's contents, until a call fails. If nothing was
-    /// counted, there is no frame.
+    /// Calls `write` with each frame of the block's content, until a call fails. If the block has
+    /// counted nothing, `write` is not called.
     ///
     /// # Errors
     /// Returns the error of `write`.
@@ -427,7 +431,7 @@ impl<'a> Block<'a> {
 }
 
 impl RunHeader {
-    /// Whether a thread has begun to write this run, and has not given it back.
+    /// Whether a thread has begun to write this run and has not given it back.
     pub fn is_begun(&self) -> bool {
         self.magic.load(Ordering::Acquire) == RUN_MAGIC
     }

@@ -9,9 +9,9 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Makes a run with two blocks, byte by byte in the layout of `loops.rs`: module 1 with two ids,
-/// one counter and room for two events, of which one was made; module 2 with one id that was never
-/// entered.
+/// Makes a run with two blocks, byte by byte in the layout that `loops.rs` describes. Module 1 has
+/// two ids, one counter and room for two events, one of which was written. Module 2 has one id that
+/// was never entered.
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
     run[..8].copy_from_slice(b"CPTLOOP1");
@@ -23,7 +23,8 @@ fn example() -> Vec<u8> {
     put(&mut run, 64, 9);
     put(&mut run, 72, 8);
     let first = 256;
-    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464, and 512 is the next multiple of 64.
+    // The block has 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes. The next multiple of 64
+    // is 512.
     for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
         put32(&mut run, first + at, word);
     }
@@ -206,7 +207,7 @@ fn frames_round_trip_and_every_truncation() {
         let torn = u64::from(cut != 0 && !ends.contains(&cut));
         assert_eq!(read.torn, torn, "cut at {cut}");
     }
-    // A frame is cut short, and whole frames follow it.
+    // One frame is truncated, and complete frames follow it.
     for cut in 1..ends[1] - ends[0] {
         let mut damaged = bytes[..ends[0] + cut].to_vec();
         damaged.extend_from_slice(&bytes[ends[1]..]);
@@ -216,14 +217,14 @@ fn frames_round_trip_and_every_truncation() {
     }
 }
 
-/// Two ids have four buckets each, after the room for events. The first id was never counted, which
-/// its `least` shows.
+/// There are two ids with four buckets each, which are stored after the events. The first id has no
+/// hits, which its `least` shows.
 #[test]
 fn iterations_of_single_hits_become_frames() {
     let mut run = example();
     let shape = Shape { ids: 2, counters: 1, events: 2, buckets: 4 };
-    // The events end at 464, as in the example, and the iterations of single hits take 2 · (4 + 4)
-    // · 8 bytes.
+    // The events end at 464, as in the example. The iterations of single hits take 2 · (4 + 4) · 8
+    // bytes.
     assert_eq!((shape.events_offset(), shape.trips_offset(), shape.bytes()), (416, 464, 640));
     let first = 256;
     // The second block of the example is overwritten.
@@ -240,11 +241,11 @@ fn iterations_of_single_hits_become_frames() {
     let read = frames_of(&run);
     assert_eq!((read.frames.len(), read.torn), (3, 0));
     assert_eq!(read.frames[1], expected);
-    // An earlier layout is refused by its version.
+    // A run with an earlier layout is refused because of its version.
     put32(&mut run, 8, 1);
     assert_eq!(Run::parse(&run).err(), Some(RunError::Version(1)));
     put32(&mut run, 8, RUN_VERSION);
-    // A block cannot have so many buckets.
+    // A block cannot have 65 buckets.
     put32(&mut run, first + 92, 65);
     assert!(Run::parse(&run).unwrap().blocks().next().unwrap().is_err());
 }

@@ -1,9 +1,9 @@
-//! Defines the cost and the readings of an empty probe.
+//! Defines the cost of an empty probe, and what its counters read.
 
 use crate::wire::{last, wire};
 
-/// See [`crate::meta::Frame::Calibration`]. All values are medians over the probes of an empty call in this
-/// process.
+/// See [`crate::meta::Frame::Calibration`]. All values are medians over the probed empty calls in
+/// this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
     /// Number of empty calls that were probed.
@@ -12,31 +12,33 @@ pub struct Calibration {
     pub counters: u32,
     /// Duration in ticks that is recorded for an empty call. Subtract it from a call's duration.
     pub inside_ticks: u64,
-    /// Ticks by which one probe lengthens the program (everything between entry and return).
+    /// The number of ticks by which one probe lengthens the program (everything from its entry to
+    /// its return).
     pub total_ticks: u64,
     /// The amount that an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// The variation of the calls. `None` if it is not known.
+    /// How much the values vary from call to call. `None` if this is not known.
     pub spread: Option<Spread>,
-    /// The sums of the values, from which means follow. `None` if the sums or the spread are not
-    /// known.
+    /// Sums of the values, from which means can be computed. `None` if the sums or the spread are
+    /// not known.
     pub sums: Option<Sums>,
 }
 
-/// See [`Calibration::sums`]. Calls that something interrupted are left out of all of these sums:
-/// an interrupt takes as long as a hundred brackets, and is rare in the program as well.
+/// See [`Calibration::sums`]. Calls that were interrupted are not part of any of these sums,
+/// because an interrupt takes as long as a hundred brackets and is rare in the program, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// The thread that was calibrated: [`crate::page::PageStart::thread_uid`].
     pub thread_uid: u32,
-    /// Number of calls in the sums. The other ones of [`Calibration::calls`] were interrupted, or
+    /// Number of calls in the sums. The other calls in [`Calibration::calls`] were interrupted, or
     /// ran code that was not in the caches yet.
     pub calls: u32,
     /// Sums of the recorded durations, in ticks.
     pub inside_ticks: Moments,
-    /// Sums of the time of a probed empty call minus the median time of a bare one, in ticks.
+    /// Sums of the differences between the time of each probed empty call and the median time of an
+    /// empty call without a probe, in ticks.
     pub total_ticks: Moments,
-    /// Sums of the readings of each counter, in the order of [`Calibration::inside_values`].
+    /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
     pub inside_values: Vec<Moments>,
 }
 
@@ -46,7 +48,7 @@ pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
     /// Sum of the squares of the values. Empty calls have small values, so the sum does not
-    /// overflow in practice. If it did, it would saturate.
+    /// overflow in practice. If it overflows, it stays at the largest number.
     pub squares: u64,
 }
 
@@ -56,8 +58,8 @@ impl Moments {
         self.squares = self.squares.saturating_add(value.saturating_mul(value));
     }
 
-    /// Returns the mean of `n` values and their standard deviation; `None` if there are fewer than
-    /// two.
+    /// Returns the mean and the standard deviation of `n` values; `None` if there are fewer than
+    /// two values.
     pub fn mean_and_deviation(&self, n: u32) -> Option<(f64, f64)> {
         if n < 2 {
             return None;
@@ -68,18 +70,20 @@ impl Moments {
     }
 }
 
-/// See [`Calibration::spread`]. Ranges go from the 10th to the 90th percentile of the calls from
-/// which the medians were computed.
+/// See [`Calibration::spread`]. Each range goes from the 10th to the 90th percentile of the calls
+/// from which the median was computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Range of [`Calibration::inside_ticks`].
     pub inside_ticks: [u64; 2],
-    /// Range of the time of a probed empty call minus the median time of a bare one, in ticks.
+    /// Range of the differences between the time of a probed empty call and the median time of an
+    /// empty call without a probe, in ticks.
     pub total_ticks: [u64; 2],
-    /// Range of each of [`Calibration::inside_values`].
+    /// Range of each counter in [`Calibration::inside_values`].
     pub inside_values: Vec<[u64; 2]>,
-    /// Median time for which each counter group was enabled between its two readings, in ns, in the
-    /// order of the groups that were read. It exceeds the recorded duration by about one reading.
+    /// Median time for which each counter group was enabled between its two readings, in ns. The
+    /// groups are in the order in which they were read. The time is about one reading longer than
+    /// the recorded duration.
     pub enabled_ns: Vec<u64>,
 }
 

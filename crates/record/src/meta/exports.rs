@@ -1,9 +1,9 @@
-//! Defines libraries with their functions, and exports that are not functions of a library.
+//! Defines libraries, the functions in them, and exports that are not functions of a library.
 
 use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated, wire};
 
-/// Length in bytes of the longest name or path that is kept; see `Loss::NameTruncated`.
+/// Length in bytes of the longest name or path that is recorded; see `Loss::NameTruncated`.
 pub const LONGEST_NAME: usize = 4095;
 
 /// See [`crate::meta::Frame::Library`].
@@ -13,15 +13,15 @@ pub struct Library {
     pub id: u32,
     /// The name that the compiler gave the library.
     pub name: String,
-    /// The number of the library's host in the process: see [`crate::meta::Frame::Host`].
+    /// The number of the library's host, as in [`crate::meta::Frame::Host`] of the same process.
     pub host: u8,
     /// Version of the executable library ABI: 5 or 6.
     pub abi: u32,
-    /// The header's feature bits.
+    /// The feature bits in the library's header.
     pub features: u32,
-    /// The header's sanitizer kind.
+    /// The kind of sanitizer in the library's header.
     pub sanitizer: u32,
-    /// When the library was first seen, in ticks.
+    /// The moment when the library was first seen, in ticks.
     pub ticks: u64,
     /// The library's functions, in the order of their ordinals.
     pub exports: Vec<Export>,
@@ -34,13 +34,14 @@ pub struct Export {
     pub id: u32,
     /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether the function's calls are recorded. A filter or a lack of stubs may exclude it.
+    /// Whether the function's calls are recorded. They are not recorded if a filter excludes the
+    /// function, or if there are not enough stubs.
     pub recorded: bool,
     /// The name that the compiler gave the function.
     pub name: String,
-    /// The tag that the compiler gave the function, often empty.
+    /// The tag that the compiler gave the function. It is often empty.
     pub tag: String,
-    /// Source file if the compiler recorded one; otherwise empty.
+    /// Source file of the function; empty if the compiler did not store it.
     pub source_path: String,
     /// Source line; 0 if unknown.
     pub source_line: u32,
@@ -53,11 +54,12 @@ pub struct Export {
     pub local_memory_pages: u32,
 }
 
-/// See [`crate::meta::Frame::Op`]. Regions and tasks have the name, arguments and device of their op.
+/// See [`crate::meta::Frame::Op`]. Regions and tasks have the name, arguments and device of the op
+/// to which they belong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpExport {
-    /// The export's number in the process, which call records refer to. From the same range as
-    /// [`Export::id`].
+    /// The export's number in the process, which call records refer to. These numbers and those of
+    /// [`Export::id`] have no number in common.
     pub id: u32,
     /// The [`Library::id`] of the library to which the export belongs.
     pub library: u32,
@@ -65,13 +67,14 @@ pub struct OpExport {
     pub role: Role,
     /// Name of the function.
     pub name: String,
-    /// Types and shapes of its tensor arguments, including results that are passed as arguments:
-    /// `float32[1, 64], float32[64, 64]`. Empty if there are none.
+    /// Types and shapes of the function's tensor arguments, including results that are passed as
+    /// arguments: `float32[1, 64], float32[64, 64]`. Empty if there are none.
     pub arguments: String,
-    /// Type and number of the device of its last tensor argument: `cpu0`. Empty if there is none.
+    /// Type and number of the device of the function's last tensor argument: `cpu0`. Empty if there
+    /// is none.
     pub device: String,
-    /// Whether the export's calls return before the device has finished; then durations cover only
-    /// the launches.
+    /// Whether the export's calls return before the device has finished. If so, the durations
+    /// contain only the launches.
     pub asynchronous: bool,
 }
 
@@ -82,8 +85,8 @@ wire!(Export {
 });
 wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
 
-/// Writes and reads a name. Views repeat names, so a name that is longer than recorders write is
-/// cut when it is read.
+/// Writes and reads a name. A recorder never writes a name that is longer than [`LONGEST_NAME`]. If
+/// a file contains one, it is shortened when it is read, because reports repeat names.
 mod name {
     use super::{Decoder, Encoder, LONGEST_NAME, Truncated};
 

@@ -6,7 +6,7 @@ pub const META_NAME: &str = "meta.cps";
 pub const PAGES_NAME: &str = "pages.cps";
 /// Directory of a profile that contains one part for each process.
 pub const PARTS_NAME: &str = "processes";
-/// The beginning and the end of the names of a part's files of events ([`events_name`]).
+/// The names of a part's files of events have this beginning and this end ([`events_name`]).
 pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
 
 /// Returns the name of the part of a process: `PID-STARTTIME-GENERATION`.
@@ -14,34 +14,34 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
-/// Generations from this one on are not those of programs: they are parts with the events that
-/// profiler plugins handed over in the process of the same id.
+/// Generations from this number on do not belong to programs. Such a part contains the events that
+/// profiler plugins handed over in the process with the same process id.
 pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
 
-/// Returns the name of a part's file of events with this number. Such a file is a stream of
-/// `plugin_host`.
+/// Returns the name of a part's file of events with this number. Such a file is a stream that the
+/// crate `plugin_host` defines.
 pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
 }
 
-/// The beginning and the end of the names of a part's trace files ([`trace_name`]).
+/// The names of a part's trace files have this beginning and this end ([`trace_name`]).
 pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
 
-/// Returns the name of a part's trace file with this number. The file is a recording of PyTorch's
-/// profiler, as the profiler writes it.
+/// Returns the name of a part's trace file with this number. PyTorch's profiler writes such a file,
+/// and it is kept unchanged.
 pub fn trace_name(number: u32) -> String {
     format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
 }
 
-/// Returns the number of a part's trace file, if this is the name of one. PyTorch writes to a file with
-/// `.tmp` at the end of its name, and renames it when it is complete.
+/// Returns the number of a part's trace file if `name` is the name of one. PyTorch writes to a file
+/// whose name ends in `.tmp`, and renames the file when it is complete.
 pub fn trace_number(name: &str) -> Option<u32> {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;
     number.parse().ok()
 }
 
-/// Returns the number of a part's file of events, if this is the name of one.
+/// Returns the number of a part's file of events if `name` is the name of one.
 pub fn events_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix(EVENTS_NAMES.0)?.strip_suffix(EVENTS_NAMES.1)?;
     number.parse().ok()

@@ -1,4 +1,4 @@
-//! Describes the process of a part, and the cost of recording the process.
+//! Describes the process to which a part belongs, and the cost of recording the process.
 
 use crate::clock::ClockKind;
 use crate::wire::wire;
@@ -8,25 +8,25 @@ use crate::wire::wire;
 pub struct ProcessCost {
     /// Processor time of the library's constructor, in ns.
     pub constructor_ns: u64,
-    /// Processor time, in ns, of reading the run file, making the process's part, taking in
-    /// libraries, and of hooks that a language's package needs.
+    /// Processor time that the recorder used to read the run file, to make the process's part, to
+    /// register libraries, and for hooks that a language's package needs, in ns.
     pub loading_ns: u64,
-    /// The additional time of some code right after counters were read, compared with a second run
-    /// of the same code, in ticks: the reading has displaced its data and instructions. 0 without
+    /// How much longer some code takes right after counters were read than in a second run, in
+    /// ticks. The reading has displaced the code's data and instructions from the caches. 0 without
     /// counters.
     pub after_reading_ticks: u64,
-    /// Processor time of the whole process when this was written, in ns; 0 if that was not at its
-    /// end.
+    /// Processor time of the whole process at its end, in ns; 0 if this frame was written before
+    /// the end.
     pub process_cpu_ns: u64,
 }
 
-/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of its own appending, so the process
-/// writes it when it ends.
+/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending the page
+/// itself, so the process writes this cost when the process ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
-    /// Number of pages that threads appended when they ended.
+    /// Number of pages that threads appended to the file when the threads ended.
     pub pages: u32,
-    /// CPU time that those pages took in total, in ns.
+    /// CPU time that appending those pages took in total, in ns.
     pub cpu_ns: u64,
 }
 
@@ -39,7 +39,8 @@ pub struct Process {
     pub parent: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
-    /// Number of parts that the same process made before this one, for example before an `exec`.
+    /// Number of parts of the profile that the same process made before this one, for example
+    /// before an `exec`.
     pub generation: u32,
     /// The clock of the process's pages.
     pub clock: ClockKind,

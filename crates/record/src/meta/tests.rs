@@ -138,7 +138,7 @@ fn round_trip_and_every_truncation() {
     }
 }
 
-/// The numbers in files are indices of these lists.
+/// The numbers in files are used as indices of these lists, so the order must be right.
 #[test]
 fn lists_are_in_the_order_of_their_numbers() {
     assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));

@@ -1,13 +1,13 @@
-//! Defines the meanings of the values of calls, and their texts.
+//! Defines what the values of calls mean, and the texts to which values refer.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
 /// The meaning of a key of values; see [`crate::page`]. Keys below [`crate::page::FIRST_USER_KEY`]
-/// have a fixed meaning and no frame.
+/// have a fixed meaning, so there is no frame for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueKey {
     pub id: u32,
-    /// The name that views show.
+    /// The name of the value that reports show.
     pub name: String,
     /// The interpretation of the value's 64 bits.
     pub kind: ValueKind,

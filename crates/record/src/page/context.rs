@@ -1,30 +1,30 @@
-//! Remembers earlier calls. The writer and the reader of a page both keep this memory, and predict
-//! the next call from it. A record contains only what differs from the prediction.
-//!
+//! Remembers earlier calls. The writer and the reader of a page both keep the same memory of
+//! earlier calls, and predict the next call from it. A record contains only what differs from the
+//! prediction.
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
 //!  export mod 64 ──► │ slot                                                │
 //!                    └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! * The *count* of an export is that of the export's last call.
-//! * The *next workgroup* follows the last one, with x changing fastest. After a dispatch's last
-//!   workgroup, and after a new count, it is 0,0,0.
-//! * The *successor* of an export is the export of the call that last followed the end of its
-//!   dispatch. In a slot that is new, it is the export itself.
-//! * If the last call was the last workgroup of its dispatch, the next call is expected to be of the
-//!   successor; otherwise it is expected to be of the same export.
+//! * The *count* of an export is the number of workgroups in the export's last call.
+//! * The *next workgroup* is the one after the last workgroup, where x changes fastest. It is 0,0,0
+//!   after a dispatch's last workgroup and after a new count.
+//! * The *successor* of an export is the export of the call that last followed the end of a
+//!   dispatch of the first export. In a new slot, the successor is the export itself.
+//! * If the last call was the last workgroup of its dispatch, the next call is expected to be a
+//!   call of the successor. Otherwise, it is expected to be a call of the same export.
 //!
 //! Models call the same exports in the same order again and again, so almost every call is
-//! predicted. The memory is empty at the start of each page, so that each page can be read by
-//! itself.
+//! predicted correctly. The memory is empty at the start of each page, so that each page can be
+//! read by itself.
 
 use super::{Call, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_WORKGROUP};
 
-/// Number of exports that are remembered. Exports with the same remainder share a slot.
+/// Number of slots. Exports whose numbers have the same remainder share a slot.
 const SLOTS: usize = 64;
 
-/// The memory of one export. A slot has the size of half a cache line.
+/// What is remembered of one export. A slot has the size of half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 struct Slot {
@@ -38,27 +38,27 @@ impl Slot {
     const EMPTY: Self = Self { export: u32::MAX, count: [0; 3], next: [0; 3], successor: u32::MAX };
 }
 
-/// The memory of one page.
+/// What is remembered while one page is written or read.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Contexts {
     /// Location and worker of the last call.
     place: [u32; 2],
-    /// The last call's slot.
+    /// The slot of the last call.
     last: u32,
-    /// The export of the next call, if everything goes on as before.
+    /// The export of the next call, if the prediction is right.
     expected: u32,
     /// Whether the last call was the last workgroup of its dispatch.
     is_done: bool,
     slots: [Slot; SLOTS],
 }
 
-/// The fields of a call that [`Contexts`] remembers, as far as the call's record contains them.
+/// The fields of a call that its record contains, because they were not predicted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The export and its count, if the tag has [`TAG_CONTEXT`].
     pub context: Option<(u32, [u32; 3])>,
-    /// The export alone, if the tag has [`TAG_EXPORT`].
+    /// Only the export, if the tag has [`TAG_EXPORT`].
     pub export: Option<u32>,
     /// Location and worker, if the tag has [`TAG_PLACE`].
     pub place: Option<[u32; 2]>,
@@ -83,7 +83,7 @@ impl Contexts {
         self.slots.fill(Slot::EMPTY);
     }
 
-    /// Returns the address of the memory of this export.
+    /// Returns the address of the slot of this export.
     #[inline(always)]
     pub fn place_of(&self, export: u32) -> *const u8 {
         (&raw const self.slots[export as usize % SLOTS]).cast()
@@ -105,8 +105,8 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        // The two are compared one by one: a load of both at once would have to wait for the two
-        // stores that made them.
+        // The two fields are compared one by one. Loading both at once would have to wait until the
+        // two separate stores that wrote them have finished.
         if (call.location != self.place[0]) | (call.worker != self.place[1]) {
             self.place = [call.location, call.worker];
             tag |= TAG_PLACE;
@@ -115,9 +115,9 @@ impl Contexts {
         tag
     }
 
-    /// Completes a call from the fields in its record, and remembers the call. Returns it without its times.
-    /// Returns `None` if the record refers to an export that is not remembered; no writer writes such a
-    /// record.
+    /// Completes a call from the fields in its record, and remembers the call. Returns the call
+    /// without its times. Returns `None` if the record refers to an export that is not remembered,
+    /// which no writer does.
     #[inline(always)]
     pub fn read(&mut self, told: &Told) -> Option<Call> {
         let export = match told.context {
@@ -139,7 +139,7 @@ impl Contexts {
         Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
-    /// Remembers this call as the last one. The slot must already belong to the export of the call.
+    /// Remembers this call as the last one. The slot must already belong to the call's export.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
         if self.is_done {
@@ -153,14 +153,14 @@ impl Contexts {
     }
 }
 
-/// Returns the workgroup after this one, which is 0,0,0 after the last one, and whether this is the
+/// Returns the next workgroup, which is 0,0,0 after the last one, and whether this workgroup is the
 /// last one.
 #[inline(always)]
 fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
     let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
     let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
-    // `|` is used instead of `||`: most dispatches have only one workgroup, and one branch is
-    // enough for them.
+    // `|` is used instead of `||`, because most dispatches have only one workgroup, and `|` makes
+    // one branch enough for them.
     if !(in_row | in_column | is_below(z, count[2])) {
         ([0; 3], true)
     } else if in_row {

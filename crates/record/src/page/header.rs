@@ -30,7 +30,7 @@ pub(super) struct RawHeader {
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
-    /// [`USAGE_BEGIN`] and [`USAGE_END`], for those of the usages below that are present.
+    /// Flags [`USAGE_BEGIN`] and [`USAGE_END`]: which of the two usages below are present.
     pub(super) usages: u32,
     pub(super) checksum: u64,
     /// CPU time in ns that the recorder used to attach the thread; see [`PageStart::attach_ns`].
@@ -68,7 +68,7 @@ pub struct PageStart {
     /// Bit *i* is set if counter *i* of the run is recorded in this page. Groups are always
     /// complete.
     pub counters: u32,
-    /// Ticks to which the first record is relative.
+    /// The start of the first record is stored relative to this number of ticks.
     pub base_ticks: u64,
     /// The thread's CPU time at `base_ticks`, ns.
     pub base_cpu_ns: u64,
@@ -77,12 +77,11 @@ pub struct PageStart {
     /// Ticks that this thread has spent flushing pages so far.
     pub flush_ticks: u64,
     pub flushes: u32,
-    /// CPU time in ns that the recorder used to attach the thread, in the thread's first page: to
-    /// open counters, to map the page and, in the first thread of a process, to calibrate. 0 means
-    /// unknown.
+    /// CPU time in ns that the recorder used to attach the thread. Only the thread's first page has
+    /// it. The time includes opening counters, mapping the page and, for the first thread of a
+    /// process, the calibration. 0 means unknown.
     pub attach_ns: u64,
-    /// The numbers that the kernel had counted for the thread when the page began. `None` if they
-    /// were not read.
+    /// What the kernel had counted for the thread when the page began. `None` if this was not read.
     pub usage: Option<Usage>,
 }
 
@@ -91,8 +90,8 @@ pub struct PageStart {
 pub struct PageHeader {
     /// The version of the page's layout.
     pub version: u16,
-    /// The values that the writer stored when it started the page; the thread's name is from when
-    /// it ended the page.
+    /// The values that the writer stored when it started the page, except that the thread's name is
+    /// the one it had when the page ended.
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
@@ -106,8 +105,8 @@ pub struct PageHeader {
     pub last: bool,
     /// Whether the page was appended to a file; its checksum is then valid.
     pub flushed: bool,
-    /// The numbers that the kernel had counted for the thread when the page ended. `None` if they
-    /// were not read, or if the page has not ended because it is in use or its process was killed.
+    /// What the kernel had counted for the thread when the page ended. `None` if this was not read,
+    /// or if the page has not ended because it is in use or because its process was killed.
     pub usage_end: Option<Usage>,
     pub(super) checksum: u64,
 }
@@ -124,7 +123,7 @@ pub enum PageError {
     },
     /// The magic number is missing.
     NoMagic,
-    /// A version that this one does not know wrote the page.
+    /// The page has a version that this program does not know.
     Version(u16),
     /// The sizes in the header contradict each other.
     Inconsistent,
@@ -220,7 +219,8 @@ impl PageHeader {
     }
 }
 
-/// Computes the checksum of a page's header and records. The checksum field itself counts as zero.
+/// Computes the checksum of a page's header and records. The bytes of the checksum field are taken
+/// as zero.
 pub(super) fn checksum(page: &[u8]) -> u64 {
     let raw = page.get(FLAGS_AT..FLAGS_AT + 4).unwrap_or_default();
     let flags = raw.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
@@ -241,8 +241,8 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// Returns the bytes to append to a file for a page that was in the pool: cut after the last record
-/// and marked as flushed. `header` must have been read from `page`.
+/// Returns the bytes to append to a file for a page that was in the pool. They end after the last
+/// record and are marked as flushed. `header` must have been read from `page`.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());
     if page.len() < HEADER_BYTES {
@@ -255,9 +255,9 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page
 }
 
-/// Does what [`seal`] does, in the page's own memory. Returns the page's header and the bytes to
-/// append, or `None` if the memory holds no page. A kill in between leaves either a page that is not
-/// marked as flushed or one with a valid checksum.
+/// Does what [`seal`] does, but changes the page in place. Returns the page's header and the bytes
+/// to append, or `None` if the memory does not contain a page. If the process is killed meanwhile,
+/// the page is either not marked as flushed, or it is marked and has a valid checksum.
 ///
 /// # Safety
 /// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is

@@ -17,7 +17,7 @@ impl std::fmt::Debug for OwnedPage {
 }
 
 impl OwnedPage {
-    /// Creates a page with this start.
+    /// Creates a page that begins with these values.
     pub fn new(start: PageStart) -> Self {
         let mut memory = vec![0u64; PAGE_BYTES / 8];
         let mut writer = PageWriter::detached();
@@ -48,8 +48,8 @@ impl OwnedPage {
         self.writer.calls()
     }
 
-    /// Records a call. `fields` are the fields of its counter groups in the order of the page's
-    /// layout; `scaled` has the same meaning as for [`PageWriter::call`].
+    /// Records a call. `fields` are the values of its counter groups in the order of the page's
+    /// layout. `scaled` has the same meaning as for [`PageWriter::call`].
     ///
     /// # Panics
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
@@ -58,7 +58,8 @@ impl OwnedPage {
         self.put_call(call, scaled, None, fields);
     }
 
-    /// Records a call that was chosen by sampling; otherwise the same as [`OwnedPage::call`].
+    /// Records a call that was chosen by sampling, and otherwise does the same as
+    /// [`OwnedPage::call`].
     ///
     /// # Panics
     /// Same as for [`OwnedPage::call`].

@@ -1,4 +1,4 @@
-//! Reads pages without trusting any byte.
+//! Reads pages. The reader trusts no byte of a page.
 
 use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
@@ -37,8 +37,8 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. The counters of a call are in [`PageReader::groups`] and
-/// [`PageReader::values`]; the sampling of a call is in [`PageReader::drawn`].
+/// One decoded record. If it is a call, its counters are returned by [`PageReader::groups`] and
+/// [`PageReader::values`], and its sampling by [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -54,23 +54,23 @@ pub enum Record {
     },
     /// Values of the last call: see [`PageReader::extras`].
     Values,
-    /// A kind of record that a later version writes. Its content is skipped.
+    /// A kind of record that only later versions know. Its content is skipped.
     Other { kind: u8 },
 }
 
-/// The times in which one group counted during the last call.
+/// For how long one counter group was enabled, and for how long it counted, during the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
     pub read: bool,
-    /// Time for which the group was enabled during the call, in ns (for a thread's group: time on a
-    /// CPU).
+    /// Time for which the group was enabled during the call, in ns. For a group of one thread, this
+    /// is the time that the thread was on a CPU.
     pub enabled: u64,
-    /// Time for which the group was actually counting, in ns.
+    /// Time for which the group counted, in ns.
     pub running: u64,
 }
 
-/// A record that cannot be decoded. The records before it on the page are valid.
+/// The error for a record that cannot be decoded. The records before it on the page are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornRecord {
     /// Offset of the record in bytes from the start of the page.
@@ -96,7 +96,8 @@ impl<'a> PageReader<'a> {
     /// Checks the page at the start of `bytes`, which may contain more data after it.
     ///
     /// # Errors
-    /// Returns [`PageError`]. A flushed page with a wrong checksum is an error as a whole.
+    /// Returns [`PageError`] if the header is not valid, or if the checksum of a flushed page is
+    /// wrong.
     pub fn new(bytes: &'a [u8], layout: &'a GroupLayout) -> Result<Self, PageError> {
         let header = PageHeader::parse(bytes)?;
         let need = header.file_bytes();
@@ -142,7 +143,7 @@ impl<'a> PageReader<'a> {
         self.drawn
     }
 
-    /// Returns the keys and bits of the last [`Record::Values`].
+    /// Returns the pairs of keys and values of the last [`Record::Values`].
     pub fn extras(&self) -> &[(u32, u64)] {
         &self.extras
     }
@@ -150,7 +151,7 @@ impl<'a> PageReader<'a> {
     /// Returns the next record, or `None` at the end of the page.
     ///
     /// # Errors
-    /// Returns [`TornRecord`]; after that, the result is always `None`.
+    /// Returns [`TornRecord`]. After this error, the function always returns `None`.
     #[inline]
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
         if self.at >= self.records.len() {
@@ -219,7 +220,7 @@ impl<'a> PageReader<'a> {
         Some(Record::Call(call))
     }
 
-    /// Decodes the leading fields of a call.
+    /// Decodes the first fields of a call.
     #[inline]
     fn decode_context(&mut self, tag: u8) -> Option<Call> {
         const KNOWN: u8 = TAG_CALL

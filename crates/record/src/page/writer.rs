@@ -1,4 +1,4 @@
-//! Writes pages. This is the half of the format that runs on the hot path.
+//! Writes pages. This code runs on the hot path.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -12,9 +12,9 @@ use super::{
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
-/// Writes records to one mapped page at a time. It is plain data, so that it can be in a
-/// thread-local that is never dropped; see [`PageWriter::detached`]. The fields that every call
-/// needs are in the first cache line.
+/// Writes records to one mapped page at a time. The type has no destructor, so that it can be
+/// stored in a thread-local variable that is never dropped; see [`PageWriter::detached`]. The
+/// fields that every call needs are in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageWriter {
@@ -27,8 +27,8 @@ pub struct PageWriter {
     base_monotonic_ns: u64,
 }
 
-/// A record under construction: the address for the next field, among bytes that are not committed
-/// yet.
+/// A record that is being written. The address is where the next field goes; the bytes there are
+/// not committed yet.
 #[derive(Debug)]
 pub struct Cursor {
     at: *mut u8,
@@ -38,8 +38,8 @@ impl Cursor {
     /// Appends one field.
     ///
     /// # Safety
-    /// The caller may append at most the fields of the longest record, to a page that had room when
-    /// the record was begun.
+    /// The page must have had room when the record was begun, and the caller may append no more
+    /// fields than the longest record has.
     #[inline(always)]
     pub unsafe fn put(&mut self, value: u64) {
         // SAFETY: the caller appends no more than the longest record, for which `has_room` reserved
@@ -71,8 +71,8 @@ impl Cursor {
         }
     }
 
-    /// Does what [`Cursor::put`] does, for a field that most records do not have. It is a function
-    /// so that the code of the other records is short.
+    /// Does what [`Cursor::put`] does, for a field that most records do not have. It is a separate
+    /// function so that the code for the usual fields stays short.
     ///
     /// # Safety
     /// Same as for [`Cursor::put`].
@@ -85,8 +85,8 @@ impl Cursor {
 }
 
 impl PageWriter {
-    /// Creates a writer without a page. Only [`PageWriter::is_attached`] and [`PageWriter::attach`]
-    /// may be called on it.
+    /// Creates a writer without a page. Until a page is attached, only [`PageWriter::is_attached`]
+    /// and [`PageWriter::attach`] may be called.
     pub const fn detached() -> Self {
         Self {
             page: std::ptr::null_mut(),
@@ -159,10 +159,10 @@ impl PageWriter {
         self.contexts.clear();
     }
 
-    /// Detaches the page. Its content stays.
+    /// Detaches the page. The content of the page does not change.
     pub fn detach(&mut self) {
-        // The fields are set one by one: `Self::detached()` would first be built on the program's
-        // stack.
+        // The fields are set one by one, because `Self::detached()` would first build a whole
+        // writer on the program's stack.
         self.page = std::ptr::null_mut();
         (self.base_cpu_ns, self.base_monotonic_ns) = (0, 0);
         self.rewind(0);
@@ -187,17 +187,17 @@ impl PageWriter {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Returns the addresses in other cache lines than the writer's first one that the next record
-    /// of this export will access: the memory of the export, the place of the record, and the
-    /// page's header. They are only meant for prefetching.
+    /// Returns the addresses that the next record of this export will access and that are not in
+    /// the writer's first cache line: the slot of the export, the place of the record, and the
+    /// page's header. They are meant only for prefetching.
     #[inline(always)]
     pub fn ahead(&self, export: u32) -> [*const u8; 3] {
         let record = self.page.wrapping_add(self.at as usize);
         [self.contexts.place_of(export), record, self.page.wrapping_add(64)]
     }
 
-    /// Stores in the header that `depth` calls are in progress, and that the outermost one calls
-    /// `export`. A reader finds these values if the process dies now.
+    /// Stores in the header that `depth` calls are in progress, and that the outermost of them is a
+    /// call of `export`. If the process dies, a reader finds these values.
     ///
     /// # Safety
     /// A page must be attached.
@@ -208,8 +208,8 @@ impl PageWriter {
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record. The caller appends the readings of each group, then commits the
-    /// record. `scaled` says that the running time of some group differs from its enabled time.
+    /// Begins a call record. The caller then appends the readings of each group and commits the
+    /// record. `scaled` is true if the running time of some group differs from its enabled time.
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -237,7 +237,7 @@ impl PageWriter {
         cursor
     }
 
-    /// Begins the record of a call that was chosen by sampling; otherwise the same as
+    /// Begins the record of a call that was chosen by sampling, and otherwise does the same as
     /// [`PageWriter::call`].
     ///
     /// # Safety
@@ -279,8 +279,8 @@ impl PageWriter {
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
-    /// Adds values to the call that was just committed: keys and their 64 bits. At most
-    /// [`MOST_VALUES`] are written; the rest is left out.
+    /// Adds values to the call that was just committed. Each value has a key and 64 bits. At most
+    /// [`MOST_VALUES`] are written, and further values are left out.
     ///
     /// # Safety
     /// A page with room for values must be attached.
@@ -289,7 +289,7 @@ impl PageWriter {
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
-            // The length precedes the values. It is below 2^14, so two bytes always hold it.
+            // The length precedes the values. It is below 2^14, so it always fits in two bytes.
             let first = start.add(3);
             let mut cursor = Cursor { at: first };
             for (key, value) in values.iter().take(MOST_VALUES) {
@@ -304,7 +304,7 @@ impl PageWriter {
         }
     }
 
-    /// Records the values of the thread's CPU clock and of `CLOCK_MONOTONIC` at `ticks`.
+    /// Records the thread's CPU time and `CLOCK_MONOTONIC` at the moment `ticks`.
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -322,15 +322,15 @@ impl PageWriter {
         }
     }
 
-    /// Stores the usage of the thread at the moment when the recorder was ready for it, and the
-    /// time that attaching took. The program's share of the thread's first page begins here.
+    /// Stores the thread's usage at the moment when the recorder finished attaching the thread, and
+    /// the time that attaching took. What the thread uses from then on belongs to the program.
     ///
     /// # Safety
     /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The mark is stored last, so a kill in between
-        // leaves a page without usage.
+        // SAFETY: by contract, a page is attached. The mark is stored last, so if the process is
+        // killed before that, the page has no usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -346,8 +346,8 @@ impl PageWriter {
     /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The mark is stored last, so a kill in between
-        // leaves a page without this usage.
+        // SAFETY: by contract, a page is attached. The mark is stored last, so if the process is
+        // killed before that, the page does not have this usage.
         unsafe {
             (*header).usage_end = usage.words();
             compiler_fence(Ordering::SeqCst);
@@ -356,8 +356,9 @@ impl PageWriter {
     }
 
     /// Returns the bytes to append to the profile: the header with the checksum, and the committed
-    /// records. `last` marks the thread's last page. The flag is stored last, so a kill in between
-    /// leaves either a page that is not marked as flushed or one with a valid checksum.
+    /// records. `last` marks the thread's last page. The flag is stored last. So if the process is
+    /// killed meanwhile, the page is either not marked as flushed, or it is marked and has a valid
+    /// checksum.
     ///
     /// # Safety
     /// A page must be attached, and stay attached while the slice is used.
@@ -386,7 +387,8 @@ impl PageWriter {
         self.detach();
     }
 
-    /// Undoes [`PageWriter::seal`]: the page was not written and stays in the pool.
+    /// Reverses [`PageWriter::seal`], because the page was not written to the file and stays in the
+    /// pool.
     ///
     /// # Safety
     /// A page must be attached.
@@ -400,8 +402,8 @@ impl PageWriter {
         self.calls
     }
 
-    /// Empties the page after its content was flushed (or given up) and starts the thread's next
-    /// page in the same memory. A reader that finds the page in between sees either the old
+    /// Empties the page after its content was flushed (or abandoned), and starts the thread's next
+    /// page in the same memory. A reader that looks at the page meanwhile sees either the old
     /// sequence number, which it already has from the file, or an empty page.
     ///
     /// # Safety
@@ -413,7 +415,7 @@ impl PageWriter {
         unsafe { self.attach(page, start) };
     }
 
-    /// Marks the memory as no longer being a page, before it is given back to the pool.
+    /// Removes the mark that the memory is a page, before the memory is given back to the pool.
     ///
     /// # Safety
     /// A page must be attached.
@@ -424,7 +426,7 @@ impl PageWriter {
     }
 }
 
-/// Encodes a prefix varint in two bytes, even if one would do.
+/// Encodes a prefix varint in two bytes, even if one byte would be enough.
 const fn two_byte_varint(value: u16) -> [u8; 2] {
     (value << 2 | 0b10).to_le_bytes()
 }

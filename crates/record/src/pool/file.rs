@@ -1,5 +1,5 @@
-//! Creates the pool's file before the run, and reads it after the run, for programs that take no
-//! part in the run.
+//! Creates the pool's file before the run, and reads it after the run. The functions are for
+//! programs that are not recorded themselves.
 
 use std::fs::File;
 use std::io;
@@ -38,10 +38,10 @@ pub fn create_with(path: &Path, owner: &Owner, layout: Layout) -> io::Result<()>
     file.write_all_at(&header, 0)
 }
 
-/// A process as described in the pool's table, read from the file.
+/// A process in the pool's table, as read from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// The row's number, which page claims refer to.
+    /// The number of the process's row. Claims of pages contain this number.
     pub row: u32,
     /// See [`Row::pid`].
     pub pid: u32,
@@ -55,11 +55,12 @@ pub struct ProcessRow {
     pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
-    /// Losses that are not zero: number, count, and first errno (0 if there was none).
+    /// Losses whose count is not zero: the number of the loss, its count, and the first errno (0 if
+    /// there was none).
     pub losses: Vec<(usize, u64, u32)>,
 }
 
-/// A pool file opened by a program that does not take part in the run.
+/// A pool file that is opened by a program that is not recorded itself.
 #[derive(Debug)]
 pub struct PoolFile {
     file: File,
@@ -70,7 +71,8 @@ pub struct PoolFile {
 }
 
 impl PoolFile {
-    /// Opens the file and checks its header. The path must be trusted, because links are followed.
+    /// Opens the file and checks its header. The path must be trusted, because the function follows
+    /// links.
     ///
     /// # Errors
     /// Returns the error of [`File::open`], or `InvalidData` for a file that is not a pool of this version.
@@ -78,8 +80,8 @@ impl PoolFile {
         Self::of(File::open(path)?)
     }
 
-    /// Returns the version of the pool, as the first bytes of the file's header give it; `None` if
-    /// they are not those of a pool.
+    /// Returns the version of the pool, which is in the first bytes of the file. Returns `None` if
+    /// the file does not begin as a pool does.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -136,7 +138,7 @@ impl PoolFile {
         &self.file
     }
 
-    /// Returns all processes that claimed a row.
+    /// Returns all processes that have claimed a row.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -146,7 +148,7 @@ impl PoolFile {
             .collect()
     }
 
-    /// Returns the row for losses outside of recording processes. It has no process id.
+    /// Returns the row that counts losses outside of recorded processes. The row has no process id.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -178,13 +180,13 @@ impl PoolFile {
         })
     }
 
-    /// Returns the pages in use, each with its number and the row of the process that owns it.
+    /// Returns the number of each page in use, with the row of the process that owns the page.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let row = |claim: u32| (claim & full::OWNER).checked_sub(1);
         self.claims.iter().enumerate().filter_map(move |(n, claim)| Some((n, row(*claim)?)))
     }
 
-    /// Returns the first `bytes` of a page, at most a whole page.
+    /// Returns the first `bytes` bytes of a page, but not more than the page has.
     pub fn head(&self, page: usize, bytes: usize) -> io::Result<Vec<u8>> {
         let mut head = vec![0u8; bytes.min(PAGE_BYTES)];
         self.file

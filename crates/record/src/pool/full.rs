@@ -1,5 +1,5 @@
-//! Defines how a thread hands full pages to `run`, which appends them to the profile and gives them
-//! back empty.
+//! Defines how a thread hands full pages over to `run`, which appends the pages to the profile and
+//! gives them back empty.
 //!
 //! ```text
 //!            offer                 take                     give back
@@ -9,19 +9,20 @@
 //!                                       TAKEN LEFT ───────────────────────► free
 //! ```
 //!
-//! The states are bits of a page's claim, and each arrow is one atomic operation, so a page is
-//! appended by the thread or by `run`, never by both. A page that was offered remains in the process
-//! to which it belongs, mapped and present, and its content remains readable in the pool until it is
+//! The states are bits of a page's claim, and each arrow is one atomic operation. So a page is
+//! appended either by its thread or by `run`, but never by both. A page that was offered stays
+//! mapped and present in its process, and its content stays readable in the pool until the page is
 //! given back.
 //!
-//! `run` changes the claims in its mapping, which is guarded against a program that truncates the
-//! pool (`truncation.rs`). It maps no pages: it reads them from the file, and removes the magic number
-//! of a page that it gives back by a write to the file.
+//! `run` changes the claims in its own mapping, which is guarded against a program that truncates
+//! the pool (`truncation.rs`). It maps no pages. It reads pages from the file. When it gives a page
+//! back, it removes the page's magic number by writing to the file.
 //!
-//! Nothing depends on `run` being alive. A thread offers as many pages as it has spare ones; if none
-//! comes back, it appends its own pages. If `run` is killed after it has appended a page and before it
-//! has given it back, the page exists twice. Readers take it once, as they do for every page that
-//! a collector had copied when it was killed: pages are identified by part, thread and sequence.
+//! Threads do not need `run` to be alive. A thread offers as many pages as it has spare pages. If
+//! `run` gives none of them back, the thread appends its pages itself. If `run` is killed after it
+//! has appended a page and before it has given it back, the page exists twice. Readers use it only
+//! once, because part, thread and sequence number identify a page. The same holds for pages that a
+//! collector had copied when it was killed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -34,9 +35,9 @@ use crate::page::{PAGE_BYTES, PageHeader, seal_in_place};
 const OFFERED: u32 = 1 << 31;
 /// `run` is appending the page.
 const TAKEN: u32 = 1 << 30;
-/// The page's thread has ended, so the page becomes free once `run` has appended it.
+/// The page's thread has ended, so the page becomes free as soon as `run` has appended it.
 const LEFT: u32 = 1 << 29;
-/// The other bits of a claim: 1 + row of the owner.
+/// The other bits of a claim: 1 + the row of the process that owns the page.
 pub(super) const OWNER: u32 = LEFT - 1;
 
 impl Pool {
@@ -44,13 +45,13 @@ impl Pool {
         self.claim(page).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether somebody takes full pages, or did until it was killed.
+    /// Whether some process takes full pages. This stays true if that process was killed.
     pub fn is_drained(&self) -> bool {
         self.header().drained.load(Ordering::Relaxed) != 0
     }
 
-    /// Offers a full page, which the thread has prepared for reading
-    /// ([`crate::PageWriter::finish`]), and wakes the process that takes pages.
+    /// Offers a full page and wakes the process that takes pages. The thread must have prepared the
+    /// page for reading ([`crate::PageWriter::finish`]).
     pub fn offer_page(&self, page: usize, row: u32) {
         self.claim(page).store((row + 1) | OFFERED, Ordering::Release);
         let header = self.header();
@@ -66,37 +67,39 @@ impl Pool {
         }
     }
 
-    /// Whether a page that was offered has been given back, empty.
+    /// Whether a page that was offered has been given back and is now empty.
     pub fn is_given_back(&self, page: usize, row: u32) -> bool {
         self.claim(page).load(Ordering::Acquire) == row + 1
     }
 
-    /// Takes a page back that was offered. Returns false if it has been taken or given back.
+    /// Takes back a page that was offered. Returns false if the page has already been taken or
+    /// given back.
     pub fn take_back(&self, page: usize, row: u32) -> bool {
         self.change(page, (row + 1) | OFFERED, row + 1)
     }
 
-    /// Leaves a page that was taken to `run`, because its thread ends. Returns false if the page is
-    /// not taken any more.
+    /// Leaves a page to `run`, which has taken it, because the page's thread ends. Returns false if
+    /// the page is not taken any more.
     pub fn leave_page(&self, page: usize, row: u32) -> bool {
         self.change(page, (row + 1) | TAKEN, (row + 1) | TAKEN | LEFT)
     }
 
-    /// Stores whether full pages are taken from now on.
+    /// Stores whether some process takes full pages from now on.
     pub fn set_drained(&self, drained: bool) {
         self.header().drained.store(drained.into(), Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that were offered so far. It wraps around. Adding to the number
-    /// makes a [`Pool::wait_for_offers`] that has not begun to wait yet return at once.
+    /// Returns the number of pages that were offered so far. The number wraps around. If the number
+    /// is increased before a call of [`Pool::wait_for_offers`] has begun to wait, the call returns
+    /// at once.
     pub fn offers(&self) -> &'static AtomicU32 {
         &self.header().offers
     }
 
-    /// Waits until the number of offers is not `seen`, or until a signal arrives.
+    /// Waits until the number of offers differs from `seen`, or until a signal arrives.
     ///
     /// # Errors
-    /// Returns the `errno` if the kernel does not wait.
+    /// Returns the `errno` if the kernel refuses to wait.
     pub fn wait_for_offers(&self, seen: u32) -> Result<(), i32> {
         let header = self.header();
         header.waits.store(1, Ordering::SeqCst);
@@ -113,8 +116,8 @@ impl Pool {
         }
     }
 
-    /// Takes the first page that is offered, from number `start` on. Only one thread of one process
-    /// may take full pages.
+    /// Takes the first page that is offered, beginning with page number `start`. Only one thread of
+    /// one process may take full pages.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..claims.len()).find_map(|page| {
@@ -126,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Room for a copy of a page.
+/// A buffer for the copy of a page.
 #[derive(Debug)]
 pub struct PageCopy([u64; PAGE_BYTES / 8]);
 
@@ -136,7 +139,8 @@ impl Default for PageCopy {
     }
 }
 
-/// A full page that was taken. If it is dropped, it stays taken, as if this process had been killed.
+/// A full page that was taken. If the value is dropped, the page stays taken, as if this process
+/// had been killed.
 #[derive(Debug)]
 pub struct Taken<'a> {
     pool: &'a Pool,
@@ -149,9 +153,9 @@ impl Taken<'_> {
         self.page
     }
 
-    /// Returns the page's header and the bytes to append to a file of pages, with their checksum,
-    /// read from the pool in `file`. `None` if the bytes are not a page, because the page's program
-    /// has overwritten or truncated it.
+    /// Returns the page's header and the bytes to append to a file of pages, with their checksum.
+    /// The bytes are read from the pool in `file`. Returns `None` if the bytes are not a page,
+    /// because the recorded program has overwritten or truncated them.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the array has PAGE_BYTES bytes and is borrowed mutably.
@@ -162,19 +166,19 @@ impl Taken<'_> {
         unsafe { seal_in_place(at) }
     }
 
-    /// Gives the page back, after it was appended. It is empty from now on: its magic number, which
-    /// comes first, is removed from the pool in `file`. The write ends before the claim changes, so
+    /// Gives the page back after it was appended. The page is empty from now on: its magic number
+    /// at its start is removed from the pool in `file`. The write ends before the claim changes, so
     /// whoever sees the new claim also sees the empty page.
     pub fn give_back(self, file: &File) {
-        // If this fails, readers find the page twice and take it once.
+        // If this fails, readers find the page twice, but use it once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);
         }
     }
 
-    /// Offers the page again, because it could not be appended. If its thread has ended, the page
-    /// stays in the pool for the collector of the profile.
+    /// Offers the page again because it could not be appended. If the page's thread has ended, the
+    /// page stays in the pool until the profile is collected.
     pub fn refuse(self) {
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner | OFFERED) {
             self.pool.change(self.page, self.owner | TAKEN | LEFT, self.owner);

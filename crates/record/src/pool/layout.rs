@@ -1,9 +1,9 @@
-//! Computes the places of all parts of a pool, which follow from the number of its pages.
+//! Computes the offsets of all parts of a pool. They follow from the number of the pool's pages.
 
 use super::{CLAIMS_OFFSET, MOST_PAGES, PAGES, ROWS, Row};
 use crate::page::PAGE_BYTES;
 
-/// The places of all parts of a pool with a number of pages.
+/// The offsets of all parts of a pool with a certain number of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pages: usize,

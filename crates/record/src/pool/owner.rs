@@ -1,5 +1,5 @@
-//! Defines the owner of a pool: the profile to which its pages belong, as the pool's header
-//! describes it.
+//! Defines the owner of a pool: the profile to which the pool's pages belong. The pool's header
+//! describes the owner.
 //!
 //! ```text
 //!   64  id           16 bytes, random; the manifest and the run file have the same
@@ -8,10 +8,10 @@
 //!  236  length u32 · text                       its path when it was made; absent if too long
 //! ```
 //!
-//! A profile that was moved is still the same directory, but a copy has the same id and is another
-//! directory. A path cannot distinguish the two cases, so the header identifies the directory
-//! itself. For processes with `CAP_DAC_READ_SEARCH`, the file handle distinguishes a deleted
-//! directory from one that was moved away.
+//! A profile that was moved has another path but is still the same directory. A copy of a profile
+//! has the same id but is another directory. So neither a path nor the id identifies the profile,
+//! and the header identifies the directory itself. With `CAP_DAC_READ_SEARCH`, a process can also
+//! use the file handle to find out whether the directory was deleted or only moved.
 
 use std::fmt;
 use std::fs::File;
@@ -22,13 +22,15 @@ use std::str::FromStr;
 
 use crate::wire::{Decoder, Encoder, Truncated};
 
-/// The offset of the owner's block in the pool, and its maximum length. The run's row follows.
+/// The offset of the owner's block in the pool, and the maximum length of the block. The run's row
+/// is after the block.
 pub(super) const OFFSET: usize = 64;
 pub(super) const BYTES: usize = super::RUN_ROW_OFFSET - OFFSET;
 const HANDLE_BYTES: usize = 128;
 const LONGEST_PATH: usize = BYTES - (16 + 8 + 8 + 4 + 4 + 4 + HANDLE_BYTES + 4);
 
-/// A random number that a profile gets when it is created. Zero means that the profile has none.
+/// A random number that a profile gets when it is created. An id of zero means that the profile has
+/// no id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProfileId(pub [u8; 16]);
 
@@ -36,7 +38,8 @@ impl ProfileId {
     /// Creates a new id.
     ///
     /// # Errors
-    /// Returns an error if the kernel provides no random numbers (a filter forbids `getrandom`).
+    /// Returns an error if the kernel provides no random numbers, for example because a filter
+    /// forbids `getrandom`.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0u8; 16];
         // SAFETY: `bytes` has the length that is passed.
@@ -44,7 +47,7 @@ impl ProfileId {
         if got == 16 { Ok(Self(bytes)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether this is a real id and not zero.
+    /// Whether this is an id, and not the zero that means no id.
     pub fn is_some(self) -> bool {
         self.0 != [0; 16]
     }
@@ -59,7 +62,7 @@ impl fmt::Display for ProfileId {
 impl FromStr for ProfileId {
     type Err = ();
 
-    /// Accepts exactly the 32 digits that [`fmt::Display`] writes.
+    /// Accepts only the 32 digits that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, ()> {
         let number = u128::from_str_radix(text, 16).map_err(drop)?;
         let id = Self(number.to_be_bytes());
@@ -108,13 +111,14 @@ impl Owner {
         })
     }
 
-    /// Whether the directory with these numbers is the profile's.
+    /// Returns whether these numbers are those of the profile's directory.
     pub fn is(&self, device: u64, inode: u64, user: u32) -> bool {
         (self.device, self.inode, self.user) == (device, inode, user)
     }
 
-    /// Returns whether the profile's directory has been deleted, wherever it was moved before.
-    /// `near` is any directory of its file system. Returns `None` if this cannot be determined.
+    /// Returns whether the profile's directory has been deleted, even if it was moved before.
+    /// `near` is any directory of the same file system. Returns `None` if this cannot be
+    /// determined.
     pub fn is_deleted(&self, near: &File) -> Option<bool> {
         if near.metadata().ok()?.dev() != self.device {
             return None;
@@ -144,7 +148,7 @@ impl Owner {
         Some(found.metadata().ok()?.nlink() == 0)
     }
 
-    /// Encodes the block of the header, which has at most [`BYTES`] bytes.
+    /// Encodes the owner's block of the header. The result has at most [`BYTES`] bytes.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         for byte in self.id.0 {
@@ -201,10 +205,9 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     (done == 0).then(|| (handle.kind, bytes.to_vec()))
 }
 
-/// Returns whether any process, in any container, has the file open for writing, or has mapped it
-/// through such a descriptor. The function asks the kernel by taking a lease for a moment. Returns
-/// `None` if the kernel does not answer: the file belongs to another user, or the file system has
-/// no leases.
+/// Returns whether any process, in any container, has the file open for writing, or has mapped the
+/// file for writing. The function finds out by taking a lease for a moment. Returns `None` if the
+/// kernel gives no lease because the file belongs to another user or the file system has no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
         // SAFETY: both commands of fcntl take an integer, and `file` keeps its descriptor open.
@@ -214,7 +217,7 @@ pub fn is_in_use(file: &File) -> Option<bool> {
         }
     };
     // If another process opens the file while we hold the lease, the kernel sends us this signal.
-    // It has no effect by default, unlike SIGIO, which kills.
+    // By default, SIGURG has no effect, but SIGIO kills the process.
     const F_SETSIG: i32 = 10;
     fcntl(F_SETSIG, libc::SIGURG).ok()?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {
@@ -264,8 +267,8 @@ mod tests {
         assert_eq!(Owner::of(&here, &(long + "x"), ProfileId::default()).unwrap().path, None);
     }
 
-    /// tmpfs and every disk file system have leases. A file that is mapped for writing is in use
-    /// even if its descriptor is closed.
+    /// tmpfs and every disk file system have leases. A file that is mapped for writing counts as in
+    /// use even if its descriptor is closed.
     #[test]
     fn a_mapped_pool_is_in_use() {
         let path = std::env::temp_dir().join(format!("cp-lease-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Maps the run's row, for processes that do not map the whole pool.
+//! Maps only the run's row, for processes that do not map the whole pool.
 
 use std::ffi::CStr;
 
@@ -7,9 +7,9 @@ use super::{
     errno, open_raw,
 };
 
-/// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is
-/// for processes that do not record, and for code between `vfork` and `exec`: it does not allocate
-/// or lock, and nothing stays mapped.
+/// Calls `body` with the run's row of the pool at `path`, which is mapped during this call. The
+/// function is for processes that do not record, and for code between `vfork` and `exec`: it does
+/// not allocate or lock, and nothing stays mapped.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`].
@@ -17,8 +17,8 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     with_run_row_and(path, |_| Ok(()), body)
 }
 
-/// Does what [`with_run_row`] does, in one of our own processes: if the program truncates the pool
-/// meanwhile, the changes that `body` makes are lost.
+/// Does what [`with_run_row`] does, for use in one of our own processes. If the program truncates
+/// the pool meanwhile, the changes that `body` makes are lost.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].
@@ -35,9 +35,9 @@ fn with_run_row_and<G>(
     let fd = open_raw(path)?;
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let number = |n: libc::c_int| libc::c_long::from(n);
-    // This is a raw system call because the agent interposes the function `mmap`.
+    // The call is a raw system call because the agent replaces the function `mmap`.
     // SAFETY: the address is 0, so the kernel chooses a free one. If the file is shorter than the
-    // mapping, nothing touches it, because the length is checked first.
+    // mapping, nothing touches the mapping, because the length is checked first.
     let (length, base) = unsafe {
         let (zero, end) = (number(0), number(libc::SEEK_END));
         let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);

@@ -1,26 +1,26 @@
-//! Survives the truncation of a pool while it is mapped.
+//! Keeps a process alive if a pool is truncated while the process has it mapped.
 //!
-//! A process that accesses a mapping beyond the end of its file gets SIGBUS. A program can truncate
-//! its pool at any moment, so checking the size first does not help. All data that can be read from
-//! the file is therefore read from it. The kernel has no call for the words that the program and
-//! `run` change by atomic operations (claims, losses, the number of offers), and for the word on
-//! which a futex waits. These words are mapped, and guarded: the handler of SIGBUS replaces the
-//! mapping by private memory that is zero. The interrupted operation then continues on a pool in
-//! which nothing is claimed and nothing is offered.
+//! If a process accesses a mapping beyond the end of the file, the kernel sends SIGBUS. A program
+//! can truncate its pool at any moment, so checking the size first does not help. Therefore
+//! everything that can be read from the file is read from the file. This is not possible for the
+//! words that the program and `run` change by atomic operations (claims, losses, the number of
+//! offers), nor for the word on which a futex waits. These words are mapped and guarded: the
+//! handler of SIGBUS replaces the mapping by private memory that is zero. The interrupted operation
+//! then continues on a pool in which nothing is claimed and nothing is offered.
 //!
-//! Only our own processes use this: in other processes, the handlers of signals are not ours to
-//! set.
+//! Only our own processes use this, because setting signal handlers in a recorded program would
+//! disturb the program.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Start and end of each guarded mapping; 0 while the place is free.
+/// Start and end of each guarded mapping; 0 if the entry is free.
 static GUARDED: [[AtomicUsize; 2]; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
-/// The handler of SIGBUS before ours.
+/// The handler of SIGBUS that was set before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Guards a mapping until it is dropped.
+/// Guards a mapping as long as this value exists.
 #[derive(Debug)]
 pub struct TruncationGuard {
     place: &'static [AtomicUsize; 2],
@@ -63,13 +63,14 @@ fn set_handler() -> Result<(), i32> {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // Another handler of ours may touch the mapping, too, and must not interrupt this one.
+        // Our other signal handlers may access the mapping, too, so they must not interrupt this
+        // handler.
         libc::sigfillset(&mut action.sa_mask);
         if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
             return Err(super::errno());
         }
-        // The handler is stored before ours can run. If another thread has stored it meanwhile, it
-        // stays.
+        // The earlier handler is stored before our handler can run. If another thread has already
+        // stored one, that one is kept.
         let _ = BEFORE.set(before);
         match libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) {
             0 => Ok(()),
@@ -89,15 +90,15 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // The fault does not concern a guarded mapping. The handler before ours decides, when the
-    // instruction runs again.
+    // The fault does not concern a guarded mapping. The earlier handler is set again, and handles
+    // the fault when the instruction is repeated.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
 }
 
-/// Replaces a mapping by private memory.
+/// Replaces a mapping by private memory that is zero.
 fn replace(range: Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::c_long::from(flags));

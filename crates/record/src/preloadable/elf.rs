@@ -1,13 +1,13 @@
-//! Reads the parts of an ELF file that determine whether a program can carry the library.
+//! Reads the parts of an ELF file that determine whether a program can load the library.
 //!
-//! The file may contain anything. Every offset comes from the file, every read may return fewer
-//! bytes than requested, and every loop has its own bound.
+//! The file may contain anything: every offset comes from the file, and every read may return fewer
+//! bytes than requested. So every loop has its own limit.
 
 use std::ffi::CStr;
 
 use super::{File, PATH_BYTES, START_BYTES};
 
-/// The fields of an ELF header that are needed, for this machine's architecture.
+/// The needed fields of an ELF header for this machine's architecture.
 pub(super) struct Header {
     segments: u64,
     segment_bytes: u64,
@@ -26,8 +26,8 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// Maximum number of segments; no real file has more. A larger number means that the file is
-/// garbage.
+/// Maximum number of segments. No real file has more, so a larger number means that the file is
+/// damaged.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
 /// Size of an entry of the segment table on 64-bit machines, and the number of entries read at
@@ -59,8 +59,8 @@ impl Header {
         })
     }
 
-    /// Returns the first segment that `wanted` accepts. The kernel refuses a table whose entries
-    /// have another size, so this function does, too.
+    /// Returns the first segment that `wanted` accepts. If the entries of the table have another
+    /// size, the function finds no segment, because the kernel refuses such a table, too.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -90,7 +90,7 @@ impl Header {
         None
     }
 
-    /// Returns the dynamic linker that the program names.
+    /// Returns the path of the dynamic linker that the program asks for.
     pub(super) fn interpreter<'a>(
         &self,
         file: &File,
@@ -103,7 +103,7 @@ impl Header {
         CStr::from_bytes_until_nul(path).ok()
     }
 
-    /// Returns the file offset of the byte at this address.
+    /// Returns the offset in the file of the byte at this address.
     fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
         let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
         self.segment(file, holds)?.file_offset(address)
@@ -130,7 +130,7 @@ impl Header {
         }
     }
 
-    /// Returns whether the library defines symbols of this version (its `DT_VERDEF`).
+    /// Returns whether the library defines symbols of this version (in its `DT_VERDEF`).
     pub(super) fn defines_version(&self, file: &File, wanted: &[u8]) -> bool {
         self.find_version(file, wanted).is_some()
     }
@@ -162,8 +162,8 @@ impl Header {
         None
     }
 
-    /// Calls `body` with the names of the libraries that the program needs until it returns true.
-    /// Names longer than 63 bytes are skipped.
+    /// Calls `body` with the name of each library that the program needs, until `body` returns
+    /// true. Names longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -184,8 +184,8 @@ impl Header {
             .any(|need| text_at(file, strings, *need, &mut text).is_some_and(&mut body))
     }
 
-    /// Returns whether the program's dynamic symbol table contains this name. The search covers the
-    /// string table, so it also finds a symbol that the program only imports.
+    /// Returns whether this name is in the program's string table of dynamic symbols. A symbol that
+    /// the program only imports is therefore found, too.
     pub(super) fn names_symbol(&self, file: &File, wanted: &[u8]) -> bool {
         let (mut strings, mut bytes) = (None, 0);
         self.each_entry(file, |key, value| match key {
@@ -210,17 +210,19 @@ impl Header {
             if length < window.len() {
                 return false;
             }
-            // The next window overlaps the end of this one, because the name may cross the
-            // boundary.
+            // The next part that is searched overlaps the end of this part, because the name may
+            // cross the boundary.
             done += (length - wanted.len() - 1) as u64;
         }
         false
     }
 }
 
-/// Maximum size of all names; no program has more. A damaged file may claim any length.
+/// Maximum size of the table of names; no program has a larger one. A damaged file may state any
+/// length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
-/// Maximum number of libraries; no program needs more directly (the most we have seen: about 60).
+/// Maximum number of libraries. No program needs more libraries directly (the most that we have
+/// seen are about 60).
 const MOST_NEEDED: usize = 128;
 
 impl Segment {
@@ -229,7 +231,7 @@ impl Segment {
     }
 }
 
-/// Returns the text at an offset of a string table; `None` if it does not fit in `to`.
+/// Returns the text at an offset of a string table; `None` if the text does not fit in `to`.
 fn text_at<'a>(file: &File, strings: u64, at: u64, to: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read(strings.checked_add(at)?, to);
     let read = to.get(..length)?;

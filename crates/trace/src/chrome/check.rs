@@ -8,10 +8,10 @@ use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
 /// Reads the whole file and returns the findings about it. Memory grows with the number of rows,
-/// and with the number of arrows and starts whose other end is still missing.
+/// and with the number of arrows and slices of which only one end was read so far.
 ///
 /// # Errors
-/// Fails if the file cannot be read any further. The error contains the place and the reason.
+/// Fails if the rest of the file cannot be read. The error contains the place and the reason.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -34,17 +34,17 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     }
 }
 
-/// Identifies a row: process and thread, in a form that distinguishes texts from numbers.
+/// Identifies a row by its process and its thread, in a form that distinguishes texts from numbers.
 type RowKey = (String, String);
 
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// The places of starts without ends, by row.
+    /// For each row, the places of the starts whose ends were not read yet.
     open: HashMap<RowKey, Vec<u64>>,
-    /// For each arrow, the place of the end that was seen first, and which ends were seen.
+    /// For each arrow: the place of the end that was read first, and which of its ends were read.
     arrows: HashMap<(String, String), (u64, u8)>,
-    /// The keys of the document.
+    /// The keys of the document that were read.
     keys: HashSet<String>,
 }
 
@@ -53,7 +53,7 @@ const FINISHED: u8 = 2;
 
 fn show(id: &Option<Scalar<'_>>) -> String {
     match id {
-        // A text of digits and the number are different rows.
+        // The text `"1"` and the number 1 are different rows.
         Some(Scalar::Text(text)) => format!("{text:?}"),
         Some(other) => other.to_string(),
         None => String::new(),
@@ -89,7 +89,7 @@ impl Check {
         }
     }
 
-    /// Finds values that could not be read, and keys that appear twice.
+    /// Reports values that could not be read, and keys that appear twice.
     fn values(&mut self, at: u64, event: &Event<'_>) {
         let times = [
             ("ts", event.time_ns, event.exact_time),
@@ -200,7 +200,7 @@ impl EventSink for Check {
                 self.need(at, phase, event.name.is_some(), "name");
             }
             0 => self.report.find(at, "a key is missing", "an event without ph"),
-            // These are Chrome's own asynchronous, object, memory, mark and context events.
+            // These are Chrome's own events: asynchronous, object, memory, mark and context events.
             b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
             | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
             other => {
@@ -314,7 +314,7 @@ mod tests {
         let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1} {"ph":"M"}]"#[..]).unwrap_err();
         assert_eq!(report.wrong(), 1);
         assert_eq!(error.at, 27, "{error}");
-        // After the damaged event come others that can be read.
+        // After the damaged event, there are other events that can be read.
         let report = check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..])
             .expect("the document can be read");
         let places: Vec<u64> = report.findings.iter().map(|f| f.at).collect();

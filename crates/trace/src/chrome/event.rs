@@ -1,4 +1,5 @@
-//! Defines one event of a trace, exactly as in the file, borrowed from the reader's window.
+//! Defines one event of a trace, exactly as the file contains it. The event borrows its texts from
+//! the reader's window.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::time::micros;
 
-/// An event. A missing field is `None`; a field that this version does not know is kept in `other`.
-/// If a key appears twice, its last value counts.
+/// An event. A missing field is `None`. A field that this version does not know is in `other`. If a
+/// key appears twice, its last value is used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event<'a> {
     /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …); 0 if it is missing or not
@@ -27,26 +28,26 @@ pub struct Event<'a> {
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
-    /// The text of `ts`, if `time_ns` does not express all of it: the time is more precise than
-    /// nanoseconds, or the value cannot be a time.
+    /// The text of `ts`, if `time_ns` does not contain all of its information: the time is more
+    /// precise than nanoseconds, or the value cannot be a time.
     pub exact_time: Option<Raw<'a>>,
-    /// The text of `dur`, under the same condition.
+    /// The text of `dur`, if `duration_ns` does not contain all of its information.
     pub exact_duration: Option<Raw<'a>>,
     /// `id` of a flow or an asynchronous event.
     pub id: Option<Scalar<'a>>,
-    /// `bp`: `e` binds the end of a flow to the slice around it.
+    /// `bp`: the value `e` binds the end of a flow to the slice around it.
     pub binding: Option<Cow<'a, str>>,
     /// `s`: the scope of an instant event.
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
     pub args: Option<Raw<'a>>,
-    /// All other keys. A key above whose value has an impossible type, such as a list for a `name`,
+    /// All other keys. A known key whose value has an impossible type, such as a list for a `name`,
     /// is also here.
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// Number of values that cannot be read as the values of their keys, or cannot be read at all
-    /// (`NaN`). These fields are `None`.
+    /// Number of values that do not fit their keys, or that are not JSON (`NaN`). These fields are
+    /// `None`.
     pub lost: u32,
-    /// A key that appears more than once; empty if it has escapes.
+    /// A key that appears more than once. Empty if the key contains escapes.
     pub twice: Option<&'a str>,
 }
 
@@ -55,8 +56,8 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Wraps a text that is known to be exactly one value. If it is not one value, an output that
-    /// contains it is not valid JSON.
+    /// Wraps a text that the caller knows to be exactly one JSON value. With any other text, an
+    /// output that contains it is not valid JSON.
     pub fn of(text: &'a str) -> Self {
         Self(text)
     }
@@ -75,7 +76,7 @@ impl<'a> Raw<'a> {
 }
 
 impl<'de> Deserialize<'de> for Raw<'de> {
-    /// Reads a value. This works with serde_json only.
+    /// Reads a value. This works only with serde_json.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
     }
@@ -97,7 +98,8 @@ pub enum Scalar<'a> {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
-    /// Any other number. It is kept as text, because it may have more digits than a double.
+    /// Any other number. It is kept as text, because it may have more digits than a double can
+    /// store.
     Float(Cow<'a, str>),
     /// A string.
     Text(Cow<'a, str>),
@@ -114,8 +116,8 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Calls `each` with every key and value of an `args` object, in order. Does nothing if `args` is
-/// not an object.
+/// Calls `each` with every key and value of an `args` object, in the order of the document. Does
+/// nothing if `args` is not an object.
 pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
     struct Entries<F>(F);
     impl<'de, F: FnMut(&str, Raw<'de>)> Visitor<'de> for Entries<F> {
@@ -130,7 +132,8 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // The text was validated when the event was read, so the only possible error is another type.
+    // The text was already validated when the event was read. So the only possible error is that
+    // the value has another type.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -155,8 +158,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// The value of a field that should be a string. Other types are converted to their text, because
-/// some writers omit a name's quotes if it is a number.
+/// The value of a field that should be a string. A value of another type is converted to its text,
+/// because some writers omit the quotes around a name that is a number.
 struct Loose<'a>(Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Loose<'de> {
@@ -300,8 +303,8 @@ impl<'a> Event<'a> {
             self.other.push((key, raw));
             return Ok(());
         }
-        // If a text cannot be decoded because it contains half of a surrogate pair, it can be
-        // mended.
+        // A text that contains only half of a surrogate pair cannot be decoded. The error makes the
+        // reader mend the text and try again.
         if raw.get().starts_with('"') {
             return Err(E::custom(error));
         }
@@ -316,8 +319,9 @@ pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds, the text if
-/// the nanoseconds do not express all of it, and whether the value cannot be a time.
+/// Reads a time: a number, or a string that contains a number. Returns three things: the
+/// nanoseconds, the text if the nanoseconds do not contain all of its information, and whether the
+/// value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

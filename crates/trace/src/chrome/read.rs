@@ -17,10 +17,10 @@
 //!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
-//! All three ways give the same result and differ only in speed: the first two decline all events
+//! All three ways give the same result, and differ only in speed. The first two decline each event
 //! that they would not read exactly as serde_json does.
 //!
-//! Every error names the byte of the (uncompressed) document where it is.
+//! Every error contains its place, which is a byte of the (uncompressed) document.
 
 mod fields;
 mod mend;
@@ -42,15 +42,16 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// After an error, the reader looks for the end of the damaged value in this many bytes.
+/// After an error, the reader looks for the end of the damaged value in at most this many bytes.
 const MENDABLE: usize = 4 << 20;
 
-/// Receives the contents of a trace, in the order of the file.
+/// Receives the content of a trace, in the order of the file.
 pub trait EventSink {
-    /// Receives one event, which starts at byte `at`.
+    /// Receives one event, whose first byte is the byte `at` of the document.
     ///
     /// # Errors
-    /// An error ends the reading. The reader adds the place to the text and returns it.
+    /// If the function returns an error, reading ends. The reader adds the place to the error's
+    /// text and returns it.
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
     /// Receives a key of the document other than `traceEvents`, with its value.
@@ -62,7 +63,7 @@ pub trait EventSink {
     /// Receives the place of each key of the document, including `traceEvents`.
     fn key(&mut self, _at: u64, _key: &str) {}
 
-    /// Is called after an event was left out because it cannot be read; `error` contains the reason
+    /// Called after an event was left out because it cannot be read. `error` contains the reason
     /// and the place.
     fn damaged(&mut self, _error: &ReadError) {}
 }
@@ -73,24 +74,27 @@ pub struct ReadSummary {
     pub events: u64,
     /// Size of the document in bytes, uncompressed.
     pub bytes: u64,
-    /// Number of mended values: they were not UTF-8, had control characters in strings, or had a
-    /// comma after their last element. Impossible bytes became U+FFFD, and control characters
-    /// became escapes.
+    /// Number of values that were mended: they were not UTF-8, had control characters in strings,
+    /// or had a comma after their last element. Bytes that are not UTF-8 were replaced by U+FFFD,
+    /// and control characters by escapes.
     pub mended: u64,
-    /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`).
-    /// They count as missing.
+    /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`). The
+    /// events are read as if these values were missing.
     pub lost: u64,
     /// Number of events that were left out because they cannot be read.
     pub damaged: u64,
-    /// Number of packets of Perfetto's format, or of records of IREE's, that do not describe events.
+    /// Number of packets in Perfetto's format, or of records in IREE's format, that do not describe
+    /// events.
     pub skipped: u64,
-    /// Number of events that the program dropped, according to the trace that it wrote.
+    /// Number of events that were dropped when the trace was recorded, according to the trace
+    /// itself.
     pub dropped: u64,
-    /// If something follows the end of the document, the byte where it begins. It was not read.
+    /// The byte at which other data begins after the end of the document, if there is any. This
+    /// data was not read.
     pub rest: Option<u64>,
-    /// Whether the document stops before its end, because its writer was killed. The complete
-    /// events before that were passed to the sink. An array without its closing bracket is legal
-    /// and does not count.
+    /// Whether the document ends too early, because its writer was killed. The complete events
+    /// before the end were passed to the sink. An array without its closing bracket is allowed and
+    /// is not truncated.
     pub truncated: bool,
 }
 
@@ -98,7 +102,7 @@ pub struct ReadSummary {
 #[derive(Debug, thiserror::Error)]
 #[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
-    /// The place, in bytes from the start.
+    /// The place of the problem, in bytes from the start.
     pub at: u64,
     /// The kind of problem.
     #[source]
@@ -124,13 +128,13 @@ pub enum ReadErrorKind {
     /// The document is another kind of file.
     #[error("not a trace: {0}")]
     Other(&'static str),
-    /// The sink refused something.
+    /// The sink returned this error.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Returns the text for the place, which comes before the words. A problem with a file as a whole
-/// has no place.
+/// Returns the text for the place, which is written before the problem. If the problem concerns the
+/// file as a whole, the text is empty.
 fn place(at: u64, kind: &ReadErrorKind) -> String {
     match kind {
         ReadErrorKind::Other(_) => String::new(),
@@ -138,16 +142,17 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
     }
 }
 
-/// Reads a whole document, uncompressed or compressed with gzip.
+/// Reads a whole document, which may be compressed with gzip.
 ///
 /// # Errors
-/// Returns a [`ReadError`] for the first problem; everything before it was passed to the sink.
+/// Returns a [`ReadError`] for the first problem. Everything before the problem was passed to the
+/// sink.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
 ) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
-    // Both bytes are requested, because a pipe may return one byte at a time.
+    // This asks for both bytes at once, because a pipe may return one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
     head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
     let compressed = start == [0x1f, 0x8b];
@@ -180,8 +185,7 @@ fn document<R: Read>(
         Err(Stop::Truncated) => reader.summary.truncated = true,
         Err(Stop::Error(error)) => return Err(error),
     }
-    // Damage in some events is tolerated, but a document without a single complete event is an
-    // error.
+    // If some events are damaged, this is not an error. If no event is complete, it is one.
     if let Some(error) = reader.first.filter(|_| reader.summary.events == 0) {
         return Err(error);
     }
@@ -189,7 +193,7 @@ fn document<R: Read>(
     Ok(reader.summary)
 }
 
-/// The reason why reading stops before the end of a value.
+/// The reason why reading stops in the middle of a value.
 enum Stop {
     /// The document ends.
     Truncated,
@@ -206,7 +210,7 @@ struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
     summary: ReadSummary,
-    /// The error of the first damaged event.
+    /// The error about the first damaged event.
     first: Option<ReadError>,
 }
 
@@ -215,7 +219,7 @@ impl<R: Read> Reader<R> {
         Stop::Error(ReadError { at: self.window.at(), kind })
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
+    /// Returns the next byte that is not white space. The byte itself is not consumed.
     fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         self.window.next_byte()
     }
@@ -307,7 +311,8 @@ impl<R: Read> Reader<R> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // The bracket may follow a comma. That is not JSON, but some writers leave one there.
+            // The closing bracket may follow a comma. This is not JSON, but some writers leave a
+            // comma there.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -321,13 +326,13 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Passes events to the sink as long as they are complete in the window and a comma follows.
-    /// Stops after a comma. This function may pass no event at all; then [`Reader::event`], which
-    /// can read more into the window, must read the next one.
+    /// Passes events to the sink as long as they are complete in the window and are followed by a
+    /// comma. Stops after a comma. The function may pass no event at all. Then [`Reader::event`]
+    /// must read the next event, because it can read more into the window.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // If the window is not valid UTF-8, the part before the first wrong byte is used. Only this
-        // function reports that byte, so no byte is checked twice.
+        // If the window is not valid UTF-8, only the part before the first invalid byte is used
+        // here. The invalid byte is handled later, by [`Reader::event`].
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
@@ -393,7 +398,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Skips an event that cannot be read, if it is clear where the next one starts.
+    /// Skips an event that cannot be read, if it is clear where the next event starts.
     #[cold]
     fn leave_out(
         &mut self,
@@ -422,11 +427,13 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads one value at the start of the window, passes it to `take`, and moves to the end of the
-    /// value. `take` parses the value. If parsing fails, `take` may be called again with a mended
-    /// copy, and with the number of words in the copy that were not JSON and became `null`.
+    /// value. `take` parses the value. If this fails, `take` may be called again with a mended copy
+    /// of the value, and with the number of words in the copy that were not JSON and were replaced
+    /// by `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
-        // Numbers and words do not mark their own end.
+        // Numbers and words have no closing character, so more is read until the character after
+        // them is in the window.
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
         while !matches!(first, b'{' | b'[' | b'"')
             && !self.window.bytes().iter().any(ends)
@@ -458,13 +465,14 @@ impl<R: Read> Reader<R> {
                             Stop::Error(ReadError { at, kind: ReadErrorKind::Refused(what) })
                         });
                     }
-                    // Either the end of the value was not read yet, or this is not a value at all.
+                    // Either the end of the value was not read yet, or the bytes are not a value at
+                    // all.
                     None => {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // The event is the last thing in the document: a number was cut after
-                            // its sign or point.
+                            // The document ends in this event: a number was cut after its sign or
+                            // its decimal point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });
                         }
@@ -475,8 +483,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Passes an event that the scan declines to `each`, with its length and whether it was mended.
-/// Returns `None` if the event is incomplete, or is not an event.
+/// Passes an event that the scan declines to `each`, with the event's length and whether it was
+/// mended. Returns `None` if the event is incomplete or is not an event.
 #[cold]
 fn unusual<T>(
     bytes: &[u8],
@@ -494,13 +502,13 @@ fn unusual<T>(
     }
 }
 
-/// Number of places after a damaged event at which the reader looks for the next event.
+/// Number of places after a damaged event at which the reader tries to read the next event.
 const MOST_TRIES: usize = 64;
 
-/// Returns the end of an event that cannot be read: before a comma that is followed by an event, or
-/// before the end of the list. A quote that is not escaped changes the meaning of all text after
-/// it, so the function tries to read an event at each possible place. Returns `None` if `bytes`
-/// contains no such place.
+/// Returns the end of an event that cannot be read. The end is before a comma that is followed by
+/// an event, or before the end of the list. A quote that is not escaped changes the meaning of all
+/// text after it, so the function tries to read an event at each possible place. Returns `None` if
+/// `bytes` contains no such place.
 fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     let space = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -512,7 +520,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
             let next = space(space(at) + 1);
             bytes.get(next) == Some(&b'{')
                 && match parse::<Event<'_>>(&bytes[next..]) {
-                    // Objects inside of arguments are parsed as events, too.
+                    // Objects inside of arguments can be parsed as events, too, but have no phase.
                     Ok((event, _)) => event.phase != 0,
                     Err(error) => error.classify() == Category::Eof,
                 }
@@ -534,8 +542,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// A parsed value with the number of bytes that it takes, or the reason why the bytes are not such
-/// a value.
+/// A parsed value with the number of its bytes, or the reason why the bytes are not such a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {
@@ -545,8 +552,8 @@ fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_js
     Ok((value, used))
 }
 
-/// Returns an error with the byte offset. serde_json counts lines and columns, which are less
-/// useful in tens of gigabytes.
+/// Returns an error with the place in bytes. serde_json returns a line and a column, which are less
+/// useful in files of tens of gigabytes.
 fn syntax(at: u64, bytes: &[u8], error: &serde_json::Error) -> Stop {
     let mut start = 0;
     for _ in 1..error.line() {

@@ -1,24 +1,25 @@
-//! Reads and writes times in the form of the format: microseconds in decimal, whose digits must not
-//! be lost.
+//! Reads and writes times as Chrome's format has them: microseconds as decimal numbers. No digit of
+//! such a number may be lost.
 //!
-//! A profile computes with integer nanoseconds. Some writers are more precise (JAX and TensorFlow
-//! write picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). Then the event
-//! keeps the text in addition to the nanoseconds, so that an export writes the original value.
+//! A profile uses integer nanoseconds. Some writers are more precise (JAX and TensorFlow write
+//! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). In these cases, the
+//! event keeps the text in addition to the nanoseconds, so that an export can write the original
+//! value.
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// Nanoseconds, rounded to the nearest (ties away from zero).
+    /// Nanoseconds, rounded to the nearest integer (ties away from zero).
     pub ns: i64,
-    /// Whether the nanoseconds express all of the text.
+    /// Whether the nanoseconds contain all the information in the text.
     pub exact: bool,
 }
 
-/// Returns the time for the text of a JSON number of microseconds. Returns `None` if the text is
-/// not a number, or if its value does not fit (±292 years).
+/// Converts the text of a JSON number of microseconds to a time. Returns `None` if the text is not
+/// a number, or if its value is too large (more than 292 years).
 ///
-/// A binary double is not precise enough: `4316723194215.976` times 1,000 is already off by a
-/// fraction of a nanosecond, and absolute times (`1.7e15` µs) are off by hundreds.
+/// A binary double is not precise enough: `4316723194215.976` times 1,000 is already wrong by a
+/// fraction of a nanosecond, and absolute times (`1.7e15` µs) are wrong by hundreds of nanoseconds.
 pub fn micros(text: &[u8]) -> Option<Time> {
     let (negative, digits) = split_sign(text);
     let mut ns: i64 = 0;
@@ -80,8 +81,8 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
     text.get(at).filter(|b| b.is_ascii_digit()).map(|b| i64::from(b - b'0'))
 }
 
-/// Returns the digits of a number without its sign, and the number of digits before the point after
-/// applying the exponent.
+/// Returns the digits of a number without its sign, and how many of these digits are before the
+/// decimal point if the exponent is applied.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
     let mut parts = number.splitn(2, |b| *b == b'.');
@@ -97,7 +98,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
             if !all_digits(digits) {
                 return None;
             }
-            // The exponent is limited, because no value has room for more digits.
+            // The exponent is limited, because no value that fits has an exponent that large.
             let size = str::from_utf8(digits).ok()?.parse().unwrap_or(1i64 << 40).min(1 << 40);
             if negative { -size } else { size }
         }
@@ -108,7 +109,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits[zeros..].to_vec(), point.saturating_add(exponent)))
 }
 
-/// Computes a number in any notation times a power of ten, exactly.
+/// Computes exactly a number in any notation, multiplied by a power of ten.
 fn scaled(text: &[u8], power: i64) -> Option<Time> {
     let (negative, rest) = split_sign(text);
     let (digits, point) = decimal(rest)?;
@@ -132,16 +133,16 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
     Some(Time { ns: if negative { -ns } else { ns }, exact })
 }
 
-/// Maximum number of digits after the point that [`shifted`] writes.
+/// Maximum number of digits after the decimal point that [`shifted`] writes.
 const MOST_DECIMALS: usize = 60;
 
-/// Adds nanoseconds to a number of microseconds in a trace's notation. The digits after the third
-/// decimal stay the same. Returns `None` if the text is not a number, or has far more digits than a
-/// time.
+/// Adds nanoseconds to a number of microseconds, which may have any notation that a trace can
+/// contain. The digits after the third decimal do not change. Returns `None` if the text is not a
+/// number, or has far more digits than a time.
 pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     let (negative, rest) = split_sign(text.trim_matches('"').as_bytes());
     let (digits, point) = decimal(rest)?;
-    // The sum is computed with integer multiples of 10⁻ᵈ ns.
+    // The number is divided into whole nanoseconds and a fraction.
     let decimals = usize::try_from(digits.len() as i64 - point - 3).unwrap_or(0);
     if point > 30 || decimals > MOST_DECIMALS {
         return None;
@@ -161,7 +162,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     if negative {
         ns = -ns;
         if !fraction.is_empty() {
-            // −(n + f) is −(n + 1) + (1 − f).
+            // With n nanoseconds and the fraction f, −(n + f) is −(n + 1) + (1 − f).
             ns -= 1;
             fraction = complement(&fraction);
         }
@@ -180,7 +181,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// Returns one minus a fraction that is not 0.
+/// Returns one minus a fraction. The fraction must not be 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -207,7 +208,7 @@ mod tests {
             ("-1.5E-1", -150),
             ("9223372036854775.807", i64::MAX),
             ("9223372036854775807e-3", i64::MAX),
-            // The number has more digits than a double.
+            // The number has more digits than a double can store.
             ("1.763652130123456789e15", 1_763_652_130_123_456_789),
             ("9007199254740.993", 9_007_199_254_740_993),
             ("1000000000000000000000000e-12", 1_000_000_000_000_000),

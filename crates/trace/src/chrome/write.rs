@@ -6,9 +6,9 @@
 //!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
-//! `docs/traces.md` describes every key. The base time is computed as Kineto does it, so traces of
-//! the same quarter of a year share one time axis, and microseconds with three decimals fit a
-//! double exactly.
+//! `docs/traces.md` describes every key. The base time is computed in the same way as Kineto does
+//! it. So traces that were recorded in the same quarter of a year share one time axis, and
+//! microseconds with three decimals fit exactly in a double.
 
 use profile::Job;
 use std::io::{self, Write};
@@ -29,19 +29,19 @@ const DEL: u8 = 0x7f;
 /// The data that precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct ChromeHead<'a> {
-    /// Some moment of the trace, in ns since 1970. The base is at most three months earlier.
+    /// Any moment of the trace, in ns since 1970. The base time is at most three months earlier.
     pub near_ns: i64,
     /// The machine's name.
     pub host_name: &'a str,
     /// The devices, as JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// The rank of the processes, if all have the same one.
+    /// The place of the processes in a distributed job, if all of them have the same place.
     pub rank: Option<Job>,
-    /// The data for which the format has no place: the object `counterpoint`, if there is one.
+    /// The object `counterpoint`, for data that the format cannot express, if there is any.
     pub facts: Option<&'a serde_json::Value>,
 }
 
-/// An event of another trace that is written again. Values in JSON are written unchanged.
+/// An event of another trace that is written again. Values that are JSON are written unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
     /// `ph`; 0 if the event had none.
@@ -54,13 +54,15 @@ pub struct RawEvent<'a> {
     pub process: Option<&'a str>,
     /// `tid`, as JSON.
     pub thread: Option<&'a str>,
-    /// `ts`, in ns since the base time of the trace that is written.
+    /// `ts`, in ns since the base time of the trace to which the event is written.
     pub time_ns: Option<i64>,
     /// `dur`, in ns.
     pub duration_ns: Option<i64>,
-    /// `ts` as JSON. It is written instead of `time_ns` if that does not express all of it.
+    /// `ts` as JSON. It is written instead of `time_ns` if `time_ns` does not contain all of its
+    /// information.
     pub exact_time: Option<&'a str>,
-    /// `dur` as JSON, under the same condition.
+    /// `dur` as JSON. It is written instead of `duration_ns` if `duration_ns` does not contain all
+    /// of its information.
     pub exact_duration: Option<&'a str>,
     /// `id`, as JSON.
     pub id: Option<&'a str>,
@@ -68,7 +70,7 @@ pub struct RawEvent<'a> {
     pub args: Option<&'a str>,
     /// Other keys, with their values as JSON.
     pub more: &'a [(&'a str, &'a str)],
-    /// Other keys and values as a JSON object. Its opening brace may be missing.
+    /// Other keys and values, as a JSON object. The opening brace of the object may be missing.
     pub others: Option<&'a str>,
 }
 
@@ -78,8 +80,8 @@ pub struct Writer<W: Write> {
     text: Text,
 }
 
-/// The text that is not written yet. The type does not depend on the type of the output, so it is
-/// compiled once and in this crate.
+/// The text that was not written to the output yet. The type does not depend on the type of the
+/// output, so its code is compiled only once, in this crate.
 #[derive(Debug)]
 struct Text {
     buffer: Vec<u8>,
@@ -92,13 +94,13 @@ pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
-/// Returns the moment from which the times of a trace with this base time count.
+/// Returns the moment to which the times of a trace with this base time are relative.
 pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
     base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head.
+    /// Writes everything before the events.
     pub fn new(out: W, head: &ChromeHead<'_>) -> io::Result<Self> {
         let base_ns = base_time_ns(head.near_ns);
         let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
@@ -126,7 +128,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Writes the head of another trace again: every key besides its events.
+    /// Writes the start of another trace again: all keys of its document except the events.
     pub fn again(
         out: W,
         document: &serde_json::Map<String, serde_json::Value>,
@@ -153,8 +155,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes the text after the events: an object with its key, and the name of the trace. Returns
-    /// the output.
+    /// Writes what comes after the events: an object with its key, and the name of the trace.
+    /// Returns the output.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n],\n");
         text::string(&mut self.text.buffer, key);
@@ -168,8 +170,9 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes and empties the buffer. Escapes DEL, which JSON allows but which makes Perfetto's
-    /// trace processor (version 55) call the whole file corrupt. DEL only occurs in strings.
+    /// Writes the buffer to the output and empties it. The character DEL is escaped: JSON allows
+    /// it, but Perfetto's trace processor (version 55) calls the whole file corrupt because of it.
+    /// DEL occurs only in strings.
     fn write_buffer(&mut self) -> io::Result<()> {
         let mut rest = &self.text.buffer[..];
         if rest.contains(&DEL) {
@@ -191,7 +194,7 @@ impl<W: Write> Writer<W> {
         if self.text.buffer.len() >= FLUSH_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    /// Returns the moment from which `ts` counts, in ns since 1970.
+    /// Returns the moment to which `ts` is relative, in ns since 1970.
     pub fn base_ns(&self) -> i64 {
         self.text.base_ns
     }
@@ -260,7 +263,7 @@ impl Text {
             self.buffer.extend_from_slice(others.as_bytes());
         }
         self.json(b",\"args\":", event.args);
-        // The first key has no comma before it.
+        // There must be no comma before the first key.
         if self.buffer.len() > from {
             self.buffer.remove(from);
         }
@@ -325,7 +328,7 @@ impl Text {
         self.buffer.push(b'}');
     }
 
-    /// Writes a metadata event with one argument.
+    /// Writes a metadata event (`M`) with one argument.
     fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) {
         self.begin(b'M');
         self.text(b",\"name\":", what);

@@ -1,4 +1,4 @@
-//! Writes imported traces again, from the activities that the import kept.
+//! Writes imported traces again. The import has kept all their events as activities.
 //!
 //! ```text
 //!  one trace ──► again      JSON: every event as it was
@@ -6,8 +6,8 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A separate thread reads the trace. It reads the trace twice if the names of rows may come after
-//! the events in them. Memory: names, rows, and a few batches of events.
+//! A separate thread reads the trace. If the names of rows may come after the events in these rows,
+//! the thread reads the trace twice. Memory: names, rows, and a few batches of events.
 
 mod args;
 mod categories;
@@ -42,24 +42,25 @@ pub struct Written<W> {
     /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// Numbers of the events that a filter left out.
+    /// How many events of each kind a filter left out.
     pub left_out: LeftOut,
 }
 
 /// The options for writing traces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The vocabulary of categories; `None` to keep those of the trace.
+    /// The vocabulary of the categories in the output; `None` means that the trace's own categories
+    /// are kept.
     pub vocabulary: Option<Vocabulary>,
-    /// The part of the traces to write.
+    /// The part of the traces that is written.
     pub wish: Wish,
 }
 
-/// Number of batches that are read ahead.
+/// Number of batches that are read in advance.
 const AHEAD: usize = 1;
 
-/// Passes every event to `each` while another thread reads the next ones. Returns the losses that
-/// were found.
+/// Calls `each` with every event while another thread reads the next events. Returns the losses
+/// that were found.
 fn visit(
     trace: &Activities,
     mut each: impl FnMut(&Activity<'_>) -> io::Result<()>,
@@ -85,7 +86,7 @@ fn visit(
     Ok(trace.losses.iter().cloned().chain(found).collect())
 }
 
-/// Returns the data of a trace besides its events. `name` is the name of its file.
+/// Returns what the trace contains besides its events. `name` is the name of its file.
 fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     for (key, value) in trace.document.as_object().into_iter().flatten() {
@@ -106,7 +107,7 @@ fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     Ok(look)
 }
 
-/// Parses an id that was kept as JSON.
+/// Parses an id that is stored as JSON.
 fn scalar(json: &str) -> Option<Scalar<'_>> {
     if let Ok(n) = json.parse() {
         return Some(Scalar::Int(n));
@@ -121,8 +122,8 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
 }
 
-/// The times of an event that nanoseconds do not express, and all its other data that has no
-/// column.
+/// The parts of an event that have no column: the original text of times that are more precise than
+/// nanoseconds, and all other keys.
 #[derive(Default)]
 struct Exact<'a> {
     time: Option<&'a str>,
@@ -132,8 +133,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import writes such times at the beginning, under keys that
-    /// nothing else has there.
+    /// Parses [`Activity::more`]. An import writes the text of such times at the beginning, under
+    /// keys that are used for nothing else there.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

@@ -8,13 +8,13 @@
 //!                          stream 1       ▐─ dispatch ─▌       where they overlap
 //! ```
 //!
-//! Calls are of the kind `workgroup`, which the producer `iree` registers (Kineto's vocabulary:
-//! `cpu_op`). Dispatches are of the kind `kernel`. A dispatch has the arguments `stream` and
+//! Calls have the kind `workgroup`, which the producer `iree` registers. In Kineto's vocabulary,
+//! this kind is `cpu_op`. Dispatches have the kind `kernel` and the arguments `stream` and
 //! `correlation`. The call that began the dispatch has the same `correlation`, and an arrow leads
-//! from the call to the dispatch. [`profile::dispatch`] describes how dispatches are found.
+//! from this call to the dispatch. [`profile::dispatch`] describes how dispatches are found.
 //!
-//! The calls of a process are merged by their starts, one page of each thread at a time. The sink
-//! runs in another thread (`relay.rs`).
+//! The calls of all threads of a process are merged in the order of their starts. Only one page of
+//! each thread is in memory at a time. The sink runs in another thread (`relay.rs`).
 
 mod ops;
 mod slice;
@@ -42,14 +42,15 @@ use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
-/// The row of a process's dispatches has this number plus the process's index, which is above every
-/// process id of Linux (2²²).
+/// The number of the row with a process's dispatches is this number plus the index of the process.
+/// It is above every process id of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
-/// The name of the arrows from ops to the activities that they launched on devices: Kineto's name.
+/// The name of the arrows from ops to the activities that the ops launched on devices. The name is
+/// Kineto's.
 pub(crate) const LAUNCH: &str = "ac2g";
-/// Such arrows have numbers from this one on, above those of all other arrows. JSON's readers have
-/// 53 bits.
+/// The arrows from ops to activities are numbered from this number on, above the numbers of all
+/// other arrows. Numbers must be below 2⁵³, because programs that read JSON have no more bits.
 pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 
 /// The options for showing calls.
@@ -57,15 +58,16 @@ pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 pub struct CallsOptions {
     /// The vocabulary of the activities' names.
     pub vocabulary: Vocabulary,
-    /// Whether counters are also shown as time series, in addition to the arguments of calls.
+    /// Whether counters are shown as time series, too, and not only as arguments of calls.
     pub counter_tracks: bool,
-    /// Whether slices have arguments and arrows: the place where a call ran, its counters, and the
-    /// activities that it launched. Without them, reading calls takes half of the time.
+    /// Whether slices have arguments and arrows: where a call ran, its counters, and the activities
+    /// that it launched. Without them, reading calls takes half the time.
     pub arguments: bool,
 }
 
-/// Gives `sink` every call of the profile. Returns the losses found inside pages, by process. Arrows begin
-/// at the calls of `launches`, which [`export_recorded`](super::activities::export_recorded) ends.
+/// Passes every call of the profile to `sink`. Returns the losses that were found inside of pages,
+/// for each process. Arrows begin at the calls in `launches`, and
+/// [`export_recorded`](super::activities::export_recorded) adds their ends.
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
@@ -78,7 +80,7 @@ pub fn export_calls(
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
     let launch = FlowKind::from_name(LAUNCH);
-    // Slices refer to these names, so they must live as long as the other thread.
+    // Slices refer to these names, so the names must exist as long as the other thread.
     let mut last_arrow = 0;
     let of_rows = threads_of_rows(profile);
     let each = profile.processes.iter().enumerate();
@@ -94,7 +96,7 @@ pub fn export_calls(
         let mut last_dispatch = 0;
         let each = profile.processes.iter().zip(&known).enumerate();
         for (index, (process, (labels, machines))) in each {
-            // Events of plugins are activities, which are shown with all their data.
+            // Events of plugins are exported separately, as activities, with all their data.
             if process.threads.is_empty() || process.id.is_of_plugins() {
                 losses.push(Vec::new());
                 continue;
@@ -130,7 +132,7 @@ pub fn export_calls(
     })
 }
 
-/// Returns an early moment of a process.
+/// Returns a moment at about the beginning of a process, for the names of its rows.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
@@ -143,7 +145,7 @@ fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
     counters.iter().map(|counter| (counter.name.as_str(), counter.unit.as_str())).collect()
 }
 
-/// Returns the name of the process for viewers.
+/// Returns the name that viewers show for the process.
 fn program(process: &Process) -> String {
     let rank = process.job.map(|job| format!("rank {}: ", job.rank)).unwrap_or_default();
     let name = process.info.as_ref().map(|info| info.program.as_str()).unwrap_or_default();
@@ -153,8 +155,8 @@ fn program(process: &Process) -> String {
     }
 }
 
-/// Returns the number of threads that share each row: programs replace themselves, and thread ids
-/// are reused.
+/// Returns the number of threads that share each row. Several threads can share a row, because
+/// programs replace themselves by `exec`, and thread ids are used again.
 fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     let mut threads = FastMap::default();
     for process in &profile.processes {
@@ -165,13 +167,13 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     threads
 }
 
-/// The names of a thread's rows.
+/// The names of the rows of one thread.
 struct Labels {
-    /// Whether no other thread is in the thread's row, so that the numbers of its names can be
-    /// [`Label`]s.
+    /// Whether the thread shares its row with no other thread. Only then can the indices of names
+    /// be used as [`Label`]s.
     alone: bool,
     thread: String,
-    /// A label for each group of counters.
+    /// The name of the counters of each group.
     groups: Vec<String>,
 }
 
@@ -187,7 +189,7 @@ impl Labels {
     }
 }
 
-/// The calls of one thread, page by page, each page sorted by start.
+/// A position in the calls of one thread. The calls of each page are sorted by start.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     thread: usize,
@@ -202,12 +204,12 @@ impl Cursor<'_> {
         self.decoder.columns()
     }
 
-    /// Returns the next call, as an index into the columns.
+    /// Returns the next call, as an index in the columns.
     fn call(&self) -> Option<usize> {
         self.order.get(self.at).map(|i| *i as usize)
     }
 
-    /// Decodes pages until there is a next call, or the thread has no more pages.
+    /// Decodes further pages until there is a next call or the thread has no more pages.
     fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
@@ -219,9 +221,11 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // The calls are usually almost sorted: a call that calls others ends after them.
+            // The calls are often already sorted. They are not if a call called others, because it
+            // ends after them.
             if !columns.start_ticks.is_sorted() {
-                // If calls begin together, the outer one comes first. It was recorded last.
+                // If several calls begin at the same time, the outermost call comes first. It was
+                // recorded last.
                 self.order.sort_by_key(|i| {
                     let at = *i as usize;
                     (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -245,15 +249,15 @@ struct ProcessExport<'a, 'r> {
     /// The kind of the arrows to activities that plugins recorded.
     launch: &'a FlowKind,
     launches: &'a Launches,
-    /// Whether ticks are not nanoseconds, so that ticks must be shown in addition.
+    /// Whether ticks are not nanoseconds. If so, calls also get their ticks as an argument.
     ticks: bool,
-    /// Names and categories of exports, and for each export the index of its name.
+    /// The names and categories of exports, and for each export the index of its name in this list.
     names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],
-    /// The counters of each group, with their units.
+    /// The name and the unit of each counter, for each group.
     units: &'a [Vec<(&'a str, &'a str)>],
     has_machines: bool,
     machines: &'a Machines,
@@ -335,16 +339,16 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            // Workers are sorted by the order in which they were started, not by that of their
-            // first calls.
+            // Workers are sorted by their thread ids, which follow the order in which the workers
+            // were started, and not by their first calls.
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
     }
 
     /// Returns the text that viewers show next to the name of the process. If only some calls were
-    /// timed, the text says so, because an empty place in a row then does not mean that the thread
-    /// was idle.
+    /// timed, the text says this, because then the thread may have worked where the row shows
+    /// nothing.
     fn label(&self) -> Cow<'static, str> {
         if !self.profile.is_sampled() {
             return "CPU".into();
@@ -362,7 +366,7 @@ impl<'a> ProcessExport<'a, '_> {
         format!("{text}, {timed} of {about}{calls}; {others}").into()
     }
 
-    /// Returns the index of an export's name.
+    /// Returns the index of an export's name in `names`.
     fn name(&mut self, export: u32) -> usize {
         *self.by_export.entry(export).or_insert_with(|| {
             let op = self.profile.ops.of(self.index, export);
@@ -403,8 +407,8 @@ impl<'a> ProcessExport<'a, '_> {
             counters: values,
         };
         let known = columns.knows_workgroup(i);
-        // A sample has only some workgroups of a dispatch, so the length of the dispatch is not
-        // known.
+        // In a sample, only some workgroups of a dispatch were recorded, so the duration of the
+        // dispatch is not known.
         let whole = known && !columns.sampled;
         let placed = if whole { dispatches.add(&workgroup) } else { None };
 
@@ -422,8 +426,8 @@ impl<'a> ProcessExport<'a, '_> {
                 self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
             }
         }
-        // The shape has one bit for each of the optional keys that are present. The other keys are
-        // in every call of a profile, or in none.
+        // The shape has one bit for each optional key, which is set if the key is present. All
+        // other keys are either in every call of a profile or in no call.
         let has_node = node_of(columns.location[i]) != 0;
         let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
@@ -431,7 +435,8 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.names[name].1,
             name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // Calls of machines have no label. All other calls of a name have the same category.
+            // This label is only used for workgroups: calls of machines have no label. All
+            // workgroups with the same name have the same category.
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -442,7 +447,7 @@ impl<'a> ProcessExport<'a, '_> {
     }
 
     /// Adds the id that plugins got for a call, and begins the arrows to the activities that the
-    /// call launched. Returns whether there is an id.
+    /// call launched. Returns whether the call has an id.
     fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
         let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
         self.relay.args().push(Arg::uint("External id", id));
@@ -476,7 +481,7 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
-            // The row belongs to this process only.
+            // No other process uses this row.
             label: Some(TextId(name as u32)),
         })
     }

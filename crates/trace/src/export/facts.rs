@@ -1,5 +1,6 @@
-//! Makes the data that a trace format cannot express: the top-level objects `counterpoint` and
-//! `counterpoint_end` of Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
+//! Makes the data that the trace formats themselves cannot express. It is stored in the objects
+//! `counterpoint` and `counterpoint_end` at the top level of Chrome JSON, which other readers
+//! ignore. `docs/traces.md` describes these objects.
 
 use std::collections::HashMap;
 
@@ -8,19 +9,18 @@ use serde_json::{Value, json};
 
 use crate::export::{calls, kinds};
 
-/// The version of the object.
+/// The version of the object `counterpoint`.
 pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 
-/// Losses that were found while calls and samples were read.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The losses of calls, by process.
+    /// The losses in the calls of each process.
     pub calls: Vec<Vec<LossCount>>,
     pub tracks: Vec<LossCount>,
 }
 
-/// Returns the object `counterpoint` of a profile. `manifest` is the manifest of the profile,
-/// possibly with more fields. The object has only the losses that are known when it is written.
+/// Returns the object `counterpoint` of a profile. `manifest` is the manifest of the profile, and
+/// may contain more fields. The object contains only the losses that are known when it is made.
 pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Value {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| {
         let info = process.info.as_ref();
@@ -34,7 +34,7 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
             "dispatches_pid": calls::DEVICE_ROWS + i as i64,
         })
     });
-    // Traces are shared with others, but the id and the pool are only for this profile.
+    // The id and the pool have a meaning only for this profile, but traces are given to others.
     let manifest = Manifest { id: String::new(), pool: None, ..manifest.clone() };
     json!({
         "schema": TRACE_SCHEMA,
@@ -50,8 +50,9 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
-/// Returns the data for finding the moment of a slice in the page of the profile: the end of the
-/// page's address, before the time that Perfetto shows. Null if the timeline is empty.
+/// Returns the data with which the moment of a slice is found on the page of the profile: the end
+/// of the page's address, to which the time that Perfetto shows is appended. Null if the timeline
+/// is empty.
 pub fn page(first_ns: Option<i64>) -> Value {
     match first_ns {
         Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),
@@ -59,7 +60,7 @@ pub fn page(first_ns: Option<i64>) -> Value {
     }
 }
 
-/// Returns the losses of the run as a whole, whose `pid` is null, and of each process.
+/// Returns the losses of the whole run, with null as their `pid`, and the losses of each process.
 pub fn losses(profile: &Profile, found: &Found) -> Value {
     let row = |pid: Option<u32>, process: Option<usize>, loss: &LossCount| {
         let mut row = json!(loss);
@@ -78,7 +79,7 @@ pub fn losses(profile: &Profile, found: &Found) -> Value {
     for (i, process) in profile.processes.iter().enumerate() {
         let more = found.calls.get(i).into_iter().flatten();
         let of = merge_losses(process.losses.iter().chain(more));
-        // The process id identifies the process, unless several processes had it.
+        // The process id identifies the process, unless several processes had the same id.
         let twice = given.get(&process.id.pid).is_some_and(|times| *times > 1);
         let pid = Some(process.id.pid);
         all.extend(of.iter().map(|loss| row(pid, twice.then_some(i), loss)));

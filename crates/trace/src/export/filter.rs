@@ -1,6 +1,6 @@
-//! Selects a part of a timeline: some categories, and a window of time.
+//! Selects a part of a timeline: certain categories, and a window (a range of time).
 //!
-//! Items that extend into the window are kept unchanged:
+//! Items that overlap the window are not cut:
 //!
 //! | item | the item is kept if |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! Only the end of a timeline shows which arrows have both ends, so a timeline is processed twice:
-//! first by [`Ends`], then by [`Part`]. `activities::keep` filters imported traces.
+//! Which arrows have both ends in the part is known only at the end of the timeline. So a timeline
+//! is processed twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
+//! `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -26,10 +27,11 @@ use crate::timeline::{
     TimelineSink,
 };
 
-/// The wanted part. Times are nanoseconds since 1970.
+/// The part of a timeline that is wanted. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Filter {
-    /// Patterns for categories, one of which must match. Empty for all categories.
+    /// Patterns for categories. A category is wanted if one of them matches. If there are none, all
+    /// categories are wanted.
     pub categories: Vec<String>,
     /// The first moment of the window; `None` for the beginning of the timeline.
     pub from_ns: Option<i64>,
@@ -37,19 +39,19 @@ pub struct Filter {
     pub to_ns: Option<i64>,
 }
 
-/// The wanted part, with times relative to the first moment of a timeline.
+/// The part of a timeline that is wanted, with times relative to the first moment of the timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// See [`Filter::categories`].
     pub categories: Vec<String>,
-    /// See [`Filter::from_ns`], here in ns since the first moment.
+    /// Same as [`Filter::from_ns`], but in ns after the first moment.
     pub from_ns: Option<u64>,
-    /// See [`Filter::to_ns`], here in ns since the first moment.
+    /// Same as [`Filter::to_ns`], but in ns after the first moment.
     pub to_ns: Option<u64>,
 }
 
 impl Wish {
-    /// Whether everything is wanted.
+    /// Returns whether the whole timeline is wanted.
     pub fn is_all(&self) -> bool {
         self.categories.is_empty() && self.from_ns.is_none() && self.to_ns.is_none()
     }
@@ -65,7 +67,7 @@ impl Wish {
     }
 }
 
-/// The version of the object `counterpoint` of a part of a profile.
+/// The version of the object `counterpoint` in an output that contains a part of a profile.
 pub const PART_SCHEMA: &str = "counterpoint.trace-part/1";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,7 +80,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Returns the sums of slices, moments and points.
+    /// Returns the sums of two such numbers of slices, points and arrow ends.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,
@@ -89,28 +91,29 @@ impl LeftOut {
 }
 
 impl Filter {
-    /// Returns the object for an output with a part of a trace, or of several profiles.
+    /// Returns the object `counterpoint` for an output that contains a part of a trace, or of
+    /// several profiles.
     pub fn facts(&self) -> serde_json::Value {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }
 
-    /// Whether the category is wanted.
+    /// Returns whether the category is wanted.
     pub fn has_category(&self, category: &str) -> bool {
         let mut patterns = self.categories.iter();
         self.categories.is_empty() || patterns.any(|pattern| glob::matches(pattern, category))
     }
 
-    /// Whether a moment is in the window.
+    /// Returns whether a moment is in the window.
     pub fn has_moment(&self, at_ns: i64) -> bool {
         !self.is_early(at_ns) && self.to_ns.is_none_or(|to| at_ns < to)
     }
 
-    /// Whether a moment is before the window.
+    /// Returns whether a moment is before the window.
     pub fn is_early(&self, at_ns: i64) -> bool {
         self.from_ns.is_some_and(|from| at_ns < from)
     }
 
-    /// Whether a slice overlaps the window. A slice of length 0 counts as a moment.
+    /// Returns whether a slice overlaps the window. A slice of length 0 is treated as a moment.
     pub fn has_time(&self, start_ns: i64, end_ns: i64) -> bool {
         if start_ns >= end_ns {
             return self.has_moment(start_ns);
@@ -131,7 +134,7 @@ impl Filter {
 /// Finds the first moment of a timeline.
 #[derive(Debug, Default)]
 pub struct First {
-    /// The earliest start of a slice, moment or point, if there is one.
+    /// The earliest start of a slice, moment or point; `None` if there is none.
     pub at_ns: Option<i64>,
 }
 
@@ -160,7 +163,7 @@ impl TimelineSink for First {
     }
 }
 
-/// Passes a timeline on, and notes its first moment.
+/// Passes a timeline on to another sink, and records its first moment.
 #[derive(Debug)]
 pub struct Noted<'a, S> {
     sink: &'a mut S,
@@ -173,7 +176,7 @@ impl<'a, S> Noted<'a, S> {
         Self { sink, first: First::default() }
     }
 
-    /// Returns the earliest start of a slice, moment or point, if there is one.
+    /// Returns the earliest start of a slice, moment or point; `None` if there is none.
     pub fn first(&self) -> Option<i64> {
         self.first.at_ns
     }
@@ -200,7 +203,7 @@ impl<S: TimelineSink> TimelineSink for Noted<'_, S> {
     }
 }
 
-/// Notes which arrows keep both ends.
+/// Finds out which arrows have both ends in the part that is wanted.
 #[derive(Debug)]
 pub struct Ends<'a> {
     filter: &'a Filter,
@@ -209,7 +212,7 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Notes the ends of arrows in a timeline that this filter keeps.
+    /// Creates a sink that records the ends of arrows that this filter keeps.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }
@@ -223,7 +226,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Returns the ids of the arrows that keep both ends.
+    /// Returns the ids of the arrows whose ends are both kept.
     pub fn whole(mut self) -> HashSet<u64> {
         self.started.retain(|id| self.finished.contains(id));
         self.started
@@ -254,36 +257,36 @@ impl TimelineSink for Ends<'_> {
     }
 }
 
-/// Passes the wanted part of a timeline to another sink. Items that only imports need are left out, because a
-/// part of a profile is not a profile.
+/// Passes the wanted part of a timeline on to another sink. Items that only imports need are left
+/// out, because a part of a profile cannot be imported as a profile.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,
     filter: &'a Filter,
     arrows: HashSet<u64>,
-    /// The last points before the window, by process, counter and first series.
+    /// The last point before the window of each time series, by process, counter and first series.
     before: HashMap<(i64, String, String), Before>,
     left_out: LeftOut,
 }
 
-/// A point before the window, in a row whose ids are numbers.
+/// A point before the window. The process and the thread of its row are numbers.
 #[derive(Debug)]
 struct Before {
     row: (i64, i64),
     category: String,
     at_ns: i64,
-    /// Name, value and unit.
+    /// Name, value and unit of each series.
     series: Vec<(String, f64, String)>,
 }
 
 impl<'a, S: TimelineSink> Part<'a, S> {
-    /// Creates a filter. `arrows` are the ids that [`Ends::whole`] returned.
+    /// Creates a sink that filters. `arrows` are the ids that [`Ends::whole`] returned.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }
     }
 
-    /// Writes the points at the start of the window.
+    /// Writes the points that are moved to the start of the window.
     pub fn finish(self) -> io::Result<LeftOut> {
         let mut points: Vec<_> = self.before.into_iter().collect();
         points.sort_by(|a, b| a.0.cmp(&b.0));

@@ -1,6 +1,7 @@
-//! Names the activities of an export that are not Kineto's: the kinds that the hosts of a profile
-//! describe ([`profile::Host::kinds`]). An exported trace lists these kinds, and an export of an
-//! imported trace reads them from that list.
+//! Defines the names of the activities of an export that are not among Kineto's kinds. These are
+//! the kinds that the hosts of a profile describe ([`profile::Host::kinds`]). An exported trace
+//! contains a list of these kinds. If the trace is imported and exported again, the kinds are read
+//! from this list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 /// Maximum number of kinds that are read from the list of an imported trace.
 const MOST_LISTED: usize = 1_000;
 
-/// Returns the kind of the calls of this role whose host defines no kind of its own. If a host
-/// defines one, this kind gives Kineto's name for it.
+/// Returns the kind of calls with this role. It is used if the host of the calls defines no kind of
+/// its own for the role. If the host defines one, this kind determines Kineto's name for it.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,
@@ -20,8 +21,9 @@ fn usual(role: Role) -> Generic {
     }
 }
 
-/// Registers a kind, with Kineto's name for it. If another producer has registered the kind's name,
-/// the producer's name is put before it. Returns `None` if the name cannot be a kind.
+/// Registers a kind, with Kineto's name for it. If another producer has already registered a kind
+/// with this name, the kind is registered as the producer's name followed by its own name. Returns
+/// `None` if the name is not allowed for a kind.
 fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
     let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
@@ -33,7 +35,7 @@ fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic)
     }
 }
 
-/// Registers the kinds that an exported trace lists, given the objects of its document.
+/// Registers the kinds that an exported trace lists. `document` contains the objects of the trace.
 pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     let of = |document: &Value| document["counterpoint"]["kinds"].as_array().cloned();
     let files = document["counterpoint"]["files"].as_array().into_iter().flatten();
@@ -47,7 +49,8 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     }
 }
 
-/// Returns Kineto's name for a kind, from a list. It must be one of the names that Kineto has.
+/// Returns the kind of Kineto with a name from a list. For a name that Kineto does not have,
+/// returns the kind `cpu_op`.
 fn listed_kineto(name: &Value) -> Generic {
     let registry = Registry::new();
     let known = name.as_str().and_then(|name| registry.parse(name));
@@ -57,8 +60,8 @@ fn listed_kineto(name: &Value) -> Generic {
     }
 }
 
-/// Returns the kinds that a trace of `profile` has, in the form in which the object `counterpoint`
-/// lists them.
+/// Returns the kinds that a trace of `profile` has, in the form that their list in the object
+/// `counterpoint` has.
 pub fn listed(profile: &Profile) -> Vec<Value> {
     let (mut all, mut hosts, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
     let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
@@ -79,18 +82,18 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
     all
 }
 
-/// The categories of calls, by the kind of their library and their role, in the vocabulary of one
-/// output.
+/// The categories of calls in the vocabulary of one output. They depend on the host of the call's
+/// library and on the call's role.
 #[derive(Clone, Debug)]
 pub(crate) struct Categories<'a> {
-    /// The place of each host in the list of all hosts.
+    /// The index of each host in the list of all hosts.
     places: HashMap<&'a Host, usize>,
-    /// For each host, the names of its roles, and whether the host itself defines them.
+    /// For each host: the name of each role, and whether the host itself defines it.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
 
 impl<'a> Categories<'a> {
-    /// Returns the names of the hosts of a profile, in this vocabulary.
+    /// Computes the names for the hosts of a profile, in this vocabulary.
     pub(crate) fn new(
         registry: &mut Registry,
         vocabulary: Vocabulary,
@@ -100,7 +103,7 @@ impl<'a> Categories<'a> {
     }
 
     fn of_hosts(registry: &mut Registry, vocabulary: Vocabulary, hosts: &'a [Host]) -> Self {
-        // Descriptions with other differences may have the same kinds.
+        // Descriptions of hosts that differ in other fields may have the same kinds.
         let mut known: HashMap<(&str, &str, Generic), Option<Label>> = HashMap::new();
         let names = hosts.iter().map(|host| {
             Role::ALL.map(|role| {
@@ -118,14 +121,14 @@ impl<'a> Categories<'a> {
         Self { places, names }
     }
 
-    /// Returns the category of calls of this role, whose host has this place in
+    /// Returns the category of calls with this role. `host` is the index of the calls' host in
     /// [`profile::Ops::hosts`].
     pub(crate) fn of(&self, host: u32, role: Role) -> &str {
         let of = self.names.get(host as usize).or(self.names.first());
         of.map_or("", |names| &names[role as usize].0)
     }
 
-    /// Returns the name of a kind that this host defines.
+    /// Returns the name of the kind of a role, if this host defines one.
     fn defined(&self, host: &Host, role: Role) -> Option<&str> {
         let (name, defined) = &self.names.get(*self.places.get(host)?)?[role as usize];
         defined.then_some(name)
@@ -141,10 +144,10 @@ mod tests {
         Host { name: name.into(), kinds: kinds.collect(), ..Host::UNKNOWN }
     }
 
-    /// In Kineto's vocabulary, calls have Kineto's words (its `ActivityType`); in the generic
-    /// vocabulary, they have the kinds of their hosts. If another host, or Kineto, already has a
-    /// kind of this name, the host's name is put before it. A kind that cannot be in a list of
-    /// kinds is left out.
+    /// In Kineto's vocabulary, calls have Kineto's words (its `ActivityType`). In the generic
+    /// vocabulary, they have the kinds of their hosts. If Kineto or another host already has a kind
+    /// with the same name, the host's name is put before the name. A kind whose name is not allowed
+    /// is left out.
     #[test]
     fn categories_by_host_and_role() {
         let hosts = [
@@ -167,7 +170,7 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
-            // Kineto has different kinds for these roles, so only the first of them has the name.
+            // Kineto has different kinds for these roles, so only the first role can have the name.
             (5, Role::Run, "user_annotation", "runner.once"),
             (5, Role::Range, "user_annotation", "runner.once"),
             (5, Role::Op, "cpu_op", "once"),
@@ -182,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A list in a trace may contain anything.
+    /// The list in a trace may contain anything, and must not cause an error.
     #[test]
     fn listed_kinds_are_registered() {
         let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});

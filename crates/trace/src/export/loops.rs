@@ -1,5 +1,6 @@
-//! Shows hits of instrumented loops as slices on the rows of their threads, named `function:loop`.
-//! Only mode log records the begin and the end of each hit; the other modes have sums.
+//! Shows hits of instrumented loops as slices in the rows of their threads. The slices are named
+//! `function:loop`. Only mode log records the start and the end of each hit; other modes only
+//! record sums.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,8 +9,8 @@ use profile::Profile;
 
 use crate::timeline::{Arg, Id, ProcessRow, Row, Slice, ThreadRow, TimelineSink};
 
-/// The category of these slices in every vocabulary. An import recognises them by it: they are
-/// counts of loops, and not calls.
+/// The category of these slices in every vocabulary. From the category, an import knows that they
+/// are hits of loops, and not calls.
 pub const LOOP_CATEGORY: &str = "loop";
 
 /// A hit that ended.
@@ -17,7 +18,7 @@ pub const LOOP_CATEGORY: &str = "loop";
 pub struct LoopSlice<'a> {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub tid: u32,
     /// The thread's name.
     pub name: &'a str,
@@ -29,7 +30,7 @@ pub struct LoopSlice<'a> {
     pub duration_ns: u64,
 }
 
-/// Gives `sink` the hits, sorted by thread and start, with outer hits before inner ones.
+/// Passes the hits to `sink`, sorted by thread and start. Outer hits come before inner ones.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],
@@ -42,7 +43,7 @@ pub fn export_loops(
             process: Id::Number(process.id.pid.into()),
             thread: Id::Number(slice.tid.into()),
         };
-        // Processes and threads with calls have their names already.
+        // The rows of processes and threads with calls already have names.
         let has_calls = !process.threads.is_empty();
         if named.insert((slice.process, None)) && !has_calls {
             let program = process.info.as_ref().map_or("", |info| info.program.as_str());

@@ -1,9 +1,10 @@
-//! Shows the timelines of several profiles as one. Each profile keeps its own rows and arrows.
+//! Shows the timelines of several profiles as one timeline. Each profile has its own rows and
+//! arrows.
 //!
-//! A process keeps its id if no earlier profile has a process with this id. Otherwise it gets a
-//! number above all process ids of Linux, because viewers draw processes of equal numbers as one.
-//! Rows that are not processes, such as devices, also get such numbers, so that each becomes a
-//! process with the name of its profile.
+//! A process keeps its id unless an earlier profile has a process with the same id. In that case,
+//! the process gets a number above all process ids of Linux, because viewers draw processes with
+//! the same number as one process. Rows that are not processes, such as devices, also get such
+//! numbers. So each of these rows becomes a process with the name of its profile.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,15 +14,15 @@ use crate::timeline::{
     Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// The difference between the sort indices of one profile and the next one, so that rows of one
-/// profile come before those of the next one.
+/// The difference between the sort indices of one profile and those of the next one. With it, the
+/// rows of a profile come before the rows of the next one.
 const ROWS: i64 = 1 << 24;
-/// Arrows of one profile have ids below this number, those of the next one have ids from this
-/// number on, and so on. The ids of a thousand profiles stay below 2^53, up to which JSON's readers
-/// are exact.
+/// The arrows of the first profile have ids below this number, the arrows of the second profile
+/// have ids from this number on, and so on. The ids of a thousand profiles are below 2^53, up to
+/// which programs that read JSON are exact.
 const FLOWS: u64 = 1 << 42;
 
-/// The numbers of processes that are in use.
+/// The process numbers that are already in use.
 #[derive(Debug, Default)]
 pub struct Numbers {
     used: HashSet<i64>,
@@ -29,7 +30,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Returns a number for this process that no other profile has yet.
+    /// Returns a number for this process that no other profile uses.
     fn take(&mut self, number: i64) -> i64 {
         if REAL_IDS.contains(&number) && self.used.insert(number) {
             return number;
@@ -39,12 +40,12 @@ impl Numbers {
     }
 }
 
-/// Passes the timeline of one profile on to the timeline of several profiles.
+/// Passes the timeline of one profile on to the timeline of all profiles.
 #[derive(Debug)]
 pub struct OfMember<'a, S> {
     sink: &'a mut S,
     numbers: &'a mut Numbers,
-    /// The numbers of the member's processes in the timeline of all members.
+    /// The number of each of the member's processes in the timeline of all profiles.
     of_number: HashMap<i64, i64>,
     of_text: HashMap<String, String>,
     place: u32,
@@ -53,8 +54,8 @@ pub struct OfMember<'a, S> {
 }
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
-    /// Adds the profile in this place among the profiles, from 0. `label` is put before the names
-    /// of its processes. `shift_ns` is added to its times.
+    /// Adds a profile. `place` is its index among the profiles. `label` is put before the names of
+    /// its processes. `shift_ns` is added to its times.
     pub fn new(
         sink: &'a mut S,
         numbers: &'a mut Numbers,
@@ -100,7 +101,7 @@ impl<'a, S: TimelineSink> OfMember<'a, S> {
     }
 }
 
-/// Converts row `$row` to the timeline of all profiles.
+/// Converts row `$row` of a member to the row in the timeline of all profiles.
 macro_rules! moved {
     ($self:ident, $row:expr) => {{
         $self.learn($row.process);
@@ -113,7 +114,7 @@ impl<S: TimelineSink> TimelineSink for OfMember<'_, S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.learn(process.id);
         let id = Self::id(&self.of_number, &self.of_text, process.id);
-        // The name of a process may already contain its rank.
+        // If the name of a process already begins with its rank, no label is added.
         let name = match process.name.starts_with("rank ") {
             true => process.name.to_owned(),
             false => format!("{}: {}", self.label, process.name),

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
-//! threads take half the time. A slice in a batch refers to names that outlive both threads; only
-//! data that is made for a single call is copied.
+//! threads halve the time. A slice in a batch refers to names that exist longer than both threads.
+//! Only data that is made for a single call is copied.
 //!
-//! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices.
+//! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices each.
 
 use std::borrow::Cow;
 use std::io;
@@ -24,23 +24,24 @@ use crate::timeline::{
 
 /// Number of slices in a batch.
 const MOST_SLICES: usize = 1024;
-/// Number of batches: one is filled, one is written, and the others wait between.
+/// Number of batches: one is being filled, one is being written, and the others wait to be written
+/// or filled.
 const BATCHES: usize = 4;
 
 /// A batch, which is sent to the other thread as a whole.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
-    /// For each slice, its arguments and then the series of its counters.
+    /// The arguments of all slices. After the arguments of a slice come the series of its counters.
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
-    /// Rare items, each with the number of slices before it.
+    /// Rare items. Each of them has the number of slices that come before it.
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists start where those of the previous slice end. A batch has less than 2³²
-/// elements of each kind.
+/// A slice. Its lists of arguments, counters and arrows begin where those of the previous slice
+/// end. A batch has fewer than 2³² elements of each kind.
 #[derive(Debug)]
 struct Kept<'a> {
     head: SliceHead<'a>,
@@ -49,8 +50,8 @@ struct Kept<'a> {
     flows_end: u32,
 }
 
-/// A counter. Its series start where the series of the previous counter end, or where the slice's
-/// arguments end.
+/// A counter. Its series begin where the series of the previous counter end, or, for the first
+/// counter, where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterNames<'a>,
@@ -74,7 +75,7 @@ enum Other {
     },
 }
 
-/// A slice without its lists, in a row whose ids are numbers; see [`Slice`].
+/// A slice without its lists; see [`Slice`]. The process and the thread of its row are numbers.
 #[derive(Clone, Debug)]
 pub struct SliceHead<'a> {
     pub process: i64,
@@ -92,12 +93,12 @@ pub struct SliceHead<'a> {
 pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Identifies the counter's name, and the names of its series if all of them are known.
+    /// Identifies the counter's name. If all series are known, it also identifies their names.
     pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The other thread has ended. Its error tells the reason.
+/// The error for the case that the other thread has ended. That thread's own error has the reason.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -106,13 +107,13 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,
-    /// The end of the slice's arguments, once its counters have begun.
+    /// The end of the slice's arguments; `None` as long as no counter was added.
     args_end: Option<usize>,
     full: SyncSender<Batch<'a>>,
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, and passes the timeline that it makes to `sink` in another thread.
+/// Runs `make`, and passes the timeline that it makes on to `sink`, which runs in another thread.
 ///
 /// # Errors
 /// Fails if writing failed, or if no other thread could be started.
@@ -123,7 +124,7 @@ pub fn relay<'a, T>(
     let (full, batches) = sync_channel(BATCHES);
     let (back, empty) = channel();
     for _ in 1..BATCHES {
-        // The receiver still exists, so this cannot fail.
+        // The receiver still exists, so sending cannot fail.
         let _ = back.send(Batch::default());
     }
     let mut relay = Relay { batch: Batch::default(), args_end: None, full, empty };
@@ -132,7 +133,7 @@ pub fn relay<'a, T>(
         let writer =
             thread::Builder::new().name("trace writer".into()).spawn_scoped(scope, write)?;
         let made = make(&mut relay).and_then(|made| relay.send().map(|()| made));
-        // The writer ends when the sender is dropped.
+        // Dropping the sender makes the writer end.
         drop(relay);
         match writer.join() {
             Ok(written) => written?,
@@ -142,7 +143,7 @@ pub fn relay<'a, T>(
     })
 }
 
-/// Passes every batch to `sink`, and returns the empty batches.
+/// Passes every batch on to `sink`, and gives the emptied batches back.
 fn write<'a>(
     sink: &mut impl TimelineSink,
     batches: &Receiver<Batch<'a>>,
@@ -151,14 +152,14 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // After the last batch, nobody receives it.
+        // After the last batch, nobody receives the emptied batch any more, so an error is ignored.
         let _ = back.send(batch);
     }
     Ok(())
 }
 
 impl<'a> Relay<'a> {
-    /// Returns the arguments of the next slice.
+    /// Returns the list to which the arguments of the next slice are added.
     pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
         &mut self.batch.args
     }
@@ -168,7 +169,8 @@ impl<'a> Relay<'a> {
         self.batch.flows.push(flow);
     }
 
-    /// Adds counters to the next slice. The slice cannot have more arguments after this.
+    /// Adds the series of a counter to the next slice. No arguments can be added to the slice after
+    /// this.
     pub fn counter(&mut self, label: CounterNames<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
@@ -176,7 +178,7 @@ impl<'a> Relay<'a> {
         batch.counters.push(KeptCounter { label, series_end: batch.args.len() });
     }
 
-    /// Completes the slice.
+    /// Completes the next slice.
     ///
     /// # Errors
     /// Fails if the other thread has ended.
@@ -212,7 +214,7 @@ impl<'a> Relay<'a> {
         self.batch.others.push((self.batch.slices.len(), other));
     }
 
-    /// Sends the batch, and continues with another one.
+    /// Sends the batch to the other thread, and continues with an empty batch.
     fn send(&mut self) -> Result<(), Gone> {
         let next = self.empty.recv().map_err(|_| Gone)?;
         let full = std::mem::replace(&mut self.batch, next);
@@ -298,7 +300,8 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// Records all items that it receives, and fails at the slice with a given name.
+    /// A sink that records all items that it receives, and that fails at the slice with a certain
+    /// name.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,
@@ -334,8 +337,8 @@ mod tests {
         }
     }
 
-    /// Gives `relay` slices of every form, with rows between them. Adds the items that must arrive
-    /// to `expected`.
+    /// Passes slices of every form to `relay`, with rows between them. The items that the sink must
+    /// receive are added to `expected`.
     fn fill<'a>(
         relay: &mut Relay<'a>,
         slices: usize,
@@ -434,7 +437,7 @@ mod tests {
             let mut expected = Vec::new();
             let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
             assert_eq!(made.unwrap_err().to_string(), "as it was told");
-            // The export stopped soon after the error.
+            // The export must stop soon after the error.
             assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
         }
     }

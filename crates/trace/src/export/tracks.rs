@@ -1,14 +1,15 @@
-//! Shows a profile's tracks (time series besides the calls) as counters of the timeline.
+//! Shows a profile's tracks (its time series) as counters of the timeline.
 //!
 //! ```text
 //!  readings    r0 ────── r1 ────── (failed) ────── r3
 //!  points      (r1−r0)/s at r0 · (r3−r1)/s at r1
 //! ```
 //!
-//! A cumulative series is shown as a rate, from the start of each interval. If the kernel ran the
-//! counter during only a part of an interval, the difference is scaled by enabled / running. An
-//! interval in which the counter never ran has no point. Other readings are shown unchanged. A
-//! reading that failed, or that is not a finite number, has no point.
+//! For a cumulative series, rates are shown. The rate of an interval is shown from the start of the
+//! interval. If the kernel ran the counter only during a part of an interval, the difference is
+//! multiplied by enabled / running. An interval in which the counter never ran has no point.
+//! Readings of other series are shown unchanged. A reading that failed, or that is not a finite
+//! number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,11 +20,11 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
-/// The first process number of tracks that belong to no process. The index of the track's directory
-/// is added to it.
+/// Tracks that belong to no process are shown in processes with numbers from this one on. The index
+/// of the directory of tracks is added to it.
 pub const TRACK_ROWS: i64 = 6_000_000;
 
-/// A series and the state of its last reading.
+/// A series and its last reading.
 struct State<'a> {
     series: &'a Series,
     name: String,
@@ -32,7 +33,7 @@ struct State<'a> {
     last: Option<(i64, u64, u64, u64)>,
 }
 
-/// Gives `sink` every sample of the profile. Returns the losses that were found.
+/// Passes every sample of the profile to `sink`. Returns the losses that were found.
 pub fn export_tracks(
     profile: &Profile,
     vocabulary: Vocabulary,
@@ -40,7 +41,7 @@ pub fn export_tracks(
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
-    // The earliest snapshot is used, as in `Timeline`.
+    // `Timeline` uses the earliest snapshot, too, so the times agree.
     let first = profile.snapshots.iter().min_by_key(|s| s.ticks);
     let offset = first.map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns) as i64);
     let mut losses = Vec::new();
@@ -103,14 +104,15 @@ impl<'a> State<'a> {
         Self { series, name, key, unit, last: None }
     }
 
-    /// Returns the point that a sample makes, and its time.
+    /// Returns the point that is shown for a sample, and the time of the point.
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {
-            // Sums that the producer has computed are also shown unchanged.
+            // If another program has computed the value, it is shown unchanged, even if it is
+            // cumulative.
             Reading::Value(value) => {
                 let value = value * scale;
-                // JSON has no infinities, and a null is an error for Perfetto.
+                // JSON cannot express infinities, and Perfetto treats a null as an error.
                 value.is_finite().then_some((sample.time, value))
             }
             Reading::Count { raw, .. } if !self.series.cumulative => {

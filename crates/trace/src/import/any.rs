@@ -6,12 +6,12 @@ use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary, read
 use crate::kind::{self, FileKind};
 use crate::perfetto;
 
-/// Reads a trace in any known format: Chrome's JSON, Perfetto's, or the lines of IREE's profiler,
-/// also compressed with gzip. This function has no type parameters, so that the readers are
-/// compiled once and in this crate, where they can be inlined into each other.
+/// Reads a trace in any known format: Chrome's JSON, Perfetto's format, or the lines of IREE's
+/// profiler. Each of them may be compressed with gzip. This function has no type parameters. So the
+/// readers are compiled only once, in this crate, where they can be inlined into each other.
 ///
 /// # Errors
-/// Fails if the file cannot be read, or is another kind of file, which the error names.
+/// Fails if the file cannot be read, or is a file of another kind. The error names the kind.
 pub fn read_any(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadSummary, ReadError> {
     let error = |kind| ReadError { at: 0, kind };
     let (kind, source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;

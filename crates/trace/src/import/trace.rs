@@ -1,4 +1,4 @@
-//! Imports a trace from any program as a profile.
+//! Imports a trace that any program wrote, and makes a profile of it.
 //!
 //! ```text
 //!  chrome::read    ─┐             ┌─► profile::activities   every event, nothing left out
@@ -6,15 +6,16 @@
 //!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
-//! A process of the trace becomes a process of the profile, a thread (or stream) becomes a thread, a
-//! category becomes a library, and each name in a category becomes an op. Complete slices (`X`), and a
-//! `B` with its `E`, are calls. Ids that are not process ids (texts, negative numbers) are replaced by
-//! free ones, and the process is named after its text.
+//! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
+//! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
+//! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
+//! negative numbers) are replaced by free ids; the name of such a process is its original id.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
-//! describe a profiler's own work. Each process has a made-up thread for each of the two.
+//! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
 //!
-//! Memory: names, rows, series, starts without their ends, and unfinished pages, but no events.
+//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full
+//! yet, but no events.
 
 mod counters;
 mod held;
@@ -47,9 +48,10 @@ pub use recorded::Added;
 use recorded::{Recorded, moment};
 use spans::Spans;
 
-/// The ticks of the time 0 of a foreign trace. They are so large that earlier times are also ticks.
+/// The ticks that the time 0 of a foreign trace gets. They are so large that earlier times have
+/// positive ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
-/// Maximum number of slices without an end that one row may have at a time.
+/// Maximum number of slices in one row that are open at the same time.
 const MOST_OPEN: usize = 1 << 16;
 
 /// Makes a profile from one or more traces.
@@ -58,53 +60,55 @@ pub struct Import {
     dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
-    /// The ticks of the trace's time 0.
+    /// The ticks that the trace's time 0 gets.
     epoch: i64,
-    /// Base time of the first trace, from which times of the profile count. It is set when that trace was
-    /// read.
+    /// Base time of the first trace, to which times of the profile are relative. `None` until the
+    /// first trace was read.
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
-    /// The first and the last time of the values of counters, for a trace that has only counters.
+    /// The first and the last time of counter values. They are used for a trace that has only
+    /// counters.
     counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
-    /// Number of events of each form, in all traces.
+    /// Number of events of each form in all traces.
     forms: Box<[u64; 256]>,
-    /// The recorded profile to which the traces are added, if there is one.
+    /// The recorded profile to which the traces are added; `None` if a new profile is made.
     recorded: Option<Recorded>,
 }
 
-/// Receives one trace: an [`EventSink`].
+/// Receives the events of one trace: an [`EventSink`].
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// The offset from this trace's times to the times of the first trace.
+    /// The number of ns that is added to this trace's times to get times of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
-    /// Numbers of the processes whose ids are not their numbers.
+    /// The numbers of processes whose ids are not their numbers.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the previous event. The next event often has the same row.
+    /// The row of the previous event, because the next event often has the same row.
     last: Option<(Ids, usize)>,
-    /// The export of the calls with a certain name and category, for each process, and whether these
-    /// calls are a profiler's own work.
+    /// The export for each name and category in each process, and whether its calls are a
+    /// profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
-    /// The exports of asynchronous spans.
+    /// The exports of asynchronous spans, for each name and category in each process.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
-    /// The made-up threads of calls that belong to no thread.
+    /// The made-up threads for calls that belong to no thread.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
     spans: Spans,
     counters: Counters,
     /// Number of events whose times are more precise than nanoseconds.
     rounded: u64,
-    /// Number of calls whose duration is rounded to 0.
+    /// Number of calls whose duration was rounded to 0.
     too_short: u64,
-    /// Number of counter values that are not numbers, and of calls whose times a profile cannot hold.
+    /// Number of counter values that are not numbers, and of calls whose times cannot be stored in
+    /// a profile.
     no_numbers: u64,
     unpaired: u64,
     text: String,
@@ -121,7 +125,7 @@ struct Row {
     id: RowId,
     process: Option<ProcessKey>,
     thread: Option<ThreadKey>,
-    /// Slices that have begun and not ended: category, name, time.
+    /// Slices whose start was read but not their end: category, name, time.
     open: Vec<(Option<NameId>, Option<NameId>, i64)>,
 }
 
@@ -156,7 +160,7 @@ impl Id {
     }
 }
 
-/// Whether the id that is remembered equals the event's id.
+/// Returns whether a known id is equal to an event's id.
 fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
     match (known, found) {
         (None, None) => true,
@@ -166,8 +170,8 @@ fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
 }
 
 impl Import {
-    /// Starts a profile in `dir`, which must be an empty directory. `manifest` contains the data that the
-    /// caller knows.
+    /// Begins a profile in `dir`, which must be an empty directory. `manifest` contains what the
+    /// caller knows about the profile.
     ///
     /// # Errors
     /// Fails if the directory is not writable, or is not empty.
@@ -193,8 +197,9 @@ impl Import {
         })
     }
 
-    /// Starts a trace. `name` is the name of its directory of activities: one word, and different
-    /// for each trace. `shift_ns` is the offset from its times to the times of the first trace.
+    /// Begins a trace. `name` is the name of its directory of activities. It must be one word, and
+    /// must differ for each trace. `shift_ns` is added to the trace's times to get times of the
+    /// first trace.
     ///
     /// # Errors
     /// Fails if the profile is not writable.
@@ -227,12 +232,12 @@ impl Import {
         self.counters_ns = Some((first.min(time_ns), last.max(time_ns)));
     }
 
-    /// Counts losses that happened before the import.
+    /// Adds losses that happened before the import.
     pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
         self.losses.extend(losses);
     }
 
-    /// Writes the data that is not written yet.
+    /// Writes everything that is not written yet.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -260,7 +265,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Ends the trace. `file` is its name in notes.
+    /// Ends the trace. `file` is the name that notes use for the trace.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -370,7 +375,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// Returns the thread of a row. The thread is created at the row's first event.
+    /// Returns the thread of a row. The thread is created when the row's first event is read.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));
@@ -428,7 +433,8 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let all = &mut *self.all;
-        // Times that the profile's clock cannot hold would be cut, and so would the duration.
+        // A call whose times cannot be stored in the profile is left out, because its times, and so
+        // its duration, would be changed.
         let fits = |ns: i64| {
             let ns = ns.checked_add(self.shift_ns)?;
             (all.epoch.checked_add(ns)? >= 0).then_some(ns)
@@ -443,9 +449,10 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Whether slices of this category in the event's row are those that Kineto writes about its own
-    /// work: one slice for each profiler, over the profiler's whole time (category `Trace`, process
-    /// `Spans`, which has a number in a recorded profile), and the time that profiling took (`overhead`).
+    /// Returns whether slices with this category, in the event's row, are those that Kineto writes
+    /// about its own work. There are two kinds. For each profiler, Kineto writes one slice over the
+    /// profiler's whole time (category `Trace`, process `Spans`, which has a number in a recorded
+    /// profile). It also writes the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
@@ -454,7 +461,7 @@ impl OneTrace<'_> {
         category == "overhead" || (category == "Trace" && of_spans())
     }
 
-    /// Returns the thread of a process for calls that belong to no thread.
+    /// Returns the made-up thread of a process for calls that belong to no thread.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
         let name = if role == Role::Span { "async spans" } else { "profiler" };
@@ -482,7 +489,8 @@ impl OneTrace<'_> {
                     self.all.calls.name_process(key, &given);
                 }
             }
-            // Kineto gives each device the name of the program, and the device's own name in the label.
+            // Kineto uses the name of the program as the name of each device, and the device's own
+            // name as the label.
             Some("process_labels") if given.starts_with("GPU ") => {
                 let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
                 let key = self.process(Some(&id))?;
@@ -505,7 +513,7 @@ impl OneTrace<'_> {
         self.understand(event, row, category, name)
     }
 
-    /// Keeps an event unchanged. Returns its row, its category and its name.
+    /// Stores an event unchanged. Returns its row, its category and its name.
     fn keep(
         &mut self,
         event: &Event<'_>,
@@ -535,8 +543,8 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Turns an event into data with which views compute: a call, the name of a row, or values of a
-    /// counter.
+    /// Converts an event to data with which reports are computed: a call, the name of a row, or
+    /// values of a counter.
     fn understand(
         &mut self,
         event: &Event<'_>,
@@ -570,7 +578,7 @@ impl OneTrace<'_> {
         Ok(())
     }
 
-    /// Counts times that nanoseconds do not express.
+    /// Counts times whose text contains more information than nanoseconds can express.
     #[cold]
     fn imprecise(&mut self, event: &Event<'_>) {
         let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
@@ -593,7 +601,8 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// Returns a number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
+/// Returns a number for a name, and 0 if there is no name. No trace has so many names that 32 bits
+/// are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

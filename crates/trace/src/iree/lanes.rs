@@ -1,10 +1,11 @@
-//! Finds rows in which slices either follow one another or are inside of each other.
+//! Divides rows into lanes, such that two slices in one lane are either one after the other or one
+//! inside of the other.
 
 use std::collections::HashMap;
 
 use super::{Row, Slice};
 
-/// A lane: the submission of its outermost open slice, and the ends of all open ones.
+/// A lane: the submission of its outermost open slice, and the ends of all slices that are open.
 #[derive(Default)]
 struct Lane {
     submission: u64,
@@ -12,7 +13,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Whether a slice fits into the lane. If it fits, it is added to the lane.
+    /// Returns whether a slice fits into the lane. If it fits, it is added to the lane.
     fn takes(&mut self, slice: &Slice) -> bool {
         let end = slice.begin_ns.saturating_add(slice.duration_ns);
         while self.open.pop_if(|open| *open <= slice.begin_ns).is_some() {}
@@ -30,9 +31,9 @@ impl Lane {
     }
 }
 
-/// Finds the lane of each slice; the first one is 0. Slices come in the order of their starts. An
-/// operation of one submission is never put inside of an operation of another one, even if it ran
-/// during that operation.
+/// Finds the lane of each slice, from 0. The slices must be in the order of their starts. An
+/// operation is never put inside of an operation of another submission, even if it ran during that
+/// operation.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();
     for slice in slices {

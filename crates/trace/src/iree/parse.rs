@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{Bundle, MOST_LINE, MOST_SLICES, Memory, Row, RowKind, Slice, Wait, lanes};
 use crate::chrome::read::{ReadError, ReadErrorKind, ReadSummary};
 
-/// The values of a record that become arguments of a slice, each with the number that stands for a missing
-/// value.
+/// The values of a record that become arguments of a slice. The number after each key is the value
+/// that means that there is no value.
 const KEPT: [(&str, u64); 22] = [
     ("event_id", 0),
     ("submission_id", 0),
@@ -34,9 +34,9 @@ const KEPT: [(&str, u64); 22] = [
     ("region_tile_count", 0),
     ("result", 0),
 ];
-/// The texts and lists of a record that become arguments of a slice unchanged.
+/// The texts and lists of a record that become arguments of a slice without a change.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
-/// Records that describe things to which events refer, or that add nothing to events.
+/// Kinds of records that only describe things to which events refer, or that add nothing to events.
 const DESCRIPTIONS: [&str; 14] = [
     "schema",
     "session",
@@ -56,7 +56,7 @@ const DESCRIPTIONS: [&str; 14] = [
 
 type Record = Map<String, Value>;
 
-/// A moment on the driver's clock and on the host's.
+/// One moment on the driver's clock and on the host's clock.
 #[derive(Clone, Copy, Debug)]
 struct Correlated {
     driver_ns: i64,
@@ -66,17 +66,17 @@ struct Correlated {
 #[derive(Default)]
 struct Reading {
     bundle: Bundle,
-    /// By device: the first and the last correlation.
+    /// For each device: the first and the last correlation of the two clocks.
     clocks: HashMap<u64, [Correlated; 2]>,
-    /// Slices whose times are on the driver's clock of their device.
+    /// Indices of the slices whose times are on the driver's clock.
     by_driver: Vec<usize>,
-    /// The names of counters by set and ordinal, with the place of their values in a sample.
+    /// The counters of each set, with their names and the place of their values in a sample.
     counters: HashMap<u64, Vec<(String, usize, usize)>>,
-    /// The values of the samples of each dispatch.
+    /// The samples of each dispatch, with their values.
     samples: HashMap<u64, Vec<(u64, Vec<Value>)>>,
-    /// The slices of dispatches by the number of their event, of each source.
+    /// The slice of each dispatch, by the number of its event.
     by_event: HashMap<u64, usize>,
-    /// Numbers of memory pools.
+    /// The number of each memory pool.
     pools: HashMap<u64, u64>,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn bundle(source: &mut dyn Read) -> Result<Bundle, ReadError> {
         match serde_json::from_slice::<Record>(text) {
             _ if text.is_empty() => {}
             Ok(record) => reading.record(record),
-            // A writer that was killed leaves an incomplete last line.
+            // A writer that was killed may leave an incomplete last line.
             Err(_) if line.last() != Some(&b'\n') => reading.bundle.summary.truncated = true,
             Err(_) => reading.bundle.summary.damaged += 1,
         }
@@ -154,7 +154,7 @@ impl Reading {
         match known {
             Some(()) => {}
             None if DESCRIPTIONS.contains(&kind.as_str()) => {}
-            // The event has no valid time, or is of a kind that this version does not know.
+            // The event has no valid time, or its kind is not known to this version.
             None => summary.skipped += 1,
         }
     }
@@ -209,7 +209,7 @@ impl Reading {
 
     fn wait(&mut self, record: &Record) -> Option<()> {
         let begin_ns = time(record, "host_time_ns")?;
-        // An operation that never became ready has no second time.
+        // If an operation was never ready, there is no second time.
         let end_ns = time(record, "ready_host_time_ns").filter(|end| *end >= begin_ns)?;
         self.bundle.waits.push(Wait {
             row: row(record, RowKind::Host)?,
@@ -280,7 +280,7 @@ impl Reading {
             let args = &mut self.bundle.slices[*at].args;
             for (set, values) in samples {
                 for (name, offset, count) in self.counters.get(set).into_iter().flatten() {
-                    // A counter has one value for each part of a device.
+                    // A counter has one value for each part of a device. The values are added up.
                     let of = values.iter().skip(*offset).take(*count).filter_map(Value::as_u64);
                     args.insert(name.clone(), of.fold(0u64, u64::saturating_add).into());
                 }
@@ -295,8 +295,8 @@ impl Reading {
     }
 }
 
-/// Converts a time of the driver's clock to the host's, by the line through the first and the last
-/// correlation.
+/// Converts a time from the driver's clock to the host's clock. The conversion is the line through
+/// the first and the last correlation.
 fn on_host([first, last]: &[Correlated; 2], driver_ns: i64) -> i64 {
     let since = driver_ns.saturating_sub(first.driver_ns) as f64;
     let driver = last.driver_ns.saturating_sub(first.driver_ns) as f64;

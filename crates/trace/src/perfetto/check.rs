@@ -1,4 +1,4 @@
-//! Checks that a file is a trace in Perfetto's format: packet by packet, by the rules of sequences.
+//! Checks, packet by packet, that a file is a trace in Perfetto's format.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,19 +10,19 @@ use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
 use crate::check::Report;
 
-/// The largest packet that is accepted.
+/// The size in bytes of the largest accepted packet.
 const MOST_PACKET: u64 = 1 << 28;
-/// The largest uncompressed content of a compressed packet.
+/// The size in bytes of the largest accepted content of a compressed packet.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
-/// Reads the whole file and returns the findings about it. Memory: one packet, and the texts that
-/// sequences have numbered.
+/// Reads the whole file and returns the findings about it. Memory: one packet, and the texts to
+/// which sequences have given numbers.
 pub fn check(source: impl Read) -> io::Result<Report> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut check = Check::default();
     let (mut at, mut body) = (0u64, Vec::new());
     loop {
-        // A tag and a length take at most 20 bytes, of which the buffer has at least one.
+        // A tag and a length take at most 20 bytes, and the buffer has at least one of them.
         let mut head = Vec::with_capacity(20);
         let mut values = [0u64; 2];
         for value in &mut values {
@@ -76,10 +76,10 @@ struct Check {
     sequences: HashMap<u64, Sequence>,
     /// Number of open slices, by track.
     open: HashMap<u64, u64>,
-    /// For each flow, the place where it was first seen, and whether it was seen again.
+    /// For each flow: the place where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
-    /// The clock of the displayed times, and its latest time in a snapshot.
+    /// The clock on which times are displayed, and its latest time in a snapshot.
     shown_on: Option<u64>,
     shown_ns: Option<u64>,
 }
@@ -87,16 +87,16 @@ struct Check {
 #[derive(Default)]
 struct Sequence {
     cleared: bool,
-    /// The numbers of categories, names, and names of annotations that are known.
+    /// The numbers of categories, names, and names of annotations that were defined so far.
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
-    /// Number of tracks for the counter values in a slice's packet.
+    /// Number of tracks for counter values that are in the packet of a slice.
     extra_tracks: usize,
     clock: u64,
 }
 
-/// The relevant fields of a packet.
+/// The fields of a packet that are checked.
 #[derive(Default)]
 struct Packet<'a> {
     sequence: u64,
@@ -139,7 +139,7 @@ impl Check {
         self.report.find(at + damage.at as u64, "damaged message", damage.what);
     }
 
-    /// Passes the fields of a message to `each`. Adds a finding if the message is damaged.
+    /// Calls `each` with the fields of a message. Adds a finding if the message is damaged.
     fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
         for field in Fields::new(bytes) {
             match field {
@@ -177,11 +177,11 @@ impl Check {
         self.sequences.insert(p.sequence, sequence);
     }
 
-    /// Checks a compressed packet. Findings inside of it are reported at the packet's place.
+    /// Checks a compressed packet. The place of findings inside of it is that of the packet itself.
     fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
         self.report.count("compressed packets");
-        // A packet inside of a compressed packet is not decompressed: a thousand bytes can
-        // represent a million, and each of those a thousand again.
+        // A compressed packet inside of a compressed packet is not decompressed: a thousand bytes
+        // could become a million bytes, and each thousand of these a million again.
         if !outer {
             self.report.find(at, "damaged message", "compressed twice");
             return;
@@ -253,8 +253,9 @@ impl Check {
         }
     }
 
-    /// Checks that the clock of the displayed times does not go back between snapshots. A snapshot
-    /// with clocks of a sequence only relates these clocks.
+    /// Checks that the clock on which times are displayed does not go back from one snapshot to the
+    /// next. A snapshot with clocks of a sequence is not checked, because it only relates these
+    /// clocks to others.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
@@ -322,7 +323,7 @@ impl Check {
         for flow in flows {
             self.flows.entry(flow).and_modify(|(_, again)| *again = true).or_insert((at, false));
         }
-        // The importer drops the whole event if it has more values.
+        // If an event has more values than this, Perfetto's importer drops the whole event.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
             let what = format!("an event has {values} counter values, but tracks for only {most}");
@@ -483,7 +484,7 @@ mod tests {
         let all: [(&[Clocks], Option<u64>, u64); 6] = [
             (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)], &[(1, 9), (3, 8)]], Some(1), 2),
-            // Another clock may be set back, and a clock of a sequence is independent.
+            // Other clocks may be set back, and the clocks of a sequence do not matter.
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)]], Some(3), 0),
             (&[&[(1, 10)], &[(1, 9), (64, 9)]], Some(1), 0),
             (&[&[(6, 10)], &[(6, 9)]], None, 1),
@@ -546,8 +547,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // All packets but those of clocks, descriptions of tracks (process, row, lane, and the row
-        // of the lane) and metadata are noticed.
+        // A defect is found in every packet except those with clocks, descriptions of tracks (the
+        // process, the row, a lane, and the row of the lane) and metadata.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

@@ -1,11 +1,11 @@
 //! Decodes protobuf's wire format from untrusted bytes.
 
-/// The reason why a message cannot be decoded, and the place in the message.
+/// The reason why a message cannot be decoded, with the place in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The byte of the message.
+    /// The place, in bytes from the start of the message.
     pub at: usize,
-    /// A description.
+    /// A description of the reason.
     pub what: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the bytes, if the value has them.
+    /// Returns the bytes, if the value consists of bytes.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -39,18 +39,19 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message in order. The iteration ends after the first damage.
+/// Iterates over the fields of a message, in their order. The iteration ends after the first
+/// damage.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// The number of a field, its value, and the byte of the message where the value starts.
+/// The number of a field, its value, and the place in the message where the value begins.
 pub type Found<'a> = (u32, Field<'a>, usize);
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of this message.
+    /// Creates the iterator over the fields of this message.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }

@@ -1,9 +1,9 @@
-//! Appends protobuf's wire format to bytes, as far as a trace needs it.
+//! Appends data in protobuf's wire format to bytes, as far as traces need this format.
 
 /// Appends fields.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// The bytes so far.
+    /// The bytes that were appended so far.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a number that needs more than eight bytes.
+    /// Appends a number that takes more than eight bytes.
     #[cold]
     fn long_varint(&mut self, mut n: u64) {
         while n >= 0x80 {
@@ -59,8 +59,8 @@ impl Encoder {
         self.push(fields.bytes, fields.length);
     }
 
-    /// Appends the first `length` bytes of an array. Copying a fixed size and then setting a
-    /// shorter length costs less than a copy of variable size.
+    /// Appends the first `length` bytes of an array. Copying a fixed number of bytes and then
+    /// shortening the buffer is faster than copying a variable number of bytes.
     #[inline]
     fn push<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
         let end = self.bytes.len() + length;
@@ -69,7 +69,7 @@ impl Encoder {
     }
 
     /// Appends an unsigned number, a boolean, or a value of an enumeration. The function is inlined
-    /// because callers know the field.
+    /// because the field's number is a constant for its callers.
     #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
@@ -81,7 +81,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a number whose tag or value takes more bytes.
+    /// Appends a number whose tag or value takes more bytes than [`Encoder::uint`] appends at once.
     fn long_uint(&mut self, tag: u32, n: u64) {
         self.varint(tag.into());
         self.varint(n);
@@ -126,8 +126,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a message of two numbers, which most arguments are. The function is inlined because
-    /// callers know the fields.
+    /// Appends a message that consists of two numbers, as most arguments do. The function is
+    /// inlined because the numbers of the fields are constants for its callers.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
@@ -149,7 +149,7 @@ impl Encoder {
         });
     }
 
-    /// Appends a message of a number and of fields that are already encoded.
+    /// Appends a message that consists of a number and of fields that are already encoded.
     #[inline]
     pub fn number_and(&mut self, field: u32, (first, n): (u32, u64), fields: &Fields) {
         let tags = [field << 3 | LENGTH, first << 3];
@@ -168,15 +168,15 @@ impl Encoder {
         self.fields(fields);
     }
 
-    /// Appends a message whose contents `fill` appends.
+    /// Appends a message. `fill` appends the content of the message.
     #[inline]
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         self.message_like(field, &mut Width::default(), fill);
     }
 
-    /// Appends a message whose contents `fill` appends. Its length is only known afterwards. The
-    /// room for the length has as many bytes as the previous message needed; if the length needs
-    /// more or fewer bytes, the contents are moved.
+    /// Appends a message. `fill` appends the content of the message, whose length is known only
+    /// after that. As many bytes are reserved for the length as the previous message needed. If the
+    /// length needs more or fewer bytes, the content is moved.
     #[inline]
     pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
         self.tag(field, LENGTH);
@@ -197,7 +197,7 @@ impl Encoder {
         }
     }
 
-    /// Replaces the `room` bytes at `at` by a length.
+    /// Replaces the `room` bytes at `at` by the encoded length.
     #[cold]
     fn make_room(&mut self, at: usize, room: usize, length: usize) {
         let mut prefix = Self::default();
@@ -206,14 +206,15 @@ impl Encoder {
     }
 }
 
-/// Remembers whether the length of a message took one byte or more.
+/// Remembers whether the length of the last message took one byte or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Width {
     wide: bool,
 }
 
-/// Returns a number below 2⁵⁶ as a varint, with the first byte lowest, and the number of its bytes.
-/// Each byte has seven bits of the number; the highest bit is set in all bytes but the last.
+/// Returns a number below 2⁵⁶ as a varint, with the first byte of the varint in the lowest byte,
+/// and the length of the varint. Each byte contains seven bits of the number. Its highest bit is
+/// set in all bytes except the last.
 #[inline]
 fn short_varint(n: u64) -> Option<(u64, usize)> {
     if n < 0x80 {
@@ -223,7 +224,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
         return None;
     }
     let length = (64 - n.leading_zeros() as usize).div_ceil(7);
-    // All groups are formed at once, by separating halves, quarters and eighths.
+    // The groups of seven bits are separated in three steps: into halves, quarters and eighths.
     let n = (n & 0x0fff_ffff) | (n & 0x00ff_ffff_f000_0000) << 4;
     let n = (n & 0x0000_3fff_0000_3fff) | (n & 0x0fff_c000_0fff_c000) << 2;
     let n = (n & 0x007f_007f_007f_007f) | (n & 0x3f80_3f80_3f80_3f80) << 1;
@@ -235,7 +236,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Encodes byte by byte, as the specification describes.
+    /// Encodes a number byte by byte, as the specification describes.
     fn slow(mut n: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while n >= 0x80 {
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// These are the examples of protobuf's description of its encoding.
+    /// The examples come from protobuf's description of its encoding.
     #[test]
     fn published_examples() {
         let mut e = Encoder::default();
@@ -310,7 +311,7 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
-            // The result does not depend on the length of the previous message.
+            // The result must not depend on the length of the previous message.
             for wide in [false, true] {
                 let (mut nested, mut width) = (Encoder::default(), Width { wide });
                 nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));

@@ -1,8 +1,9 @@
-//! Orders counter values that are in the packet of a slice.
+//! Orders the counter values that are stored in the packet of a slice.
 //!
-//! A packet has values and the tracks to which they belong; without tracks, the sequence's default
-//! tracks apply. Perfetto's trace processor (version 55) reads the values of a packet up to the
-//! first 0, and takes all others for 0. So values that are not 0 come first, and zeros last:
+//! A packet contains values and the tracks to which the values belong. If it contains no tracks,
+//! the default tracks of its sequence are used. Perfetto's trace processor (version 55) reads the
+//! values of a packet up to the first 0, and treats all values after it as 0. So values that are
+//! not 0 must come first, and zeros last:
 //!
 //! ```text
 //!  counters a, b, c            0, 7, 9
@@ -10,21 +11,23 @@
 //!                  values      7, 9, 0
 //! ```
 //!
-//! A counter is usually 0 or usually not 0. So once enough packets had to name their tracks, the
-//! defaults are reordered, such that most packets need not name tracks.
+//! Most counters are either usually 0 or usually not 0. So after several packets had to contain
+//! their tracks, the default tracks are put into another order, such that most packets need not
+//! contain their tracks.
 
 /// Maximum number of values that Perfetto's trace processor accepts in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
-/// The number of packets that name their tracks before another order of the defaults is tried for
-/// the first time. The number is doubled before each further time.
+/// The number of packets with tracks after which the default tracks are first put into another
+/// order. Before each further time, the number is doubled.
 const PATIENCE: u32 = 8;
 
-/// The values of a packet: at most [`MOST_EXTRAS`], each of another track.
+/// The values in a packet. There are at most [`MOST_EXTRAS`], and each of them belongs to another
+/// track.
 #[derive(Debug, Default)]
 pub struct Extras {
-    /// Track and value.
+    /// The track and the value.
     values: [(u64, i64); MOST_EXTRAS],
     count: usize,
 }
@@ -35,7 +38,7 @@ impl Extras {
         self.count = 0;
     }
 
-    /// Adds a value. Returns false if there is no room for another one.
+    /// Adds a value. Returns false if there is no room for it.
     pub fn add(&mut self, track: u64, value: i64) -> bool {
         let free = self.values.get_mut(self.count);
         if let Some(free) = free {
@@ -46,30 +49,31 @@ impl Extras {
         false
     }
 
-    /// Returns the tracks and values.
+    /// Returns the tracks and their values.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, i64)> {
         self.values[..self.count].iter()
     }
 }
 
-/// The tracks of a packet's values if it does not name others.
+/// The default tracks of a sequence: the tracks of a packet's values if the packet contains no
+/// tracks.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
-    /// The tracks, in the order in which packets have their values.
+    /// The tracks, in the order in which packets store their values.
     pub tracks: Vec<u64>,
-    /// Whether the tracks have changed, so that the next packet must name them.
+    /// Whether the tracks have changed. If so, the next packet must contain its tracks.
     pub changed: bool,
-    /// Number of times that each value was not 0.
+    /// For each track, the number of times that its value was not 0.
     used: [u32; MOST_EXTRAS],
-    /// Number of packets that named their tracks since the last reordering.
+    /// Number of packets that contained their tracks since the tracks were last reordered.
     named: u32,
-    /// Number of reorderings.
+    /// Number of times that the tracks were reordered.
     looked: u32,
 }
 
 impl ExtraTracks {
-    /// Returns the values in the order that a packet needs, and whether the packet must name their
-    /// tracks.
+    /// Returns the values in the order in which a packet must store them, and whether the packet
+    /// must contain their tracks.
     #[inline]
     pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
         let count = extras.count;
@@ -80,7 +84,7 @@ impl ExtraTracks {
             self.tracks = extras.iter().map(|(track, _)| *track).collect();
             (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
         }
-        // All tracks usually have a value, so each value is at the index of its track.
+        // Usually, all tracks have a value, and then each value has the same index as its track.
         let mut sorted = Extras::default();
         let (mut found, mut zeros) = (0, Extras::default());
         for (track, used) in self.tracks.iter().zip(&mut self.used) {
@@ -94,7 +98,7 @@ impl ExtraTracks {
             }
         }
         if found < count {
-            // Some track is not among the defaults.
+            // At least one track is not among the default tracks.
             (sorted.count, zeros.count) = (0, 0);
             for (track, value) in extras.iter() {
                 if *value == 0 {
@@ -118,7 +122,7 @@ impl ExtraTracks {
         (sorted, !like_defaults)
     }
 
-    /// Puts the tracks that were 0 least often first. The current packet names its own tracks.
+    /// Puts the tracks that were 0 least often first. The current packet contains its own tracks.
     #[cold]
     fn look(&mut self) {
         (self.named, self.looked) = (0, self.looked + 1);
@@ -157,8 +161,8 @@ mod tests {
             (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
             (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
             (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
-            // Some of the tracks have no value: the trace processor would read the missing values
-            // as 0.
+            // Some of the tracks have no value. Without the tracks in the packet, the trace
+            // processor would read the missing values as 0.
             (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
             (&[(3, 0)], &[(3, 0)], true),
             (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
@@ -169,8 +173,8 @@ mod tests {
         assert_eq!(tracks.tracks, [5, 6, 7, 8]);
     }
 
-    /// Faults are usually 0 and time is not, so after some packets the tracks need not be named any
-    /// more.
+    /// Faults are usually 0 and the time usually is not. So after some packets, packets need not
+    /// contain their tracks any more.
     #[test]
     fn the_order_of_the_defaults_adapts() {
         let mut tracks = ExtraTracks::default();
@@ -183,7 +187,7 @@ mod tests {
         }
         assert_eq!(tracks.tracks, [2, 1]);
         assert!(named <= PATIENCE, "{named}");
-        // The order rarely changes afterwards, whatever the values are.
+        // After that, the order rarely changes, whatever the values are.
         let mut changes = 0;
         for i in 0..10_000 {
             let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };

@@ -1,5 +1,5 @@
-//! Defines the field numbers of Perfetto's published messages that are read or written here
-//! (protos/perfetto/trace, release 54), and the values of its enumerations. Numbers of published
+//! Defines the numbers of the fields in Perfetto's published messages that are read or written here
+//! (protos/perfetto/trace, release 54), and the values of enumerations. The numbers of published
 //! fields never change.
 
 /// `Trace`.
@@ -25,8 +25,8 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// A field that only our own traces have: a track is part of the row of another track.
-    /// Perfetto's readers skip the field; only imports need it.
+    /// A field that exists only in traces that we write: it says that a track is part of another
+    /// track's row. Perfetto's readers skip the field; only our imports need it.
     pub const JOIN: u32 = 2041;
     pub const JOIN_TRACK: u32 = 3;
     pub const JOIN_ROW: u32 = 4;
@@ -57,7 +57,7 @@ pub mod clocks {
     pub const REALTIME: u64 = 1;
     pub const MONOTONIC: u64 = 3;
     pub const BOOTTIME: u64 = 6;
-    /// Ids from 64 to 127 belong to the sequence that uses them.
+    /// Ids from 64 to 127 mean clocks of the sequence that uses them.
     pub const OF_SEQUENCE: u64 = 64;
 }
 
@@ -117,7 +117,7 @@ pub mod annotation {
     pub const JSON: u32 = 9;
 }
 
-/// `TrackDescriptor`, with its messages `ProcessDescriptor`, `ThreadDescriptor` and
+/// `TrackDescriptor` with its messages `ProcessDescriptor`, `ThreadDescriptor` and
 /// `CounterDescriptor`.
 pub mod track {
     pub const STATIC_NAME: u32 = 10;

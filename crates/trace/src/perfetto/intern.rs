@@ -1,9 +1,9 @@
-//! Numbers the texts that a sequence of packets has already named.
+//! Gives numbers to the texts in a sequence of packets, so that each text is written only once.
 
 use crate::hash::FastMap;
 use crate::text::same;
 
-/// Gives numbers to texts, from 1 on.
+/// Gives numbers to texts, beginning with 1.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: Vec<Known>,
@@ -15,20 +15,20 @@ pub struct Interner {
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// The text that followed this one last time.
+    /// The index of the text that followed this text last time.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interned {
     pub iid: u64,
-    /// Whether the text has not been named before.
+    /// Whether this is the first time that the text is used.
     pub new: bool,
 }
 
 impl Interner {
-    /// Returns the number of a text. If the text follows the same text as last time (arguments have
-    /// a fixed order), it is found without hashing.
+    /// Returns the number of a text. If the text follows the same text as last time, it is found
+    /// without computing a hash. This happens often, because arguments have a fixed order.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
         match self.guess(|known| same(known, text.as_bytes())) {
@@ -37,7 +37,7 @@ impl Interner {
         }
     }
 
-    /// Returns the number of the text that consists of `text` and `end`.
+    /// Returns the number of the text that consists of `text` followed by `end`.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {
@@ -79,7 +79,7 @@ impl Interner {
         Interned { iid: index as u64 + 1, new }
     }
 
-    /// Returns the number of texts that have numbers.
+    /// Returns how many texts have numbers.
     pub fn len(&self) -> usize {
         self.known.len()
     }

@@ -1,13 +1,14 @@
-//! Adapts JSON to the abilities of Perfetto's trace processor.
+//! Changes JSON such that Perfetto's trace processor can read it.
 
 use std::borrow::Cow;
 
-/// Turns each number that fits neither a 64-bit integer nor a double into a text. The trace
-/// processor (version 55) misreads such numbers: it reads `18446744073709551616` as 0, and from
-/// `1e999` on it reads nothing at all.
+/// Converts each number that fits neither a 64-bit integer nor a double to a text. The trace
+/// processor (version 55) reads such numbers wrongly: it reads `18446744073709551616` as 0, and
+/// from `1e999` on it reads nothing at all.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
-    // Everything before this index has been copied to `out`, as far as `out` is needed.
+    // Everything before this index was copied to `out`. As long as nothing was changed, `out` stays
+    // empty.
     let mut copied = 0;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -33,7 +34,7 @@ pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns the end of the text that begins at `at`.
+/// Returns the end of the string that begins at `at`.
 fn end_of_text(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

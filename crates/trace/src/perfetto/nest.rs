@@ -1,45 +1,47 @@
-//! Keeps the slices of a track that are open, and decides whether another slice fits between those
-//! that were written.
+//! Stores the open slices of a track, and decides whether another slice fits between those that
+//! were already written.
 //!
-//! Readers sort starts and ends by time, and by the order of the file at equal times. Each end
-//! belongs to the last start that is open. So a slice fits if every other slice is inside it,
-//! around it, before it or after it. If two slices share a moment, the one that was written first
-//! is the outer or the earlier one.
+//! Readers sort starts and ends by time; those at the same time stay in the order of the file. Each
+//! end belongs to the last start that is open. So a slice fits if each of the other slices is
+//! inside of it, around it, before it or after it. If two slices begin or end at the same time, the
+//! slice that was written first is the outer or the earlier one.
 //!
-//! Slices come in the order of their starts, except for calls around other calls: a recorder writes
-//! those when they end, which may be pages later. Such a slice is *late*. Its start is at a moment
-//! in the past, and its end is added to the ends that are not written yet:
+//! Slices come in the order of their starts, except for calls that surround other calls: a recorder
+//! writes these when they end, which may be many pages later. Such a slice is *late*: its start is
+//! before times that were already written. Its end is added to the ends that are not written yet:
 //!
 //! ```text
 //!  written    ▐a▌ ▐──b──▌ ▐c▌ ▐──d─         d is open
 //!  late          ▐─────────────────────▌    around b and c, which have ended, and d
 //! ```
 //!
-//! For this, the last slices that ended are kept, without those inside them: [`KEPT`] to twice as
-//! many, and [`KEPT_NESTED`] once slices were nested. A slice that is too late no longer fits, and
-//! is put onto another track.
+//! To make this possible, the last slices that ended are kept, without those inside of them. At
+//! least [`KEPT`] of them are kept, or [`KEPT_NESTED`] after slices were nested, and at most twice
+//! as many. A slice that is later than that does not fit, and is put onto another track.
 
-/// Minimum number of ended slices that are kept. Many more would cost a cache miss for every slice
-/// of a timeline, and most rows have no late slices.
+/// Minimum number of ended slices that are kept. If many more were kept, every slice of a timeline
+/// would cause a cache miss, although most rows have no late slices.
 const KEPT: usize = 1 << 10;
-/// The same number once slices were nested: a run of a model makes some thousand calls.
+/// Minimum number of ended slices that are kept after slices were nested. It is larger because a
+/// run of a model makes several thousand calls.
 const KEPT_NESTED: usize = 1 << 14;
 
-/// The state of one track; see the module's documentation. Times are in nanoseconds.
+/// The state of one track; the documentation of the module explains it. Times are in nanoseconds.
 #[derive(Debug)]
 pub struct Nest {
-    /// Starts and ends of open slices and of slices that ended, sorted by start.
+    /// Starts and ends of slices that are open or have ended, sorted by start.
     slices: Vec<(i64, i64)>,
-    /// The open slices, outermost first; each is inside the one before it. In `slices`, the slices
-    /// that ended inside an open slice follow it, up to the next open one.
+    /// The open slices, the outermost one first. Each of them is inside of the one before it. In
+    /// `slices`, an open slice is followed by the slices that ended inside of it, and then by the
+    /// next open slice.
     open: Vec<Open>,
     /// Minimum number of ended slices that are kept.
     kept: usize,
-    /// The length of `slices` at which older ones are removed.
+    /// The length of `slices` at which older slices are removed.
     limit: usize,
-    /// The latest start or end that was written.
+    /// The latest start or end that was written so far.
     last_ns: i64,
-    /// Slices that ended before this time are no longer known.
+    /// Slices that ended before this time were removed.
     known_from_ns: i64,
 }
 
@@ -64,23 +66,24 @@ impl Default for Nest {
 }
 
 impl Nest {
-    /// Returns the end to write next, if it is not later than `until_ns`.
+    /// Returns the end that must be written next, if it is not later than `until_ns`.
     #[inline]
     pub fn close(&mut self, until_ns: i64) -> Option<i64> {
         let Open { at, end } = self.open.pop_if(|open| open.end <= until_ns)?;
         self.slices.truncate(at + 1);
-        // All other slices that were written are inside it, or before it.
+        // All other slices that were written are inside of this slice or before it.
         self.last_ns = end;
         Some(end)
     }
 
-    /// Whether a slice that begins here is late.
+    /// Returns whether a slice that begins at this time is late.
     #[inline]
     pub fn is_late(&self, begin: i64) -> bool {
         begin < self.last_ns
     }
 
-    /// Adds a slice that is not late, if it fits. The caller has closed the slices that end before it.
+    /// Adds a slice that is not late, if it fits. The caller must have closed the slices that end
+    /// before its start.
     #[inline]
     pub fn add(&mut self, begin: i64, end: i64) -> bool {
         if self.open.last().is_some_and(|outer| outer.end < end) {
@@ -95,10 +98,10 @@ impl Nest {
         true
     }
 
-    /// Adds a late slice, if it fits.
+    /// Adds a late slice, if it fits. Returns whether it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
-        // A slice that was written after its end might be at the same moment.
+        // A slice that was written after this slice's end might begin or end at the same time.
         if end < self.last_ns || begin < self.known_from_ns {
             return false;
         }
@@ -126,7 +129,7 @@ impl Nest {
         self.limit = self.limit.max(2 * self.kept);
     }
 
-    /// Removes all slices except those that are open and the last ones that ended.
+    /// Removes all slices except those that are open and those that ended last.
     #[cold]
     fn forget(&mut self) {
         if !self.open.is_empty() {
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(nest.slices, [(0, 10), (15, 90)]);
     }
 
-    /// Adds slices of 5 ns, one every 10 ns.
+    /// Adds slices that take 5 ns each, and that begin every 10 ns.
     fn flat(nest: &mut Nest, numbers: std::ops::Range<usize>) {
         for at in numbers {
             assert!(add(nest, 10 * at as i64, 10 * at as i64 + 5));
@@ -206,13 +209,13 @@ mod tests {
         let end = |slices: usize| 10 * slices as i64;
         assert!(!add(&mut nest, 7, end(10 * KEPT)));
         assert!(add(&mut nest, end(9 * KEPT) - 3, end(10 * KEPT)));
-        // More slices are kept once slices are nested.
+        // More slices are kept after slices were nested.
         flat(&mut nest, 10 * KEPT..10 * KEPT + 10 * KEPT_NESTED);
         assert!(nest.slices.len() <= 2 * KEPT_NESTED);
         let last = end(10 * KEPT + 10 * KEPT_NESTED);
         assert!(!add(&mut nest, end(9 * KEPT) - 4, last));
         assert!(add(&mut nest, last - end(KEPT_NESTED) - 3, last));
-        // A slice around many of them counts as one.
+        // If a slice surrounds many others, they are kept as one slice.
         assert!(add(&mut nest, last, last + 1));
         assert!(nest.slices.len() < KEPT_NESTED + 2);
     }
@@ -221,7 +224,7 @@ mod tests {
     fn open_slices_are_not_forgotten() {
         let mut nest = Nest::default();
         let (count, end) = (5 * KEPT_NESTED as i64, 1_000 * KEPT_NESTED as i64);
-        // Every hundredth slice is around all that follow.
+        // Every hundredth slice surrounds all slices that follow it.
         for at in 0..count {
             let until = if at % 100 == 0 { end - at } else { 10 * at + 5 };
             assert!(add(&mut nest, 10 * at, until), "{at}");

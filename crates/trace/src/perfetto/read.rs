@@ -1,4 +1,5 @@
-//! Reads a trace in Perfetto's format as the events of Chrome's format, whatever program wrote it.
+//! Reads a trace in Perfetto's format, which any program may have written, and returns it as events
+//! of Chrome's format.
 //!
 //! ```text
 //!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► EventSink::event
@@ -17,11 +18,12 @@
 //! | descriptions of processes and threads | `M` |
 //! | metadata of Chrome | keys of the document |
 //!
-//! Times are in nanoseconds. If the trace relates its clocks to real time, they are counted from a
+//! Times are in nanoseconds. If the trace relates its clocks to real time, times are relative to a
 //! base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise, they are
-//! counted from the boot of the machine. Packets of other kinds are only counted.
+//! relative to the boot of the machine. Packets of other kinds are only counted.
 //!
-//! Memory: one packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
+//! Memory: one packet, the texts with numbers, descriptions, ids of flows, and `MOST_WAITING`
+//! slices.
 
 mod args;
 mod clocks;
@@ -47,21 +49,23 @@ use clocks::Clocks;
 use sequence::Sequence;
 use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
-/// The largest packet that is accepted, and the largest content of a compressed one.
+/// The size in bytes of the largest packet that is accepted, and of the largest content of a
+/// compressed packet.
 const MOST_PACKET: u64 = 1 << 28;
-/// The length in bytes of the longest name that many events may share by its number.
+/// The length in bytes of the longest name with a number. Many events may use such a name by its
+/// number.
 const LONGEST_NAME: usize = 1 << 16;
-/// Maximum number of slices that wait for their end, or for the end of a slice that began before
-/// them.
+/// Maximum number of slices that wait. A slice waits for its end, or for the end of a slice that
+/// began before it.
 const MOST_WAITING: usize = 1 << 18;
-/// If this many slices of one row wait, only the slices of that row are passed on.
+/// If a row has at least this many waiting slices, only slices of this row are passed on.
 const MANY_WAITING: usize = 1 << 10;
 
 /// Reads a whole trace.
 ///
 /// # Errors
-/// Fails if the source cannot be read, or if the sink refuses something; all events before that
-/// were passed to the sink. A trace that is truncated or damaged is read up to the damage.
+/// Fails if the source cannot be read, or if the sink returns an error. All events before that were
+/// passed to the sink. If a trace is truncated or damaged, it is read up to the damage.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
@@ -151,17 +155,18 @@ struct Reader<'a, S: ?Sized> {
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
-    /// The rows of tracks. The map is cleared when a track is described.
+    /// The rows of tracks. The map is cleared whenever a track is described.
     by_track: FastMap<u64, usize>,
-    /// The open slices of each track, by start: row, index among all events that were ever in the
-    /// row's queue, begin. A slice around others may be written after them.
+    /// The open slices of each track, sorted by start. For each of them: its row, its index among
+    /// all events that were ever in the row's queue, and its start. The list must be sorted,
+    /// because a slice that surrounds others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
-    /// The counters by process and name, with their tracks. Another counter with the same name gets
-    /// an id.
+    /// The track of each counter, by process and name. If another counter has the same name, it
+    /// gets an id.
     counters: HashMap<(Id, Box<str>), u64>,
-    /// Sums of counters whose values are differences.
+    /// Sums of the values of those counters whose values are differences.
     sums: FastMap<u64, f64>,
     room: Room,
     document: Vec<(String, String)>,
@@ -173,11 +178,11 @@ struct Row {
     process: Id,
     thread: Id,
     queue: VecDeque<Pending>,
-    /// Number of events that have left the queue.
+    /// Number of events that were removed from the queue so far.
     gone: u64,
 }
 
-/// An event that waits: it is passed on after all events of its row that began before it.
+/// An event that waits. It is passed on after all events in its row that began earlier.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     phase: u8,
@@ -187,9 +192,9 @@ struct Pending {
     duration_ns: Option<i64>,
     args: Vec<u8>,
     lost: u32,
-    /// The ids of its flows, and whether each flow ends here.
+    /// The ids of the event's flows, and whether each flow ends at this event.
     flows: Vec<(u64, bool)>,
-    /// Whether the event has begun and its end has not come.
+    /// Whether the event is a slice whose end was not read yet.
     open: bool,
 }
 
@@ -295,7 +300,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
         self.summary.skipped += u64::from(!known);
         if !sequence.update(&p) {
-            // The event's texts and its clock are in packets that are missing.
+            // The packets with the event's texts or its clock are missing.
             self.summary.damaged += u64::from(p.event.is_some());
             return Ok(());
         }
@@ -311,10 +316,10 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.track_event(sequence, &event, at_ns.saturating_sub(base))
     }
 
-    /// Names the row of a track.
+    /// Passes on the names that the description of a track contains.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        // If a packet adds nothing about a process or thread, the name is not passed on again: many
-        // short packets would otherwise repeat a long name.
+        // If a packet adds nothing to the description of a process or thread, the name is not
+        // passed on again. Otherwise, many short packets could repeat a long name.
         let track = self.tracks.describe(bytes);
         self.by_track.clear();
         if let Some(process) = &track.process {
@@ -362,7 +367,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// Adds Chrome's metadata to the keys of the document.
+    /// Adds the metadata of Chrome to the keys of the document.
     fn metadata(&mut self, bundle: &[u8]) {
         for (number, value, _) in Fields::new(bundle).flatten() {
             let (chrome::METADATA, Some(one)) = (number, value.bytes()) else { continue };
@@ -401,8 +406,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         })
     }
 
-    /// Handles a field that only our own writer writes: a track is a part of the row of another
-    /// one.
+    /// Handles a field that only our own writer writes. It says that a track is part of another
+    /// track's row.
     fn join(&mut self, bytes: &[u8]) {
         let (mut track, mut row) = (0, None);
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -418,14 +423,14 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
     }
 
-    /// Puts an event after those that began before it in its row.
+    /// Puts an event into the queue of its row, after the events that began before it.
     fn put(&mut self, row: usize, pending: Pending) -> Done {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
         if self.waiting > MOST_WAITING {
-            // The event that has waited longest is likely in the row with the most events. If many
-            // rows have a few events, each row passes on some: searching all rows for one event
-            // takes too long.
+            // The event that has waited longest is likely to be in the row with the most events. If
+            // many rows have few events, half the events of each row are passed on, because
+            // searching all rows for one event would take too long.
             let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
             let longest = longest.unwrap_or(row);
             let some = match self.rows[longest].queue.len() < MANY_WAITING {
@@ -441,7 +446,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.drain(row)
     }
 
-    /// Passes on the events at the front of a queue that need not wait any longer.
+    /// Passes on the events at the front of a queue that do not have to wait any longer.
     fn drain(&mut self, row: usize) -> Done {
         while self.rows[row].queue.front().is_some_and(|first| !first.open) {
             self.take(row)?;
@@ -449,7 +454,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         Ok(())
     }
 
-    /// Passes on the first event of a row.
+    /// Removes the first event of a row from its queue and passes it on.
     fn take(&mut self, row: usize) -> Done {
         let Some(mut pending) = self.rows[row].queue.pop_front() else { return Ok(()) };
         self.rows[row].gone += 1;
@@ -506,7 +511,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
                 self.take(row)?;
             }
         }
-        // Without any event, the base does not matter.
+        // If there are no events, the base time has no meaning.
         let base =
             self.base_ns.or(Some(0)).filter(|_| self.clocks.is_real() || self.base_ns.is_none());
         let base = base.map(|ns| ("baseTimeNanoseconds".to_owned(), ns.to_string()));

@@ -1,13 +1,13 @@
-//! Writes one sequence of packets: a row of the timeline. A row whose slices overlap without being
-//! nested is written as several sequences.
+//! Writes one sequence of packets, which is a row of the timeline. If slices of a row overlap
+//! without being nested, the row is written as several sequences.
 //!
 //! ```text
 //!  snapshot(clock 64 = T, track U) · begin +δ name 1 · begin +δ name 2 · end +δ · end +δ …
 //! ```
 //!
-//! Each sequence has its own clock, which counts from one packet to the next, a default track, and
-//! its own numbers for texts. A slice takes two packets, so its end waits here until an event
-//! begins after the end.
+//! Each sequence has a default track, its own numbers for texts, and its own clock, on which times
+//! are relative to the previous packet. A slice needs two packets. Its end is kept here until an
+//! event begins after the end.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -18,20 +18,20 @@ use super::nest::Nest;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, KeysId, Slice, TextId};
 use model::activity::Value;
 
-/// The number of texts after which a sequence restarts its numbers, so that memory stays bounded.
+/// If a sequence has more texts than this, its numbers start anew, so that memory stays limited.
 const MOST_TEXTS: usize = 1 << 16;
 
-/// One sequence of packets; see the module's documentation.
+/// One sequence of packets; the documentation of the module explains it.
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// The fields that all packets of the row have: the sequence's number, and the flag that the
-    /// packet needs the sequence's state.
+    /// The fields that are the same in all packets of the row: the number of the sequence, and the
+    /// flag that says that the packet needs the sequence's state.
     same: Fields,
-    /// The fields in `same`, and the fields of the end of a slice.
+    /// The fields in `same`, followed by the fields for the end of a slice.
     same_at_end: Fields,
     track: u64,
-    /// The current time of the sequence's clock.
+    /// The current time on the sequence's clock.
     now_ns: i64,
     started: bool,
     /// Open slices, whose ends are written later.
@@ -39,17 +39,19 @@ pub struct Sequence {
     categories: Interner,
     names: Interner,
     keys: Interner,
-    /// The numbers of keys by shape and position: up to three for one key, 0 if unknown.
+    /// The numbers of keys, by shape and position. An argument has up to three keys. An unknown
+    /// number is 0.
     shapes: Vec<Vec<[u64; 3]>>,
-    /// The numbers of categories and names by label, 0 if unknown.
+    /// The numbers of categories and names, by label. An unknown number is 0.
     labels: Vec<[u64; 2]>,
-    /// The tracks of values in a slice's packet, if it does not name others.
+    /// The tracks of the values in a slice's packet, if the packet itself contains no tracks.
     extra_tracks: ExtraTracks,
-    /// The widths of the lengths of its packets with names, and of the events in them.
+    /// The numbers of bytes that the lengths of packets with names need, and that the lengths of
+    /// the events in them need.
     widths: [Width; 2],
 }
 
-/// The contents of a packet.
+/// The content of a packet that is an event with a name.
 pub struct Point<'a> {
     pub kind: u64,
     pub at_ns: i64,
@@ -59,11 +61,11 @@ pub struct Point<'a> {
     pub shape: Option<KeysId>,
     pub label: Option<TextId>,
     pub flows: &'a [Flow<'a>],
-    /// Values of counter tracks.
+    /// The values of counter tracks that are stored in the same packet.
     pub extras: &'a Extras,
 }
 
-/// The new texts of one packet: field of `InternedData`, number, text.
+/// The texts that a packet uses for the first time: field of `InternedData`, number, text.
 type Fresh = Vec<(u32, u64, String)>;
 
 #[inline]
@@ -107,8 +109,8 @@ impl Sequence {
         self.track
     }
 
-    /// Whether a slice fits into the sequence; see [`Nest`]. If so, its start must be written, and
-    /// its end waits.
+    /// Adds a slice if it fits into the sequence; see [`Nest`]. Returns whether it fits. If it
+    /// fits, the caller must write its start; its end is written later.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
         let (begin, end) = (slice.start_ns, end_of(slice));
@@ -119,7 +121,7 @@ impl Sequence {
         self.nest.add(begin, end)
     }
 
-    /// Writes the start of a slice. [`Sequence::end`] writes its end.
+    /// Writes the start of a slice. The end is written by [`Sequence::end`].
     pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,
@@ -222,7 +224,7 @@ impl Sequence {
         });
     }
 
-    /// Returns the numbers of the category (0 for none) and of the name.
+    /// Returns the number of the category (0 if there is none) and the number of the name.
     fn number(&mut self, point: &Point<'_>, fresh: &mut Fresh) -> [u64; 2] {
         let mut category = 0;
         if !point.category.is_empty() {
@@ -251,7 +253,7 @@ impl Sequence {
         });
     }
 
-    /// Writes the end of the slice that was begun last.
+    /// Writes the end of the slice that began last among the open slices.
     pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
         let same = &self.same_at_end;
         match advance(&mut self.now_ns, end_ns) {
@@ -263,8 +265,8 @@ impl Sequence {
         }
     }
 
-    /// Writes the end of the slice that was begun last, with arguments that only became known at
-    /// its end.
+    /// Writes the end of the slice that began last among the open slices. `args` are arguments that
+    /// became known at its end.
     pub fn end_with(&mut self, out: &mut Encoder, end_ns: i64, args: &[Arg<'_>]) {
         if args.is_empty() {
             return self.end(out, end_ns);
@@ -285,8 +287,8 @@ impl Sequence {
         });
     }
 
-    /// Sets the sequence's clock, tracks and numbers before its first packet, and again if there
-    /// are too many numbers.
+    /// Defines the sequence's clock, tracks and numbers before its first packet. Does so again if
+    /// there are too many numbers.
     fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
         if self.started && texts < MOST_TEXTS {
@@ -321,7 +323,7 @@ impl Sequence {
         });
     }
 
-    /// Writes the defaults of the sequence's packets.
+    /// Writes the default values for the packets of the sequence.
     fn defaults(&self, d: &mut Encoder) {
         d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
         d.message(defaults::TRACK_EVENT, |t| {
@@ -345,8 +347,8 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
 }
 
-/// Advances the clock. Returns `None` if the clock has already passed this moment. The format has
-/// no times before 1970, so earlier times become 1970.
+/// Advances the clock to `at_ns` and returns the difference. Returns `None` if the clock is already
+/// past this moment. Times before 1970, which do not exist in the format, become 1970.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
@@ -354,7 +356,7 @@ fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     Some(delta)
 }
 
-/// Writes the time, on the sequence's clock or as an absolute time.
+/// Writes the time of a packet, either on the sequence's clock or as an absolute time.
 #[inline]
 fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     match delta {
@@ -381,8 +383,9 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`; `known` has the
-/// numbers of these keys, or 0 for a key without a number. An unknown value is not written.
+/// Writes an argument. If it consists of three numbers, they are written as `key.x`, `key.y` and
+/// `key.z`. `known` contains the numbers of these keys, or 0 for a key without a number. If the
+/// value is unknown, nothing is written.
 #[inline]
 fn annotate(
     e: &mut Encoder,
@@ -391,7 +394,7 @@ fn annotate(
     known: &mut [u64; 3],
     fresh: &mut Fresh,
 ) {
-    // Most arguments are unsigned numbers with a name that is already interned.
+    // Most arguments are unsigned numbers whose key already has a number.
     if let (ArgValue::Plain(Value::Uint(n)), 1..) = (arg.value, known[0]) {
         let key = (annotation::NAME_IID, known[0]);
         return e.pair(event::ANNOTATIONS, key, (annotation::UINT, n));
@@ -422,7 +425,7 @@ fn annotate(
                 match other {
                     Value::Float(n) => a.double(annotation::DOUBLE, n),
                     Value::Text(s) => a.bytes(annotation::TEXT, s.as_bytes()),
-                    // Perfetto only accepts lists and objects.
+                    // Perfetto accepts only lists and objects as JSON.
                     Value::Json(s) if s.starts_with(['[', '{']) => {
                         a.bytes(annotation::JSON, large_numbers_as_text(s).as_bytes());
                     }

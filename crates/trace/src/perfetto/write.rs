@@ -1,4 +1,4 @@
-//! Writes Perfetto's format, with a sequence of packets per row.
+//! Writes Perfetto's format. Each row is written as one sequence of packets.
 //!
 //! | item | written as |
 //! |---|---|
@@ -31,20 +31,20 @@ use crate::timeline::{
 
 /// When this many bytes are buffered, the packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
-/// The sequence of packets that belong to no row.
+/// The number of the sequence for packets that belong to no row.
 const GLOBAL: u64 = 1;
-/// Tracks have numbers from 1.
+/// Means that there is no track, because tracks are numbered from 1.
 const NO_TRACK: u64 = 0;
 /// Every process and thread id of Linux is in this range.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
-/// Ids for processes of other machines or ranks, whose real ids another process of the trace may have.
-/// They fit into the format's 32 bits, and lie between the numbers that exports give to rows that are
-/// no processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
+/// Ids for processes of other machines or ranks, because another process of the trace may have the
+/// same real id. These ids fit into the format's 32 bits. They are between the ranges that exports
+/// use for rows that are not processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
 pub const OTHER_IDS: std::ops::Range<i64> = 1 << 26..crate::merge::PROCESSES_APART;
 /// Maximum number of sequences into which one row is divided.
 pub const MOST_LANES: usize = 64;
 
-/// The data that precedes the events.
+/// What is written before the events.
 #[derive(Clone, Debug, Default)]
 pub struct PerfettoHead {
     /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at several moments, in ns, in any order.
@@ -60,8 +60,8 @@ pub struct Writer<W: Write> {
     timeline: Packets,
 }
 
-/// The packets that are not written yet, and the known facts of the timeline. The type does not
-/// depend on the type of the output, so it is compiled once and in this crate.
+/// The packets that were not written yet, and what is known about the timeline. The type does not
+/// depend on the type of the output, so its code is compiled only once, in this crate.
 #[derive(Debug, Default)]
 struct Packets {
     packets: Encoder,
@@ -73,11 +73,11 @@ struct Packets {
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
     sequences: u64,
-    /// Values in the packet of a slice. The buffer is reused.
+    /// Counter values for the packet of a slice. The buffer is reused.
     extras: Extras,
-    /// The tracks of a counter that has no label. The buffer is reused.
+    /// The tracks of a counter without a label. The buffer is reused.
     found: Vec<u64>,
-    /// Values at a slice's start that are written in separate packets: track, value.
+    /// Counter values at a slice's start that are written in separate packets: track, value.
     others: Vec<(u64, Number)>,
 }
 
@@ -108,17 +108,16 @@ impl std::fmt::Display for OwnedId {
 #[derive(Debug)]
 struct RowState {
     name: String,
-    /// The row's index among the processes.
+    /// The index of the row's process in the list of processes.
     process: usize,
     lanes: Vec<Sequence>,
-    /// Tracks of the series of counters by label; empty if unknown.
+    /// The tracks of the series of each counter, by label; empty for a label that was not used yet.
     by_label: Vec<Vec<u64>>,
-    /// Number of open slices that came as a start and an end.
+    /// Number of open slices that were begun with a separate call and have no end yet.
     begun: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the clocks.
     pub fn new(out: W, head: &PerfettoHead) -> io::Result<Self> {
         let timeline = Packets { sequences: GLOBAL, ..Packets::default() };
         let mut writer = Self { out, compress: head.compress, timeline };
@@ -128,8 +127,8 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // Without a snapshot, this only says which clock is used; the other clock is
-                    // unknown.
+                    // If there is no snapshot, the packet only says which clock is used, and the
+                    // other clock is not written.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
                         s.message(clocks::CLOCKS, |c| {
@@ -144,8 +143,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends the open slices, writes the data for which the format has no place, by name, and
-    /// returns the output.
+    /// Ends the open slices, writes the data that the format cannot express as metadata, and
+    /// returns the output. `facts` contains this data with its names.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -192,14 +191,14 @@ impl<W: Write> Writer<W> {
 }
 
 impl Packets {
-    /// Describes a track.
+    /// Writes the description of a new track and returns the track's number.
     fn track(&mut self, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) -> u64 {
         self.tracks += 1;
         describe(&mut self.packets, self.tracks, parent, fill);
         self.tracks
     }
 
-    /// Returns the index of a process. The process is made up if nobody named it.
+    /// Returns the index of a process. A process that was not named before is made up.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -229,7 +228,7 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// Returns the index of a row. The row is made up if nobody named it.
+    /// Returns the index of a row. A row that was not named before is made up.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -276,9 +275,9 @@ impl Packets {
     }
 }
 
-/// Returns the snapshots sorted by time. Readers refuse a snapshot if its `CLOCK_REALTIME`, on
-/// which the events are, is earlier than in the snapshot before. So snapshots after the clock was
-/// set back are left out.
+/// Returns the snapshots sorted by time. Readers refuse a snapshot whose `CLOCK_REALTIME`, which
+/// the times of events use, is earlier than in the snapshot before. So if the clock was set back,
+/// the snapshots after that are left out until the clock is past its earlier value.
 fn in_order(clocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sorted = clocks.to_vec();
     sorted.sort_by_key(|(_, monotonic)| *monotonic);
@@ -304,8 +303,8 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// Returns the id, if it can be that of a process or thread. Any other id belongs to a track
-/// without either.
+/// Returns the id if a process or thread can have this id. With any other id, the track has neither
+/// a process nor a thread descriptor.
 fn system_id(id: Id<'_>) -> Option<i64> {
     match id {
         Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
@@ -313,7 +312,7 @@ fn system_id(id: Id<'_>) -> Option<i64> {
     }
 }
 
-/// Returns a sort index, limited to the range that the format allows.
+/// Returns the sort index, limited to the range that the format allows.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
@@ -346,20 +345,22 @@ impl<W: Write> TimelineSink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0.
-    /// Slices may come in any order; the caller knows that they are nested in each lane.
+    /// Writes a slice without counters into one of the row's lanes, which are numbered from 0.
+    /// Slices may come in any order, but the caller must make sure that the slices of each lane are
+    /// nested.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
     }
 
-    /// Begins a slice whose end comes later, in one of the row's lanes; see [`Writer::slice_in`].
+    /// Begins a slice in one of the row's lanes. Its end comes later; see [`Writer::slice_in`].
     pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.begin_in(lane, slice);
         self.flush_if_full()
     }
 
-    /// Ends the slice that was begun last in a lane of the row. `args` became known at its end.
+    /// Ends the open slice that began last in a lane of the row. `args` are arguments that became
+    /// known at its end.
     pub fn end_in(
         &mut self,
         lane: usize,
@@ -377,8 +378,8 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the slice of the row that was begun last. Returns false if there is none. `args` became
-    /// known at its end.
+    /// Ends the open slice of the row that began last. Returns false if no slice is open. `args`
+    /// are arguments that became known at its end.
     pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let ended = self.timeline.end(row, at_ns, args);
         self.flush_if_full()?;
@@ -511,12 +512,12 @@ impl Packets {
         true
     }
 
-    /// Adds a track for a row.
+    /// Adds another lane to a row, which is a track of its own.
     fn add_lane(&mut self, index: usize) -> usize {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-        // Readers show a separate track; an import joins the track to the row again.
+        // Viewers show this lane as a separate track. An import puts it into the row again.
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);

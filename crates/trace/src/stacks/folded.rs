@@ -1,13 +1,13 @@
 //! Writes lines of stacks, in the form of `stackcollapse` programs: `outer;inner 12`.
 //!
-//! Readers split a line at each `;`, and the text after the last space is the number. So a `;` in a
-//! name is written as `,`, and a character that ends a line as `U+FFFD`.
+//! Readers split a line at each `;`, and read the text after the last space as the number. So a `;`
+//! in a name is written as `,`, and a character that would end the line is written as `U+FFFD`.
 
 use std::io::{self, Write};
 
 use super::Stacks;
 
-/// Writes the stacks with a value of the main kind.
+/// Writes all stacks that have a value of the main kind.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     for (path, value) in stacks.with(stacks.main) {
         let names: Vec<String> = path.iter().map(|node| name(stacks.name(node))).collect();

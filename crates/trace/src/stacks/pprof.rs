@@ -1,7 +1,7 @@
 //! Writes the format of pprof: `profile.proto`, compressed with gzip.
 //!
-//! Each frame has one location. All texts are in one table, whose first entry is empty. Fields are
-//! written in the order of their numbers where that is possible; readers accept any order.
+//! There is one location for each frame. All texts are in one table, whose first text is empty.
+//! Fields are written in the order of their numbers where this is easy; readers accept any order.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -38,7 +38,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Writes the file. Stacks without any value are left out.
+/// Writes the file. Stacks that have no value are left out.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     let mut texts = Texts::default();
     texts.number("");
@@ -95,14 +95,15 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         all.uint(field::DEFAULT_SAMPLE_TYPE, texts.number(name));
     }
     texts.all.iter().for_each(|text| all.bytes(field::STRING_TABLE, text.as_bytes()));
-    // Neither a time nor a name is written, so that the same stacks make the same file.
+    // The gzip header contains neither a time nor a name, so that the same stacks always give the
+    // same file.
     let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::default());
     gzip.write_all(&all.bytes)?;
     gzip.finish()?;
     Ok(())
 }
 
-/// Returns the id of the location of a node's frame. Ids are not 0.
+/// Returns the id of the location for a node's frame. An id must not be 0.
 fn location(node: &StackNode) -> u64 {
     node.frame as u64 + 1
 }

@@ -1,5 +1,5 @@
 //! Runs readers and writers on random bytes and events, for fuzzers and for the deterministic
-//! tests. Every function panics if a promise is broken.
+//! tests. Every function panics if a reader or writer does not behave as it should.
 
 #![allow(dead_code, reason = "each fuzzer uses one of them")]
 
@@ -16,7 +16,7 @@ use trace::timeline::{
     TimelineSink,
 };
 
-/// Bytes as a source of decisions.
+/// Random bytes that are used to make decisions.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -41,7 +41,8 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Returns any text, also from bytes that are not UTF-8, because programs give such names.
+    /// Returns any text. It may come from bytes that are not UTF-8, because programs use such
+    /// names, too.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -50,7 +51,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// A trace that was read and written again.
+/// A trace that was read and can be written again.
 #[derive(Default)]
 struct Again {
     document: Map<String, Value>,
@@ -105,7 +106,7 @@ impl EventSink for Again {
 }
 
 impl Again {
-    /// Writes the document, and each of its events as the only event of a document.
+    /// Reads a document. Each of its events is written as the only event of a document.
     fn of(bytes: &[u8]) -> (Self, Option<ReadSummary>) {
         let mut again = Self::default();
         let summary = read(bytes, &mut again).ok();
@@ -132,8 +133,8 @@ impl Again {
     }
 }
 
-/// Reads any bytes as a trace. Reading must end with a result; the data that was read must stay the
-/// same when it is written and read again.
+/// Reads any bytes as a trace. Reading must end with a result. If the data that was read is written
+/// and read again, it must be the same.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);
@@ -152,8 +153,8 @@ pub fn chrome(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Reads any bytes as packets of Perfetto's format. Reading must end with a result, which is a
-/// trace in Chrome's format that stays the same when it is read again.
+/// Reads any bytes as packets of Perfetto's format. Reading must end with a result. If the result
+/// is written in Chrome's format and read again, it must be the same.
 pub fn packets(bytes: &[u8]) {
     let _ = trace::perfetto::check::check(bytes);
     let _ = trace::kind::open(bytes);
@@ -170,7 +171,7 @@ pub fn packets(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Writes any metadata values. The output must be JSON with the intended meaning.
+/// Writes any values of metadata. The output must be JSON with the right values.
 pub fn values(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut events: Vec<Value> = Vec::new();
@@ -197,7 +198,7 @@ pub fn values(bytes: &[u8]) {
                 }
                 4 => {
                     let x = f64::from_bits(choices.number());
-                    // JSON has no such number.
+                    // JSON has no such number, so the value must be null.
                     (Word::Float(x), if x.is_finite() { json!(x) } else { Value::Null })
                 }
                 5 => (Word::Float(f64::NAN), Value::Null),
@@ -244,7 +245,7 @@ pub fn values(bytes: &[u8]) {
             assert!(same, "{key:?}: {} was {value}", written[key]);
         }
     }
-    // Our own reader must read the same.
+    // Our own reader must read the same values.
     let (again, summary) = Again::of(&text);
     assert!(summary.is_some_and(|s| s.mended == 0 && s.events == again.events.len() as u64));
 }
@@ -256,8 +257,8 @@ fn nest(choices: &mut Choices<'_>) -> String {
     format!("{}{}{}", open.repeat(depth), choices.number(), close.repeat(depth))
 }
 
-/// Writes any events in Perfetto's format. Every packet must be well formed, as many slices begin
-/// and end as were given, and names are written unchanged.
+/// Writes any events in Perfetto's format. Every packet must be well formed, every slice that was
+/// passed to the writer must begin and end in the output, and names must be unchanged.
 pub fn perfetto(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let head = perfetto::write::PerfettoHead { clocks: vec![(1_000, 10)], compress: false };
@@ -347,7 +348,7 @@ pub fn perfetto(bytes: &[u8]) {
         assert!(there, "{name:?}");
     }
     let report = trace::perfetto::check::check(&written[..]).expect("write to memory");
-    // The ids of flows are random, so an arrow may have only one end.
+    // The ids of flows are random, so it is not an error that an arrow has only one end.
     let wrong = report.findings.iter().filter(|f| !f.what.ends_with("has only one end"));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&trace::check::Finding>::new(), "our own reader");
 }
@@ -358,7 +359,7 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Returns the fields of a message, by protobuf's published description of its encoding. Returns
+/// Returns the fields of a message, decoded as protobuf's published description says. Returns
 /// `None` if the message is damaged.
 pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut all = Vec::new();

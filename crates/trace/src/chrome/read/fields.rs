@@ -1,4 +1,5 @@
-//! Defines the keys of an event that have a meaning, and the fields of an event for their values.
+//! Defines the keys of an event that have a meaning, and stores their values in the fields of an
+//! event.
 
 use std::borrow::Cow;
 
@@ -54,7 +55,7 @@ impl Field {
         Some(())
     }
 
-    /// Stores a time. `text` is the value as in the document.
+    /// Stores a time. `text` is the value as the document contains it.
     #[inline(always)]
     pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
         let exact = if time.exact { None } else { Some(Raw::of(text)) };
@@ -80,7 +81,7 @@ impl Field {
     }
 }
 
-/// Returns the nanoseconds of a time that is not more precise than nanoseconds.
+/// Returns the nanoseconds of a time, unless the time is more precise than nanoseconds.
 fn exact_ns(text: &str) -> Option<i64> {
     micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -1,6 +1,6 @@
-//! Turns values that are almost JSON into JSON: names that were cut in the middle of a character,
-//! are in another encoding, or contain control characters; numbers that JSON does not have (Python
-//! writes `NaN` and `Infinity`); a comma after the last element.
+//! Turns values that are almost JSON into JSON. Such values contain names that were cut in the
+//! middle of a character, have another encoding, or contain control characters; numbers that JSON
+//! does not have (Python writes `NaN` and `Infinity`); or a comma after the last element.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use serde::de::IgnoredAny;
 /// A value that was turned into JSON.
 pub(super) struct Mended {
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes that the value takes in the document.
+    /// Number of bytes that the original value has in the document.
     pub(super) used: usize,
-    /// Number of words that are not JSON values and became `null`.
+    /// Number of words that are not JSON values and were replaced by `null`.
     pub(super) nulls: u32,
 }
 
-/// Copies the value at the start of `bytes` and replaces every byte that JSON does not allow.
-/// Returns `None` if the value is not complete.
+/// Copies the value at the start of `bytes`, and replaces or removes every byte that JSON does not
+/// allow. Returns `None` if the value is not complete.
 pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
@@ -68,7 +68,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\n' | '\r' | '\t')
 }
 
-/// Whether a character outside of strings is part of a number or a word.
+/// Returns whether a character outside of strings is part of a number or a word.
 fn is_of_word(c: char) -> bool {
     !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
@@ -76,7 +76,7 @@ fn is_of_word(c: char) -> bool {
 /// Returns the end of the value that starts at byte 0.
 pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
-        // The characters after a word belong to the list or object around it.
+        // The characters after a word belong to the surrounding list or object.
         return bytes.iter().position(|b| !is_of_word(char::from(*b))).filter(|end| *end > 0);
     }
     let mut depth = 0usize;
@@ -98,7 +98,8 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces a `\ud800` without its second half. Some writers leave one when they cut a name.
+/// Replaces a `\ud800` that is not followed by the second half of the pair. Some writers leave one
+/// when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

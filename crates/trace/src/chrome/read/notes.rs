@@ -1,9 +1,9 @@
-//! Defines the notes that a scan takes about an event, from which its shape ([`super::shape`]) can
-//! be made.
+//! Defines the notes that a scan takes about an event. From these notes, the shape of the event
+//! ([`super::shape`]) can be made.
 
 use super::fields::Field;
 
-/// The parts of an event that may vary.
+/// A part of an event that may vary from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// The string of `name`, from its first byte after the opening quote up to and including the
@@ -14,15 +14,16 @@ pub(super) enum Slot {
     /// The number of `dur`.
     Duration,
     Id,
-    /// A string inside of a value that is kept as text, in the same bounds as `Name`.
+    /// A string inside of a value that is kept as text. Its bounds are defined as for `Name`.
     Text,
-    /// A number inside of such a value.
+    /// A number inside of a value that is kept as text.
     Number,
-    /// Nothing: the event ends.
+    /// The end of the event. This slot is empty.
     End,
 }
 
-/// The parts of an event that do not vary, each at a byte of the event.
+/// A part of an event that does not vary from event to event. Each mark belongs to one byte of the
+/// event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     /// A string of this length starts here.
@@ -32,8 +33,8 @@ pub(super) enum Mark {
     Open,
     /// The value that is kept as text ends here. It is the value of `args`.
     Args,
-    /// The value that is kept as text ends here. Its key starts this many bytes before the value,
-    /// and has this length.
+    /// The value that is kept as text ends here. Its key starts the first number of bytes before
+    /// the value, and the second number is the length of the key.
     Other(u32, u32),
 }
 
@@ -57,7 +58,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// Notes that no shape can be made of the event, for example because a key occurs twice.
+    /// Records that no shape can be made of the event, for example because a key occurs twice.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }

@@ -1,17 +1,18 @@
-//! Reads usual events quickly.
+//! Reads usual events quickly: events without rare JSON.
 //!
-//! The scanner makes one forward pass without building a tree or copying. Strings and numbers that
-//! are needed become fields of the event; for `args` and unknown keys, only the range is kept. The
-//! scanner also notes which parts of the event may vary, so that the next event like it can be read
-//! faster ([`shape`](super::shape)).
+//! The scanner makes one forward pass, and neither builds a tree nor copies. Strings and numbers
+//! that are needed become fields of the event. For `args` and unknown keys, only the range of bytes
+//! is kept. The scanner also records which parts of the event may vary, so that the next similar
+//! event can be read faster ([`shape`](super::shape)).
 //!
-//! serde_json defines the meaning of JSON: this scanner reads an event exactly as serde_json would,
-//! or declines the event, and then serde_json reads it. The scanner declines texts that are not
-//! JSON or are incomplete, and JSON that is rare: escaped keys, numbers of more than 18 digits or
-//! with exponents where a number is needed, and values nested more than 64 deep. So all error
-//! messages come from serde_json, and the scanner does not have to explain errors.
+//! The meaning of JSON is defined by serde_json: this scanner either reads an event exactly as
+//! serde_json would, or declines the event, and then serde_json reads it. The scanner declines
+//! texts that are incomplete or not JSON. It also declines JSON that is rare: escaped keys, numbers
+//! with more than 18 digits or with exponents where a number is needed, and values that are nested
+//! more than 64 deep. So all error messages come from serde_json, and the scanner does not have to
+//! explain errors.
 //!
-//! The text is known to be UTF-8, which is checked once for a whole window.
+//! The text is known to be UTF-8. This is checked once for a whole window.
 
 #[cfg(test)]
 mod tests;
@@ -26,9 +27,10 @@ use crate::chrome::time::{Time, micros};
 
 /// Any number with this many digits fits into an `i64`.
 const MOST_DIGITS: usize = 18;
-/// A time with this many digits before the point fits into an `i64` of nanoseconds.
+/// A time with this many digits before the decimal point fits into an `i64` as nanoseconds.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
-/// Maximum depth of nested values: the number of bits of a number.
+/// Maximum depth of nested values. It is the number of bits in the word that stores the kinds of
+/// the nested values.
 const MOST_DEPTH: u32 = u64::BITS;
 
 /// A part of a document that is UTF-8.
@@ -41,9 +43,9 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// The number's digits, including those after the point.
+    /// The number's digits, including the digits after the decimal point, as one integer.
     digits: u64,
-    /// The number of digits after the point; 0 without a point.
+    /// The number of digits after the decimal point; 0 without a point.
     decimals: usize,
 }
 
@@ -73,7 +75,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// Returns `N` bytes from `at`; bytes after the end are zero.
+    /// Returns `N` bytes, beginning at `at`. Bytes after the end are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -95,7 +97,7 @@ impl<'a> Scan<'a> {
         self.text.get(start..end)
     }
 
-    /// Returns the position of the first byte from `at` that is not white space, or the end.
+    /// Returns the position of the first byte at or after `at` that is not white space, or the end.
     #[inline]
     pub(super) fn space(self, mut at: usize) -> usize {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte(at) {
@@ -104,8 +106,8 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// Returns the position after the closing quote of a string, and whether the string has
-    /// escapes. `at` is after its opening quote.
+    /// Returns the position after the closing quote of a string, and whether the string contains
+    /// escapes. `at` must be the position after the opening quote.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
         let mut escaped = false;
@@ -123,8 +125,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the end of an escape. `at` is after its backslash. Halves of surrogate pairs are not
-    /// checked: serde_json also keeps them in a value that it does not read as a text.
+    /// Returns the end of an escape. `at` must be the position after the backslash. Whether both
+    /// halves of a surrogate pair are there is not checked, because serde_json does not check this,
+    /// either, in a value that is kept as text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
         match self.byte(at)? {
@@ -137,7 +140,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads a string. `at` is after its opening quote.
+    /// Reads a string. `at` must be the position after the opening quote.
     #[inline(always)]
     pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
         let (end, escaped) = self.string(at)?;
@@ -149,8 +152,8 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Whether a string without escapes ends exactly `length` bytes after `at`, including its
-    /// closing quote. `at` is after its opening quote.
+    /// Returns whether a string without escapes ends exactly `length` bytes after `at`, including
+    /// its closing quote. `at` must be the position after the opening quote.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
         let Some(quote) = length.checked_sub(1) else { return false };
@@ -159,7 +162,8 @@ impl<'a> Scan<'a> {
             && Word::of(self.chunk(at + whole)).quote_is(rest)
     }
 
-    /// Whether an integer with this many digits (less than [`WIDTH`]) is at `at`.
+    /// Returns whether there is an integer with exactly this many digits (less than [`WIDTH`]) at
+    /// `at`.
     #[inline(always)]
     pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
         let lanes = Word::of(self.chunk(at));
@@ -168,8 +172,8 @@ impl<'a> Scan<'a> {
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
     }
 
-    /// Returns the nanoseconds, if there is a number of microseconds with `whole` digits (at most
-    /// [`MOST_WHOLE`]) and three decimals at `at`.
+    /// If there is a number of microseconds with `whole` digits (at most [`MOST_WHOLE`]) and three
+    /// decimals at `at`, returns it as nanoseconds.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
         let start = Word::of(self.chunk(at));
@@ -196,8 +200,9 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// Reads digits from `at`. Returns the position after them, and the number that they form after
-    /// the digits `before`. The number is meaningless if there are too many digits.
+    /// Reads digits, beginning at `at`. Returns the position after the digits, and the number that
+    /// `before` and these digits form together. The number is meaningless if there are too many
+    /// digits.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
@@ -236,7 +241,7 @@ impl<'a> Scan<'a> {
         short.then_some(Number { end, negative, digits, decimals })
     }
 
-    /// Returns the end of any number.
+    /// Returns the end of a number of any form.
     #[inline(always)]
     pub(super) fn skip_number(self, start: usize) -> Option<usize> {
         let first = start + usize::from(self.byte(start)? == b'-');
@@ -263,7 +268,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the end of a number. `at` is after its integer part.
+    /// Returns the end of a number. `at` must be the position after the integer part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -283,10 +288,10 @@ impl<'a> Scan<'a> {
         Some(at + word.len())
     }
 
-    /// Returns the end of any value, which is kept as text.
+    /// Returns the end of a value of any type. The value is kept as text.
     fn skip(self, mut at: usize, notes: &mut Notes) -> Option<usize> {
-        // The kinds of the surrounding values, the innermost in the lowest bit: 1 is an object, 0
-        // an array.
+        // The kinds of the surrounding values, where the innermost value is in the lowest bit: 1
+        // means an object, and 0 means an array.
         let (mut inside, mut depth) = (0u64, 0);
         loop {
             let first = self.byte(at)?;
@@ -304,7 +309,8 @@ impl<'a> Scan<'a> {
                 b'{' | b'[' => {
                     let object = first == b'{';
                     at = self.space(at + 1);
-                    // In ASCII, each closing bracket is two after its opening one.
+                    // In ASCII, the code of each closing bracket is the code of its opening bracket
+                    // plus 2.
                     if self.byte(at)? == first + 2 {
                         at += 1;
                     } else if depth == MOST_DEPTH {
@@ -345,7 +351,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the key at `at`, or `None` for a key with escapes, and the start of its value.
+    /// Returns the key at `at`, or `None` for a key that contains escapes, and the start of the
+    /// key's value.
     #[inline(always)]
     fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
         if self.byte(at)? != b'"' {
@@ -380,13 +387,14 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // The number has more than three decimals, or an exponent.
+        // The number has more than three decimals or an exponent.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }
 
     /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
-    /// Returns `None` if serde_json must read it; `event` is then meaningless.
+    /// Returns `None` if serde_json must read the event; the content of `event` is then
+    /// meaningless.
     pub(super) fn event(
         self,
         at: usize,
@@ -414,7 +422,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes a key that appeared before. Events with such a key are always scanned.
+    /// Records if a key has appeared before in the event. Events with such a key are always
+    /// scanned.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
@@ -471,7 +480,8 @@ impl<'a> Scan<'a> {
                 let (end, text) = self.text(at + 1)?;
                 match (field, &text) {
                     (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
-                    // A time must not contain escapes, because its text may be kept.
+                    // A time that contains escapes is declined, because its text may have to be
+                    // kept.
                     (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));

@@ -1,4 +1,4 @@
-//! Reads events that look like earlier ones.
+//! Reads events that look like earlier events.
 //!
 //! ```text
 //!  {"ph":"X","name":"a","pid":7,"ts":12.5,"args":{"x":1}}     an event, scanned
@@ -6,19 +6,22 @@
 //!  {"ph":"X","name":"bc","pid":7,"ts":13.25,"args":{"x":10}}  another one of this shape
 //! ```
 //!
-//! Programs write traces, so most of an event is equal, byte by byte, to an earlier one. Reading
-//! JSON by its rules takes ten instructions per byte; comparing takes only a fraction of one. So an
-//! event that was scanned leaves its shape: its text without the numbers, and without the strings
-//! of `name` and inside of `args`. If the text of an event fits a shape, with a number for each
-//! number and a string for each string, the event is JSON because the first one was, and the parts
-//! that do not vary mean the same. Nothing else is assumed about a shape. The choice of the shape
-//! to try is a guess: the two that last followed the previous event's shape are tried.
+//! Programs write traces, so most of an event is equal, byte by byte, to an earlier event. Reading
+//! JSON by its rules takes ten instructions per byte, but comparing takes only a fraction of one.
+//! So the shape of a scanned event is kept: its text without the numbers, and without the strings
+//! of `name` and in `args`. An event fits a shape if it has a number for each number and a string
+//! for each string, and if the rest of its text is equal. Then the event is JSON because the first
+//! event was, and the parts that do not vary have the same meaning. Nothing else is assumed about a
+//! shape. Which shape is tried is a guess: the two shapes that last followed the previous event's
+//! shape are tried.
 //!
-//! The length of each number or string is guessed, too: it is assumed to be as long as the last
-//! one. Then the position of the next part depends on memory that is already loaded, and not on the
-//! bytes that are being compared, so that a processor can work on several parts at the same time.
+//! The length of each number or string is guessed, too: it is assumed to have the same length as in
+//! the last event. Then the position of the next part depends on memory that is already loaded, and
+//! not on the bytes that are being compared. So a processor can work on several parts at the same
+//! time.
 //!
-//! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] parts that may vary: 2 MiB.
+//! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary. This
+//! is 2 MiB.
 
 use std::borrow::Cow;
 
@@ -32,9 +35,9 @@ use crate::text::same;
 
 /// Number of shapes that are kept.
 const MOST: usize = 512;
-/// The longest event, in bytes, whose shape is kept.
+/// The length in bytes of the longest event whose shape is kept.
 const LONGEST: usize = 2048;
-/// The most strings and numbers of such an event.
+/// The largest number of strings and numbers in an event whose shape is kept.
 const MOST_SLOTS: usize = 128;
 
 #[derive(Debug, Default)]
@@ -43,23 +46,25 @@ struct Shape {
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
-    /// The shapes that last followed this one.
+    /// The two shapes that last followed this shape.
     next: [u16; 2],
     hash: u64,
 }
 
-/// A part of the text that does not vary, and the slot after it.
+/// A part of the text that does not vary, and the slot (a part that varies) after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// The ends of this part in the shape's text and in its marks. Both start where those of the
-    /// previous part end. A mark's byte is relative to the part's start.
+    /// The end of this part in the shape's text, and its end in the shape's marks. The part begins
+    /// in both where the previous part ends. The position of a mark is relative to the start of the
+    /// part.
     text: u32,
     marks: u32,
     slot: Slot,
     guess: Guess,
 }
 
-/// The length of the last content of a slot, if it is worth trying first; otherwise 0.
+/// The length of the last content of a slot, if the next content probably has the same length;
+/// otherwise 0.
 ///
 /// | slot | the guess counts |
 /// |---|---|
@@ -71,12 +76,13 @@ type Guess = u16;
 /// The shapes that are kept.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    /// The first element is a placeholder for the shape before a document's first event.
+    /// The first element is a placeholder: the shape that comes before the first event of a
+    /// document.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
     /// The shape of the previous event.
     last: usize,
-    /// The shape that is replaced next.
+    /// The shape that will be replaced next.
     oldest: usize,
     notes: Notes,
 }
@@ -95,7 +101,7 @@ impl Default for Shapes {
 
 impl Shapes {
     /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
-    /// Returns `None` if the scan declines it.
+    /// Returns `None` if the scanner declines the event.
     #[inline]
     pub(super) fn event<'a>(
         &mut self,
@@ -105,7 +111,7 @@ impl Shapes {
     ) -> Option<usize> {
         for (place, next) in self.all[self.last].next.into_iter().enumerate() {
             if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
-                // The shape that was last used is tried first next time.
+                // The shape that was used last is the first one that is tried next time.
                 self.all[self.last].next.swap(0, place);
                 self.last = next.into();
                 return Some(end);
@@ -131,7 +137,7 @@ impl Shapes {
         Some(end)
     }
 
-    /// Stores a shape. If there are enough shapes, it replaces an older one.
+    /// Stores a shape. If there are already [`MOST`] shapes, an older one is replaced.
     fn keep(&mut self, shape: Shape) -> usize {
         let place = if self.all.len() <= MOST {
             self.all.push(Shape::default());
@@ -170,8 +176,8 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. Returns `None` if the event has another shape; `event` is then
-    /// meaningless.
+    /// Reads an event of this shape. Returns `None` if the event has another shape; the content of
+    /// `event` is then meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
@@ -226,8 +232,8 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event with this key twice leaves no shape, so no exact text has to
-                            // be removed here.
+                            // An event that contains this key twice has no shape, so no exact text
+                            // has to be removed here.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }
@@ -252,28 +258,29 @@ impl Shape {
     }
 }
 
-/// Returns the guess after this number: the next number in its place has as many digits. 0 if this
-/// one is no plain number.
+/// Returns the guess after this number: the next number in this slot is expected to have as many
+/// digits. Returns 0 if this number has a sign, a point or an exponent.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// Returns the guess after a string of this length: the next string in its place has the same
-/// length. 0 if this one has escapes.
+/// Returns the guess after a string of this length: the next string in this slot is expected to
+/// have the same length. Returns 0 if this string contains escapes.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// Returns the guess after this time: the next time in its place has as many digits before the
-/// point. 0 if this one does not have three decimals, or is negative.
+/// Returns the guess after this time: the next time in this slot is expected to have as many digits
+/// before the point. Returns 0 if this time does not have exactly three decimals, or is negative.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
 }
 
-/// Returns a hash of a text. If different texts have equal hashes, reading is only slower.
+/// Returns a hash of a text. If different texts have equal hashes, the results are still right, but
+/// reading is slower.
 fn hash(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chrome::event::{Scalar, args};
 
-/// Keeps all events, in owned values that serde_json parses independently.
+/// Stores all events as owned values, which serde_json parses independently.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     events: Vec<(u64, Value)>,
@@ -135,7 +135,7 @@ fn errors_say_the_byte() {
     }
 }
 
-/// Everything that can be read is there, and the parts that cannot be read are counted.
+/// Everything that can be read must be read, and the parts that cannot be read must be counted.
 #[test]
 fn only_the_damaged_part_is_lost() {
     let counts = |s: ReadSummary| (s.events, s.lost, s.damaged, s.mended, s.rest);
@@ -236,7 +236,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// The result is the document that serde_json wrote, whatever the window's size.
+    /// Whatever the window's size is, the result must be the document that serde_json wrote.
     #[test]
     fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {
@@ -252,7 +252,8 @@ proptest! {
         prop_assert_eq!(summary.mended, 0);
     }
 
-    /// A document that is cut anywhere gives a prefix of its events, and is reported as cut.
+    /// If a document is cut at any byte, the events that are read must be its first events, and the
+    /// document must be reported as truncated.
     #[test]
     fn cut_anywhere(list in prop::collection::vec(any_event(), 1..4)) {
         let text = serde_json::to_vec(&json!({"traceEvents": list})).unwrap();
@@ -264,7 +265,7 @@ proptest! {
         }
     }
 
-    /// Reading any bytes ends without a panic.
+    /// Reading must not panic, whatever the bytes are.
     #[test]
     fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200), open in 0usize..3) {
         let start: &[u8] = [&b""[..], b"[{\"name\":\"", b"{\"traceEvents\":[{"][open];

@@ -1,23 +1,24 @@
 //! Processes eight bytes at a time: finds the first byte that matters, and converts digits.
 //!
-//! All operations are ordinary arithmetic on a 64-bit word, so they work on every machine.
+//! All operations are ordinary arithmetic on a 64-bit word, so they work on every kind of
+//! processor.
 
 /// Eight bytes of a document. The first byte is the lowest byte of the number.
 #[derive(Clone, Copy)]
 pub(super) struct Word(u64);
 
-/// The number of bytes.
+/// The number of bytes in a word.
 pub(super) const WIDTH: usize = 8;
 
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const HIGH: u64 = !LOW;
 
-/// Returns a word with the same byte in every lane.
+/// Returns a word whose bytes (lanes) are all equal to `byte`.
 const fn all(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
 }
 
-/// Returns the high bit of each lane that is not 0. No carry leaves a lane.
+/// Sets the high bit of each lane that is not 0. No addition carries into the next lane.
 const fn not_zero(lanes: u64) -> u64 {
     (((lanes & LOW) + LOW) | lanes) & HIGH
 }
@@ -54,15 +55,15 @@ impl Word {
         Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
     }
 
-    /// Whether byte `count` (below [`WIDTH`]) is the first one that is not a digit.
+    /// Returns whether byte `count` (below [`WIDTH`]) is the first byte that is not a digit.
     #[inline(always)]
     pub(super) fn digits_are(self, count: usize) -> bool {
         let values = self.0 ^ all(b'0');
         Self::first_is((((values & LOW) + all(0x80 - 10)) | values) & HIGH, count)
     }
 
-    /// Whether byte `count` (below [`WIDTH`]) is a quote, and the first one of
-    /// [`Word::string_stop`].
+    /// Returns whether byte `count` (below [`WIDTH`]) is a quote, and is the first byte that
+    /// [`Word::string_stop`] would find.
     #[inline(always)]
     pub(super) fn quote_is(self, count: usize) -> bool {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
@@ -70,9 +71,9 @@ impl Word {
         self.byte(count) == b'"' && Self::first_is(stops, count)
     }
 
-    /// Whether lane `at` is the first one whose high bit is set. The expression is not
+    /// Returns whether lane `at` is the first lane whose high bit is set. The expression is not
     /// `first(lanes) == at`, because a compiler could then continue with the computed index instead
-    /// of `at`; [`shape`](super::shape) explains why that would be slower.
+    /// of `at`. [`shape`](super::shape) explains why this would be slower.
     #[inline(always)]
     fn first_is(lanes: u64, at: usize) -> bool {
         let bit = 0x80u64 << (8 * at as u32 % u64::BITS);
@@ -91,14 +92,16 @@ impl Word {
         Self(self.0 >> 8)
     }
 
-    /// Returns the number that the first `count` bytes form, which must be digits.
+    /// Returns the number that the first `count` bytes represent. All of these bytes must be
+    /// digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
-        // Leading zeros make the number eight digits long, with the last digit in the highest byte.
+        // The shift adds leading zeros, so that the number has eight digits, with the last digit in
+        // the highest byte.
         let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
         let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
-        // Two digits are combined to a number, two of these numbers to four digits, and two of
-        // those to all eight.
+        // Two digits are combined to a number of two digits, two of these numbers to a number of
+        // four digits, and two of those to the number of all eight digits.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
         let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
         fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff

@@ -1,4 +1,4 @@
-//! Converts arguments that were kept as JSON to typed values.
+//! Converts arguments from JSON to typed values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,11 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// Duplicate keys are only detected among this many keys.
+/// Duplicate keys are only detected among the first keys, up to this number.
 const MOST_SEARCHED: usize = 256;
 
-/// The keys and values of an object, in order. If a key appears twice, its last value counts.
+/// The keys and values of an object, in their order. If a key appears twice, its last value is
+/// used.
 #[derive(Debug, Default)]
 pub struct Args<'a>(Vec<(Cow<'a, str>, Typed<'a>)>);
 
@@ -41,7 +42,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the integer of a key.
+    /// Returns the value of a key, if the value is an integer.
     pub fn number(&self, key: &str) -> Option<i64> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Other(Value::Uint(n)) => i64::try_from(*n).ok(),
@@ -59,7 +60,8 @@ impl<'a> Typed<'a> {
         })
     }
 
-    /// Converts one value. Nested values, and numbers that are too large for every type, stay JSON.
+    /// Converts one value. Nested values, and numbers that are too large for every type, are kept
+    /// as JSON.
     fn of(raw: Raw<'a>) -> Self {
         let json = raw.get();
         let value = match json.as_bytes().first() {

@@ -1,8 +1,9 @@
 //! Converts categories of imported traces to the vocabulary of the output.
 //!
-//! The generic vocabulary has one word for `cuda_runtime` and `xpu_runtime`, so this conversion
-//! could not be undone. If the original category does not follow from the new one, the event keeps
-//! the original category under the key [`ORIGINAL`], which the next export in any vocabulary uses:
+//! The generic vocabulary has the same word for `cuda_runtime` and `xpu_runtime`, so the conversion
+//! could not be reversed. Therefore, if the original category cannot be computed from the new one,
+//! the event also has the original category, under the key [`ORIGINAL`]. The next export uses it,
+//! in any vocabulary:
 //!
 //! ```text
 //!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
@@ -18,12 +19,12 @@ use serde_json::{Map, Value};
 
 use crate::export::kinds;
 
-/// The key with the category that an event had before it was exported.
+/// The key for the category that an event had before it was exported.
 pub const ORIGINAL: &str = "original_cat";
 
 /// Converts the categories of one trace.
 pub struct Categories {
-    /// The vocabulary of the output; `None` to keep all categories.
+    /// The vocabulary of the output; `None` means that all categories are kept.
     vocabulary: Option<Vocabulary>,
     known: HashMap<NameId, Named>,
     registry: Registry,
@@ -33,25 +34,26 @@ pub struct Categories {
 #[derive(Clone, Debug)]
 struct Named {
     name: String,
-    /// The original category, if it does not follow from `name`.
+    /// The original category, if it cannot be computed from `name`.
     original: Option<String>,
 }
 
 impl Categories {
-    /// Creates the conversion for one trace. Without a vocabulary, every category stays as it is.
+    /// Creates the conversion for one trace. Without a vocabulary, no category is changed.
     pub fn new(vocabulary: Option<Vocabulary>, trace: &Activities) -> Self {
         Self::of_document(vocabulary, &trace.document)
     }
 
     fn of_document(vocabulary: Option<Vocabulary>, document: &Value) -> Self {
         let mut registry = Registry::new();
-        // Our own exports list the categories of their calls.
+        // Traces that we have exported contain a list of the categories of their calls.
         kinds::register_listed(&mut registry, document);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// Returns the category of an event, and its keys that have no column, in the form of
-    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` contains those keys.
+    /// Returns the category of an event, and its keys that have no column, in the form that
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others) describes. `others` are the
+    /// keys that the event has now.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
@@ -93,7 +95,7 @@ fn object(others: &str) -> Option<Map<String, Value>> {
 
 /// Returns the category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
-    // Most events do not have this key.
+    // This quick check comes first, because most events do not have this key.
     if !more.contains(ORIGINAL) {
         return None;
     }
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn original_categories_are_restored() {
-        // This is the description that IREE's adapter gives.
+        // This is the list that IREE's adapter causes in an exported trace.
         let kinds = json!([{"producer": "iree", "name": "workgroup", "kineto": "cpu_op"}]);
         let document = json!({"counterpoint": {"kinds": kinds}});
         let registry = Categories::of_document(None, &document).registry;

@@ -1,4 +1,4 @@
-//! Writes one trace as JSON, with every event as it was.
+//! Writes one trace as JSON, in which every event is as it was in the original trace.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,7 +10,8 @@ use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
-/// Writes every event as it was, except for its category if a vocabulary is given.
+/// Writes every event as it was in the original trace. Only its category may differ, if a
+/// vocabulary is given.
 pub fn write_again<W: Write>(
     trace: &Activities,
     options: &Options,

@@ -1,7 +1,8 @@
 //! Decides which events of an imported trace a filter keeps; see [`crate::export::filter`].
 //!
-//! The events are written unchanged, so the decision about each event is made in advance. Memory: a
-//! bit for each event, 16 bytes for each kept slice, and about 50 for each end of an arrow.
+//! The decision about each event is made in advance, because the events are then written unchanged.
+//! Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50 bytes for each
+//! end of an arrow.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,19 +15,19 @@ use super::categories::Categories;
 use super::visit;
 use crate::export::filter::{Filter, LeftOut};
 
-/// The kept part of a trace.
+/// The part of a trace that is kept.
 #[derive(Debug, Default)]
 pub struct Keep {
-    /// A bit for each event, in the order of the file.
+    /// For each event, in the order of the file, one bit that says whether the event is kept.
     events: Vec<u64>,
-    /// Points that are moved to the start of the window, with that moment on the clock of the
-    /// trace.
+    /// Points of time series that are moved to the start of the window. The value is the start of
+    /// the window on the clock of the trace.
     moved: HashMap<usize, i64>,
-    /// The events that are not kept.
+    /// How many events are not kept.
     pub left_out: LeftOut,
 }
 
-/// An open slice.
+/// A slice whose start was read but not its end.
 struct Begun {
     event: usize,
     at_ns: Option<i64>,
@@ -46,22 +47,23 @@ struct Choice<'a> {
     filter: &'a Filter,
     base_ns: i64,
     keep: Keep,
-    /// The start and end of each kept slice, by row.
+    /// The start and the end of each slice that is kept, by row.
     slices: HashMap<u32, Vec<(i64, i64)>>,
     begun: HashMap<u32, Vec<Begun>>,
-    /// Asynchronous slices that have begun, by category and id.
+    /// Asynchronous slices whose start was read but not their end, by category and id.
     begun_async: HashMap<(String, String), Vec<Begun>>,
     ends: Vec<End>,
-    /// Numbers of arrows, by category, name and id.
+    /// The number of each arrow, by category, name and id.
     arrows: HashMap<(String, String, String), usize>,
-    /// The last point before the window: its time and event, by process, name and id.
+    /// The last point before the window of each time series: its time and its event, by process,
+    /// name and id.
     before: HashMap<(String, String, String), (i64, usize)>,
 }
 
 impl Keep {
-    /// Reads a trace and decides about its events. `base_ns` is the moment from which the times of
-    /// the trace count (ns since 1970). `vocabulary` is the vocabulary of the output, because the
-    /// filter refers to categories of the output.
+    /// Reads a trace and decides about its events. The times of the trace are relative to `base_ns`
+    /// (ns since 1970). `vocabulary` is the vocabulary of the output, which is needed because the
+    /// filter refers to categories in the output.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
@@ -103,8 +105,8 @@ impl Keep {
     }
 }
 
-/// Passes the kept events of a trace to `each`, or all events without a filter. Returns the losses
-/// that were found.
+/// Calls `each` with the events of a trace that are kept, or with all events if there is no filter.
+/// Returns the losses that were found.
 pub fn visit_kept(
     trace: &Activities,
     keep: Option<&Keep>,
@@ -130,7 +132,7 @@ impl Choice<'_> {
         let filter = self.filter;
         let at_ns = activity.time_ns.map(|ns| ns.saturating_add(self.base_ns));
         let wanted = filter.has_category(category);
-        // An event without a time is not known to be outside of the window.
+        // An event without a time is treated as if it were in the window.
         let in_window = at_ns.is_none_or(|at| filter.has_moment(at));
         let name = || activity.name.and_then(|name| trace.text(name)).unwrap_or("").to_owned();
         let id = || activity.id.unwrap_or("").to_owned();
@@ -189,7 +191,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides about the events of something that has a start and an end.
+    /// Decides about all events of a slice or span together, because it has a start and an end.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {
@@ -207,7 +209,7 @@ impl Choice<'_> {
     }
 
     fn finish(mut self) -> Keep {
-        // A slice without an end lasts until the end of the trace.
+        // A slice without an end is treated as if it lasted to the end of the trace.
         for (row, all) in std::mem::take(&mut self.begun) {
             for begun in all {
                 let times = begun.at_ns.map(|at| (at, i64::MAX));
@@ -228,12 +230,12 @@ impl Choice<'_> {
         self.keep
     }
 
-    /// Keeps the ends of arrows that are at kept slices, if both ends of the arrow are at kept
-    /// slices.
+    /// Keeps the ends of arrows. An end is kept if both ends of the arrow are at slices that are
+    /// kept.
     fn arrows(&mut self) {
         for slices in self.slices.values_mut() {
             slices.sort_unstable();
-            // Each end is replaced by the latest end so far.
+            // The end of each slice is replaced by the latest end of all slices up to it.
             let mut latest = i64::MIN;
             for (_, end) in slices {
                 latest = latest.max(*end);

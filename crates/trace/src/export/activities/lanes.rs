@@ -1,11 +1,12 @@
-//! Assigns lanes to slices that are not ordered by their starts, and to rows that contain both
-//! whole slices (`X`) and slices made of a start and an end (`B`, `E`).
+//! Assigns lanes (tracks of one row) to slices. This is needed for rows whose slices are not in the
+//! order of their starts, and for rows that contain both whole slices (`X`) and slices that consist
+//! of a start and an end (`B`, `E`).
 //!
-//! Perfetto combines starts and ends to slices by their order in time, so the slices of one track
-//! must be nested. If slices come in order, the writer can find a free track for each slice at
-//! once. Otherwise, all slices of the row must be known first (torch, for example, writes Python's
-//! calls after the operators that they called). This takes about 50 bytes per slice, and one byte
-//! per event while writing.
+//! Perfetto combines starts and ends to slices by their order in time, so the slices in one track
+//! must be nested. If the slices of a row are in the order of their starts, the writer can find a
+//! track for each slice at once. Otherwise, all slices of the row must be known first (torch, for
+//! example, writes Python's calls after the operators that they called). This takes about 50 bytes
+//! per slice, and one byte per event while the trace is written.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use profile::activities::{Activities, Activity, RowId};
 use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
-/// For each row that needs lanes, the lane of each of its events that begin or end slices.
+/// For each row that needs lanes: the lane of each event in it that begins or ends a slice.
 #[derive(Debug, Default)]
 pub struct Lanes {
     rows: HashMap<u32, Row>,
@@ -28,11 +29,11 @@ struct Row {
     next: usize,
 }
 
-/// The lane of an end without a start.
+/// Marks an end that has no start, and therefore no lane.
 const NO_LANE: u8 = u8::MAX;
 const _: () = assert!(MOST_LANES <= NO_LANE as usize);
 
-/// The facts about a row before it is clear whether it needs lanes.
+/// What is known about a row before it is clear whether the row needs lanes.
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<i64>,
@@ -41,7 +42,7 @@ struct Seen {
     halves: bool,
 }
 
-/// The role of an event that begins or ends slices.
+/// What an event that begins or ends a slice means: a whole slice, a start, or an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Whole(i64, i64),
@@ -49,7 +50,7 @@ enum Part {
     End(i64),
 }
 
-/// A slice: its times, and the positions of its start and its end in the file.
+/// A slice: its times, and the places of its start and its end in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: i64,
@@ -59,8 +60,8 @@ struct Span {
 }
 
 impl Lanes {
-    /// Reads the kept part of the trace, or reads it twice if there are rows that need lanes.
-    /// `same` returns the row in which the events of a row are written.
+    /// Reads the part of the trace that is kept. If there are rows that need lanes, it is read
+    /// twice. `same` returns the row in which the events of a row are written.
     pub fn of(
         trace: &Activities,
         keep: Option<&Keep>,
@@ -97,7 +98,7 @@ impl Lanes {
         Ok(Self { rows: rows.collect() })
     }
 
-    /// Returns the lane of the row's next event that begins or ends slices. Returns `None` if the
+    /// Returns the lane of the row's next event that begins or ends a slice. Returns `None` if the
     /// row needs no lanes, and `Some(None)` for an end without a start.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
@@ -107,7 +108,7 @@ impl Lanes {
     }
 }
 
-/// Returns the role of an event, if it begins or ends slices.
+/// Returns what an event means if it begins or ends a slice; `None` for other events.
 fn part(event: &Activity<'_>) -> Option<Part> {
     let at = event.time_ns?;
     match event.form {
@@ -122,8 +123,8 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 }
 
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last start before it in time; at equal times, to the last start before
-    // it in the file.
+    // An end belongs to the last start before it in time. Among events at the same time, the order
+    // in the file decides.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -154,18 +155,18 @@ fn lanes(parts: &[Part]) -> Vec<u8> {
     result
 }
 
-/// The state of a lane while slices are assigned in the order of their starts.
+/// The state of a lane while slices are assigned to lanes in the order of their starts.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The open slices, outermost first.
+    /// The slices that are open at this time, the outermost one first.
     open: Vec<Span>,
-    /// The time at which slices ended last, and the highest position of such an end in the file.
+    /// The latest time at which slices ended, and the last place in the file of such an end.
     ended: Option<(i64, usize)>,
 }
 
-/// Assigns a lane to each slice, such that a reader combines each start with its own end. Readers
-/// sort by time, and by the order of the file at equal times. If [`MOST_LANES`] are not enough, the
-/// other slices share the last lane.
+/// Assigns a lane to each slice, such that a reader combines each start with the right end. Readers
+/// sort events by time; events at the same time stay in the order of the file. If [`MOST_LANES`]
+/// lanes are not enough, all further slices share the last lane.
 fn assign(spans: &[Span]) -> Vec<u8> {
     let mut places: Vec<usize> = (0..spans.len()).collect();
     places.sort_unstable_by_key(|i| (spans[*i].start, Reverse(spans[*i].end), spans[*i].first));
@@ -189,7 +190,7 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // An end that is after this start in the file is read after it.
+            // If the end is after this start in the file, a reader sees the end after the start.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
@@ -198,7 +199,8 @@ impl Lane {
             self.ended = Some((inner.end, highest));
             self.open.pop();
         }
-        // A slice that ends when this one begins must be before it in the file.
+        // If a slice ends exactly when this slice begins, its end must be before this slice in the
+        // file.
         let over = self.ended.is_none_or(|(at, highest)| at < span.start || highest < span.first);
         let inside = self.open.last().is_none_or(|outer| {
             span.end <= outer.end && (outer.start < span.start || outer.first < span.first)
@@ -211,7 +213,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Combines begins and ends as Perfetto does. Returns the resulting slices by lane.
+    /// Combines starts and ends as Perfetto does. Returns the resulting slices, ordered by lane.
     fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
         for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
@@ -250,7 +252,7 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // In the other order, a reader would confuse two begins at the same time.
+        // In the opposite order, a reader would confuse two starts at the same time.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
@@ -263,21 +265,21 @@ mod tests {
             (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
             (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
             (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
-            // The slice is at the end of the surrounding slice, before and after that end in the
-            // file.
+            // The slice is at the end of the surrounding slice: once before that end in the file,
+            // and once after it.
             (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
             (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
-            // One slice never ends, and one never began.
+            // The cases are a slice that never ends, and a slice that never began.
             (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
             (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
-            // The events are out of order in the file.
+            // The events are not in the order of their times in the file.
             (&[Begin(10), Begin(0), End(20), End(5), Whole(1, 2)], &[0, 0, 0, 0, 0]),
         ] {
             assert_eq!(lanes(parts), expected, "{parts:?}");
         }
     }
 
-    /// Any slices, many with equal times, are read back as they were written.
+    /// Slices of any form must be read back as they were written. Many of them have equal times.
     #[test]
     fn slices_are_paired_as_they_were_written() {
         let mut seed = 1u64;
@@ -296,8 +298,8 @@ mod tests {
                     Part::Whole(start, end)
                 })
                 .collect();
-            // In every second round, some slices follow one another, each made of a start and an
-            // end.
+            // Every second round also has some slices that follow one another and consist of a
+            // start and an end each.
             let mut at = 0;
             for _ in 0..(round % 2) * random(8) {
                 let (start, end) = (at + random(3) as i64, at + 3 + random(9) as i64);

@@ -1,5 +1,5 @@
-//! Writes several traces as one JSON file, in the form in which `trace merge` would write it from
-//! their files.
+//! Writes several traces as one JSON file. The file is the same as the file that `trace merge`
+//! would write from the traces' files.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,8 +13,8 @@ use crate::chrome::write::{ChromeHead, RawEvent, Writer};
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
-/// Writes the events of all traces, each with separate rows. `names` are the names of their files,
-/// and `title` is the name of the output.
+/// Writes the events of all traces. Each trace has its own rows. `names` are the names of the
+/// traces' files, and `title` is the name of the output.
 pub fn write_merged<W: Write>(
     traces: &[Activities],
     names: &[String],

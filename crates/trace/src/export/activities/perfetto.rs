@@ -1,8 +1,9 @@
 //! Writes imported traces in Perfetto's format.
 //!
-//! In Chrome's format, an arrow's end is a separate event that belongs to the slice around it.
-//! Programs write it after that slice, so this writer holds back the last slice until another event
-//! comes. An end that comes elsewhere is written as a moment of its row, with the arrow.
+//! In Chrome's format, the end of an arrow is a separate event. It belongs to the slice that
+//! surrounds it, and programs write it after that slice. So this writer does not write a slice at
+//! once but waits until another event of the trace comes. An arrow's end that does not come
+//! directly after its slice is written as an instant of its row, with the arrow.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -33,18 +34,19 @@ pub struct Timeline<W> {
     /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// Number of events whose form does not exist in the format, or that lack the fields that their
-    /// form needs.
+    /// Number of events that were left out because their form does not exist in the format, or
+    /// because they do not have the fields that their form needs.
     pub left_out: u64,
     pub filtered: LeftOut,
-    /// The alignment of each trace with the first one.
+    /// How the times of each trace were aligned with those of the first trace.
     pub alignments: Vec<Alignment>,
-    /// The number of ns that was added to all times, because the format has no times before 1970.
+    /// The number of ns that was added to all times. It is not 0 if there are times before 1970,
+    /// which the format cannot express.
     pub shift_ns: i64,
 }
 
-/// Writes all traces. If there are several, each has separate rows. `names` are the names of their
-/// files.
+/// Writes all traces. If there are several traces, each of them has its own rows. `names` are the
+/// names of their files.
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],
@@ -107,12 +109,12 @@ pub fn write_perfetto<W: Write>(
     Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
-/// Returns the moment from which the file's times count, in ns since 1970.
+/// Returns the moment to which the times in the file are relative, in ns since 1970.
 fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
     file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
 }
 
-/// A row and its names, in its trace.
+/// A row of one trace, with its names.
 #[derive(Clone, Debug)]
 struct OwnRow {
     process: Option<OwnId>,
@@ -122,9 +124,9 @@ struct OwnRow {
     process_sort: i64,
     name: Option<String>,
     sort: i64,
-    /// Whether the writer knows the row.
+    /// Whether the name of the row was already passed to the writer.
     named: bool,
-    /// The first row with the same ids; usually its own number.
+    /// The first row with the same ids. It is usually this row itself.
     same: RowId,
 }
 
@@ -167,17 +169,18 @@ impl OwnRow {
     }
 }
 
-/// Returns the rows of a trace by number, with the names that its metadata gives them. A process of
-/// a file other than the first one gets an id of `other_ids`: the format knows processes of one
-/// machine only, and a track without a process id would not be a process at all.
+/// Returns the rows of a trace in the order of their numbers, with the names that the metadata of
+/// the trace gives them. A process of a file other than the first one gets an id from `other_ids`.
+/// The format only knows the processes of one machine, and a track without a process id would not
+/// be a process at all.
 fn rows(
     trace: &Activities,
     look: &Look,
     moved: Moved<'_>,
     other_ids: &mut Range<i64>,
 ) -> io::Result<Vec<OwnRow>> {
-    // The list has only as many rows as the file describes, because an event may contain any row
-    // number.
+    // The list has only as many rows as the file describes, and not as many as the highest row
+    // number needs, because an event may contain any row number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -226,7 +229,8 @@ fn rows(
             });
         }
         row.thread = thread.map(|thread| match thread {
-            // In Chrome's format, Perfetto reads this number as the main thread of a process.
+            // In Chrome's format, 0 is the thread id that Perfetto reads as the main thread of a
+            // process.
             Scalar::Int(0) => match row.process {
                 Some(OwnId::Number(process))
                     if REAL_IDS.contains(&process) || OTHER_IDS.contains(&process) =>
@@ -244,7 +248,7 @@ fn rows(
         let ids = (rows[i].process.clone(), rows[i].thread.clone());
         let same = *known.entry(ids).or_insert(i);
         rows[i].same = RowId(same as u32);
-        // Either of the two rows may have the name.
+        // The name may belong to either of the two rows.
         if rows[same].name.is_none() {
             rows[same].name = rows[i].name.clone();
         }
@@ -252,22 +256,22 @@ fn rows(
     Ok(rows)
 }
 
-/// The slice that is held back until the ends of its arrows have come.
+/// The slice that is not written yet, because ends of its arrows may follow.
 #[derive(Debug, Default)]
 struct Waiting {
     row: Option<RowId>,
-    /// The lane, if the slices of its row are out of order.
+    /// The lane of the slice, if the slices of its row need lanes.
     lane: Option<usize>,
     category: String,
     name: String,
     args: String,
     start_ns: i64,
     duration_ns: u64,
-    /// For each arrow, its kind, its id, and the end that is at the slice.
+    /// For each arrow of the slice: its kind, its id, and which end of the arrow is at the slice.
     arrows: Vec<(usize, u64, FlowEnd)>,
 }
 
-/// The kinds of arrows that were seen, and the index of each by trace, category and name.
+/// The kinds of arrows that were found, and the index of each kind by trace, category and name.
 #[derive(Debug, Default)]
 struct Arrows {
     kinds: Vec<FlowKind>,
@@ -361,8 +365,8 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                // Counters with equal names have different ids. They get the names that Perfetto
-                // gives them.
+                // Several counters may have the same name but different ids. They get the names
+                // that Perfetto gives to such counters.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&SeriesPoint {
@@ -380,7 +384,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the slice that was held back.
+    /// Writes the slice that is not written yet.
     fn flush(&mut self) -> io::Result<()> {
         let Some(number) = self.waiting.row.take() else { return Ok(()) };
         let row = self.rows.get(number.0 as usize).unwrap_or(&OwnRow::NONE).row();
@@ -410,7 +414,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Handles an end of an arrow, or a place on its way.
+    /// Handles an end of an arrow, or a place between its ends.
     fn arrow(&mut self, event: &Activity<'_>) -> io::Result<()> {
         let Some((time_ns, id)) = event.time_ns.zip(event.id) else {
             self.left_out += 1;
@@ -435,8 +439,9 @@ impl<W: Write> OneTrace<'_, W> {
         self.writer.instant(&Instant { row, category, name, at_ns, args: &[], flows })
     }
 
-    /// Returns the kind of an arrow, and its id. In Chrome's format, ids of arrows are unique per
-    /// category and name; here all arrows share them. Arrows of the first kind keep their ids.
+    /// Returns the kind and the id of an arrow. In Chrome's format, ids of arrows are unique for
+    /// each category and name. In Perfetto's format, all arrows share one range of ids. Arrows of
+    /// the first kind keep their ids.
     fn arrow_id(&mut self, event: &Activity<'_>, id: &str) -> (usize, u64) {
         let Arrows { kinds, places } = &mut self.arrows;
         let kind = *places.entry((self.number, event.category, event.name)).or_insert_with(|| {
@@ -447,14 +452,14 @@ impl<W: Write> OneTrace<'_, W> {
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
             _ => {
-                // The hash has no seed, so that the same trace always gives the same file.
+                // The hash has no random seed, so that the same trace always gives the same file.
                 BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
             }
         };
         (kind, id)
     }
 
-    /// Gives the name of a row to the writer before the row's first event.
+    /// Passes the name of a row to the writer before the first event of the row.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
         let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {

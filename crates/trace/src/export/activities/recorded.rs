@@ -1,9 +1,9 @@
-//! Gives a timeline the events that profiler plugins handed over in the programs of a recorded
-//! profile, next to the profile's calls. The counters of plugins are tracks of the profile, which
-//! [`crate::export::tracks`] shows.
+//! Adds to a timeline the events that profiler plugins handed over in the programs of a recorded
+//! profile. The profile's calls are in the same timeline. The counters of plugins are tracks of the
+//! profile, which [`crate::export::tracks`] exports.
 //!
-//! Slices are given in the order of their starts. If a plugin did not hand its slices over in
-//! that order, the slices of its trace are kept in memory and sorted.
+//! Slices are passed on in the order of their starts. If a plugin did not hand its slices over in
+//! this order, all slices of its trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,8 +22,9 @@ use crate::timeline::{
     Flow, FlowEnd, Id, Instant, ProcessRow, Row, Slice, ThreadRow, TimelineSink,
 };
 
-/// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that
-/// were found. Arrows of `launches` end at the activities that an op has launched.
+/// Passes the events of one trace to `sink`. The times of the trace must be ns since 1970. Returns
+/// the losses that were found. The arrows of `launches` end at the activities that an op has
+/// launched.
 pub fn export_recorded(
     trace: &Activities,
     vocabulary: Option<Vocabulary>,
@@ -64,14 +65,14 @@ fn row_of(trace: &Activities, row: RowId) -> Row<'static> {
 
 #[derive(Default)]
 struct Rows {
-    /// Name, labels and place of each process.
+    /// Name, labels and sort index of each process.
     processes: HashMap<i64, (String, String, i64)>,
-    /// Name and place of each thread, by the numbers of both.
+    /// Name and sort index of each thread, by the numbers of its process and of the thread.
     threads: HashMap<(i64, i64), (String, i64)>,
     /// The processes and threads that have events.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
-    /// Whether the slices of some row are not in the order of their starts.
+    /// Whether there is a row whose slices are not in the order of their starts.
     unsorted: bool,
 }
 
@@ -138,7 +139,7 @@ impl Rows {
     }
 }
 
-/// A slice, and the ends of its arrows, which come after it.
+/// A slice, and the ends of its arrows. In the trace, these ends come after the slice.
 #[derive(Debug, Default)]
 struct Held {
     number: RowId,
@@ -154,11 +155,11 @@ struct Export<'a, S> {
     trace: &'a Activities,
     sink: &'a mut S,
     categories: Categories,
-    /// The kinds of arrows by name, with their numbers.
+    /// The kinds of arrows, by name. Each kind has a number.
     kinds: HashMap<String, (usize, FlowKind)>,
     ids: Option<Ids<'a>>,
     launches: &'a Launches,
-    /// Number of arrows of each launching call that have ended.
+    /// For each call that launched activities: the number of its arrows that have ended so far.
     ended: HashMap<(Whose, u64), u64>,
     held: Option<Held>,
     unsorted: bool,
@@ -203,7 +204,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Returns the number of a kind of arrows.
+    /// Returns the number of the kind of arrows with this name.
     fn kind(&mut self, name: &str) -> usize {
         let kinds = self.kinds.len();
         match self.kinds.get(name) {
@@ -215,7 +216,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Ends the arrow from the op that launched this activity, if the op is known.
+    /// Adds the end of the arrow from the op that launched this activity, if the op is known.
     fn launched(&mut self, event: &Activity<'_>) {
         let Some((process, id)) = self.ids.as_mut().and_then(|ids| ids.of_event(event)) else {
             return;
@@ -230,7 +231,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Handles an end of an arrow, which comes right after its slice.
+    /// Handles an end of an arrow. The end comes directly after its slice.
     fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
         let kind = self.kind(name);
         let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
@@ -242,7 +243,7 @@ impl<S: TimelineSink> Export<'_, S> {
         Ok(())
     }
 
-    /// Gives the sink the slice that was held back.
+    /// Passes on the slice that was kept back until the ends of its arrows had come.
     fn release(&mut self) -> io::Result<()> {
         match self.held.take() {
             Some(held) if self.unsorted => self.sorted.push(held),
@@ -279,7 +280,8 @@ impl<S: TimelineSink> Export<'_, S> {
     fn finish(mut self) -> io::Result<()> {
         self.release()?;
         let mut sorted = std::mem::take(&mut self.sorted);
-        // If slices begin together, the longest one comes first, because it is around the others.
+        // If several slices begin at the same time, the longest slice comes first, because it
+        // surrounds the others.
         sorted.sort_by_key(|held| (held.start_ns, std::cmp::Reverse(held.duration_ns)));
         sorted.iter().try_for_each(|held| self.slice(held))
     }

@@ -1,4 +1,5 @@
-//! Writes calls of hosts that call ops: runs, ranges, ops, parallel regions and their tasks.
+//! Writes the calls of hosts that call ops: runs, ranges, ops, parallel regions and the tasks of
+//! regions.
 //!
 //! ```text
 //!  main     ▐── run ────────────────────────────▌
@@ -21,19 +22,19 @@ use super::slice::What;
 use crate::export::relay::Gone;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
-/// The number of the first arrow from a region to a task, above those of all dispatches.
+/// Arrows from regions to tasks are numbered from this number on, above the arrows to dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
-/// The arrows of one region: one to each of its tasks.
+/// The arrows of one region. There is one arrow to each of its tasks.
 #[derive(Debug, Default)]
 struct Arrows {
     region: bool,
-    /// The distinct numbers of the region's recorded tasks, sorted.
+    /// The numbers of the region's recorded tasks, sorted and without duplicates.
     tasks: Vec<u32>,
     first: u64,
 }
 
-/// The ops and regions of the calls of such hosts in a process.
+/// What is known in advance about the calls of such hosts in one process.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
@@ -41,16 +42,17 @@ pub struct Machines {
     exports: HashMap<u32, Export>,
 }
 
-/// The facts about an export.
+/// What is known in advance about one export.
 #[derive(Debug)]
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether the name of the host's key for the library is not used for another argument of calls.
+    /// Whether the argument for the library can have the name that the host gives, because no other
+    /// argument of a call has this name.
     own_key: bool,
 }
 
-/// The arguments that calls have, besides counters and values.
+/// The names of arguments that calls can have in addition to counters and values.
 const KEYS: [&str; 24] = [
     "Input Dims",
     "Input type",
@@ -78,14 +80,14 @@ const KEYS: [&str; 24] = [
     "stream",
 ];
 
-/// Whether process `index` has calls of a host that calls ops, according to its metadata.
+/// Returns whether process `index` has calls of a host that calls ops, according to its metadata.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
 
 impl Machines {
-    /// Reads the pages of process `index` if it has such calls. `last` is the last arrow number in
-    /// use.
+    /// Reads the pages of process `index` if it has such calls. `last` is the number of arrows that
+    /// are already in use.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -117,8 +119,8 @@ impl Machines {
                 }
             }
         }
-        // Arrows are numbered in the order of regions, so that a profile always gives the same
-        // file.
+        // Arrows are numbered in the order of the regions, so that the same profile always gives
+        // the same file.
         let mut numbers: Vec<u64> = arrows.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -131,7 +133,7 @@ impl Machines {
         Self { arrows, arrow, exports }
     }
 
-    /// Returns the ends of arrows at a call.
+    /// Returns the ends of arrows that are at a call.
     fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
         let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
@@ -153,8 +155,8 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
 }
 
 /// Converts `float32[1, 64], int64[2]` to `[[1,64],[2]]` and `["float","long int"]`, which is
-/// Kineto's form. A dimension that is not a number becomes a text; parts that cannot be parsed are
-/// left out.
+/// Kineto's form. A dimension that is not a number is converted to a text. Parts that cannot be
+/// parsed are left out.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
@@ -172,7 +174,7 @@ fn inputs(arguments: &str) -> (String, String) {
     (serde_json::json!(dims).to_string(), serde_json::json!(types).to_string())
 }
 
-/// Returns PyTorch's name of a type.
+/// Returns PyTorch's name for a type.
 fn c_type(name: &str) -> &str {
     match name {
         "float64" => "double",
@@ -189,7 +191,7 @@ fn c_type(name: &str) -> &str {
 }
 
 impl<'a> ProcessExport<'a, '_> {
-    /// Emits call `i`, which a host that calls ops made.
+    /// Passes on call `i`, which was made by a host that calls ops.
     pub(super) fn machine_call(
         &mut self,
         columns: &Columns,
@@ -213,7 +215,8 @@ impl<'a> ProcessExport<'a, '_> {
 
         let args = self.relay.args();
         let export = machines.exports.get(&columns.export[i]);
-        // Runs, regions and tasks repeat the arguments of their op.
+        // The arguments of runs, regions and tasks are those of their op, so they are not written
+        // again.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
             false => export.map(|export| &export.inputs),
@@ -256,7 +259,7 @@ impl<'a> ProcessExport<'a, '_> {
                     let value = match key.kind {
                         ValueKind::Count => Value::Int(extra.bits as i64),
                         ValueKind::Text => text.map_or(Value::Null, |text| Value::Text(text)),
-                        // JSON has no infinities.
+                        // JSON cannot express infinities.
                         _ => match f64::from_bits(extra.bits) {
                             number if number.is_finite() => Value::Float(number),
                             _ => Value::Null,
@@ -266,8 +269,8 @@ impl<'a> ProcessExport<'a, '_> {
                 }
             }
         }
-        // The counters of a call include those of the calls within it, so only one kind of call can
-        // be a time series.
+        // The counters of a call include those of the calls inside of it. So only the counters of
+        // one kind of call can be shown as a time series.
         let series = self.counter_tracks && op.role == Role::Op;
         self.slice(columns, i, times, values, series, what)
     }

@@ -1,5 +1,5 @@
-//! Makes one slice of the timeline from one recorded call. Calls of executables and calls of
-//! virtual machines share this code.
+//! Makes one slice of the timeline from one recorded call. The code is used for calls of
+//! executables and for calls of virtual machines.
 
 use std::borrow::Cow;
 
@@ -37,8 +37,8 @@ impl<'a> ProcessExport<'a, '_> {
         Times { start_ns, end_ns, ticks }
     }
 
-    /// Adds the arguments about the place of the call: its workgroup and worker if they are known,
-    /// its CPU, and its NUMA node unless that is 0.
+    /// Adds the arguments that say where the call ran: its workgroup and worker if they are known,
+    /// its CPU, and its NUMA node unless the node is 0.
     pub(super) fn push_place(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         if columns.knows_workgroup(i) {
@@ -54,7 +54,7 @@ impl<'a> ProcessExport<'a, '_> {
     }
 
     /// Completes the slice of call `i`: adds its ticks and its counters, and passes the slice to
-    /// the writer. With `series`, its counters are also points of time series.
+    /// the writer. With `series`, the call's counters are also added as points of time series.
     ///
     /// # Errors
     /// Fails if the thread that writes has ended.
@@ -94,8 +94,8 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds the arguments about the sampling of the call: the number of calls for which it stands
-    /// (docs/sampling.md). Every slice has all arguments about sampling. If the weight of the
+    /// Adds the arguments about how the call was sampled: the number of calls that it represents
+    /// (docs/sampling.md). Every slice has the same arguments about sampling. If the weight of the
     /// counters is unknown, its argument is null.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
@@ -111,7 +111,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Reads the values of a call's counters, in the form in which views show them.
+    /// Reads the values of a call's counters, in the form in which reports show them.
     pub(super) fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
             columns.group_values(g, group.counters.clone(), i, values);
@@ -126,7 +126,7 @@ impl<'a> ProcessExport<'a, '_> {
         }));
     }
 
-    /// Adds the call's counter values to the time series of each group, as far as they are known.
+    /// Adds the known values of the call's counters to the time series of each group.
     fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {

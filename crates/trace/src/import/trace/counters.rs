@@ -1,5 +1,5 @@
-//! Imports the counters of a trace (`C`) as tracks. There is a series for each key of the
-//! arguments, by process, name and id, as in viewers.
+//! Imports the counters of a trace (`C`) as tracks. As in viewers, process, name and id identify a
+//! counter, and each key of its arguments is a series.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,19 @@ use crate::chrome::event::{Event, Raw, args};
 /// The time series of one trace.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// Name of the directory of tracks.
+    /// Name of the directory into which the tracks are written.
     name: String,
-    /// The writer, which is created with the first counter.
+    /// The writer. It is created when the first counter is read.
     writer: Option<TracksWriter>,
-    /// Numbers of the series with their keys, by process, name and id of their counter.
+    /// For each counter, identified by its process, name and id: the number of the series for each
+    /// key.
     series: HashMap<Key, HashMap<Box<str>, u32>>,
-    /// Numbers of the series whose unit is known, by scope, source, track and series.
+    /// The numbers of the series whose unit is known, by scope, source, track and name of the
+    /// series.
     with_unit: HashMap<(Scope, [NameId; 3]), u32>,
 }
 
-/// Process, name and id of a counter.
+/// Identifies a counter by its process, name and id.
 type Key = (ProcessKey, Option<NameId>, Option<Box<str>>);
 
 impl Counters {
@@ -42,7 +44,8 @@ impl Counters {
     }
 }
 
-/// Reads the value of a series. Returns `Ok(None)` if the series has no value here.
+/// Reads the value of a series. Returns `Ok(None)` if the series has no value in this event, and an
+/// error if the value is not a number.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -52,13 +55,14 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     number.filter(|n| n.is_finite()).map(Some).ok_or(())
 }
 
-/// A value of a counter, together with the counter's unit and place, which a Chrome event cannot
-/// express.
+/// A value of a counter, with the counter's unit and scope, which an event of Chrome's format
+/// cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// The part of the machine or program that the counter covers.
+    /// The part of the machine or program in which the counter counts.
     pub scope: Scope,
-    /// The source of the value. Another source may have a device with the same number.
+    /// The source of the value. Devices with the same number in different sources are different
+    /// devices.
     pub source: &'a str,
     /// The track that shows the value.
     pub track: &'a str,
@@ -70,8 +74,8 @@ pub struct CounterValue<'a> {
 }
 
 impl OneTrace<'_> {
-    /// Adds a value of a counter. `event` is kept unchanged; it should be an event `C` with a time
-    /// and the value as its argument.
+    /// Adds a value of a counter. `event` is also stored unchanged. It should be an event `C` that
+    /// has a time and the value as its argument.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -128,8 +132,8 @@ impl OneTrace<'_> {
         self.counter(event, name, Some((scope, source)))
     }
 
-    /// Adds the values of a counter. Without `of`, the scope is the process of the event, and the
-    /// source is a trace.
+    /// Adds the values of a counter. If `of` is `None`, the scope is the process of the event, and
+    /// the source is `trace`.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,

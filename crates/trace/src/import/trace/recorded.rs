@@ -1,7 +1,9 @@
-//! Adds traces to a recorded profile: events that profiler plugins handed over in its programs.
+//! Adds traces to a recorded profile. Profiler plugins handed over these traces in the recorded
+//! programs.
 //!
-//! Such traces become activities, calls and tracks in the same way as imported ones. Their calls
-//! have the ticks of the profile's clock, and belong to parts that the caller chooses.
+//! Such traces become activities, calls and tracks in the same way as imported traces. But the
+//! times of their calls are ticks of the profile's clock, and the calls belong to parts that the
+//! caller chooses.
 
 use std::collections::HashMap;
 
@@ -13,29 +15,30 @@ use super::{EPOCH_TICKS, Import, OneTrace};
 use crate::chrome::event::Event;
 use crate::import::Imported;
 
-/// A recorded profile to which traces are added. Times of such traces are ns since 1970, on the
+/// A recorded profile to which traces are added. The times in the traces are ns since 1970, on the
 /// profile's own timeline.
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// The parts of processes by their id in the traces, and the arguments that are kept with each.
+    /// For each id of a process in the traces: the part of the process, and the arguments that are
+    /// stored with the part.
     pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
-/// The data that was added to a recorded profile.
+/// What was added to a recorded profile.
 #[derive(Debug, Default)]
 pub struct Added {
     /// Numbers of calls, spans and samples that were imported.
     pub counts: Imported,
-    /// The losses of all traces.
+    /// The losses in all traces.
     pub losses: Vec<LossCount>,
-    /// Notes for a reader.
+    /// Notes for people who read the profile.
     pub notes: Vec<String>,
 }
 
 impl Import {
-    /// Starts to write the data that is to be added to a recorded profile with this clock. `dir` is
-    /// an empty directory; the caller moves its contents into the profile at the end.
+    /// Begins to write data that will be added to a recorded profile with this clock. `dir` must be
+    /// an empty directory. The caller moves its content into the profile at the end.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
@@ -57,13 +60,14 @@ impl Import {
         })
     }
 
-    /// Sets the time on `CLOCK_MONOTONIC` of the trace's time 0, in ns. The time 0 may be before
-    /// the machine was started; events may not.
+    /// Sets the value of `CLOCK_MONOTONIC` at the trace's time 0, in ns. The time 0 may be before
+    /// the start of the machine, but no event may be.
     pub fn begins_at(&mut self, monotonic_ns: i64) {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes the data that is not written yet, all of which is added to a recorded profile.
+    /// Writes everything that is not written yet. All data that was written is to be added to a
+    /// recorded profile.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -77,7 +81,7 @@ impl Import {
         })
     }
 
-    /// Returns the ticks of a time of the first trace.
+    /// Converts a time of the first trace to ticks.
     pub(super) fn ticks(&self, ns: i64) -> u64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => {
@@ -87,8 +91,8 @@ impl Import {
         }
     }
 
-    /// Converts a time of the first trace to the form that series with
-    /// [`profile::tracks::Times::Monotonic`] have.
+    /// Converts a time of the first trace to the time that a series with
+    /// [`profile::tracks::Times::Monotonic`] has.
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
@@ -98,7 +102,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Keeps an event, but makes no call of the event, because the profile has the call already.
+    /// Stores an event but makes no call of it, because the profile already has the call.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -107,20 +111,21 @@ impl OneTrace<'_> {
     }
 
     /// Sets the part of the recorded profile to which the calls of a process belong, and the
-    /// arguments that are kept for the part. `id` is the id of the process in the trace.
+    /// arguments that are stored with the part. `id` is the id of the process in the trace.
     pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
         if let Some(recorded) = &mut self.all.recorded {
             recorded.parts.insert(id, (part, arguments));
         }
     }
 
-    /// Notes that the process with this id in the trace has a number that another process has as well.
+    /// Sets the number of the process with this id in the trace. Another process may have the same
+    /// number.
     pub fn place_again(&mut self, id: i64, number: u32) {
         self.numbers.insert(id, number);
     }
 }
 
-/// Returns a moment of the trace, for the profile's clock.
+/// Returns a moment of the trace as a snapshot of the profile's clock.
 pub(super) fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
     let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();

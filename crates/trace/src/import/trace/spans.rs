@@ -1,9 +1,9 @@
-//! Finds the begin and the end of each asynchronous span: a `b` and its `e`, or an `S` and its `F`
-//! in the older form.
+//! Finds the start and the end of each asynchronous span: a `b` and its `e`, or, in the older form,
+//! an `S` and its `F`.
 //!
-//! Both ends of a span have the same category and id; in the older form, they also have the same
-//! name. Spans with the same id are nested. An event in between (`n`, `T`, `p`) is a moment, and is
-//! only kept as an event.
+//! Both ends of a span have the same category and id. In the older form, they also have the same
+//! name. Spans with the same id are nested. An event between the ends (`n`, `T`, `p`) is a moment,
+//! which is stored as an event but becomes no call.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use profile::activities::NameId;
 use super::{Id, OneTrace, number};
 use crate::chrome::event::{Event, Raw};
 
-/// Maximum number of spans that may be open at a time.
+/// Maximum number of spans that are open at the same time.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// The identity of a span, which both of its ends have.
+/// What identifies a span. Both ends of a span have the same key.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
-/// Spans that have begun and not ended.
+/// Spans whose start was read but not their end.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     open: HashMap<Key, Vec<Begun>>,
@@ -40,8 +40,8 @@ impl Spans {
     }
 }
 
-/// Returns the id of a span as text, with its scope. The id is `id`, or `id2`; a local `id2`
-/// belongs to the process.
+/// Returns the id of a span as text, together with the id's scope. The id is in `id` or `id2`. A
+/// local `id2` is only unique in its process.
 fn id_of(event: &Event<'_>) -> Option<Box<str>> {
     let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
     let scope = other("scope").map_or("", Raw::get);
@@ -57,7 +57,7 @@ fn id_of(event: &Event<'_>) -> Option<Box<str>> {
 }
 
 impl OneTrace<'_> {
-    /// Handles an end of a span.
+    /// Handles the start or the end of a span.
     pub(super) fn span(
         &mut self,
         event: &Event<'_>,
@@ -82,7 +82,7 @@ impl OneTrace<'_> {
             return Ok(());
         }
         let open = self.spans.open.get_mut(&key);
-        // The innermost span with this name ends. An end need not have a name.
+        // The innermost open span with this name ends. The end of a span may have no name.
         let begun = open.and_then(|open| {
             let at = open.iter().rposition(|begun| name.is_none() || begun.name == name)?;
             let begun = open.remove(at);

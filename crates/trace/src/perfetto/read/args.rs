@@ -12,28 +12,29 @@ use crate::text;
 /// Maximum depth of nested values.
 const MOST_DEPTH: usize = 100;
 
-/// Texts by number: names of annotations, and values.
+/// Texts that have numbers: names of annotations, and values.
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
     pub(super) room: &'a Room,
 }
 
-/// The number of bytes that texts with numbers may still become. An event of 20 bytes can name a
-/// text of a megabyte, and a million events can do the same.
+/// Limits the number of bytes that texts with numbers may become in events. Without a limit, an
+/// event of 20 bytes can use a text of a megabyte, and a million events can do the same.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     used: Cell<u64>,
-    /// Number of bytes of the packets so far.
+    /// Number of bytes of the packets that were read so far.
     pub(super) read: u64,
 }
 
 impl Room {
-    /// Limits of memory for any trace, and for each byte of its packets.
+    /// The limits: bytes that are allowed for any trace, and additional bytes for each byte of its
+    /// packets.
     const ALWAYS: u64 = 16 << 20;
     const FACTOR: u64 = 128;
 
-    /// Returns the text, if there is room for it.
+    /// Returns the text, unless the limit is exceeded.
     pub(super) fn take<'a>(&self, text: &'a str) -> Option<&'a str> {
         let used = self.used.get() + text.len() as u64;
         let most = Self::ALWAYS.saturating_add(self.read.saturating_mul(Self::FACTOR));
@@ -45,7 +46,7 @@ impl Room {
 }
 
 impl Texts<'_> {
-    /// Returns the name with this number, and the number of names that are missing.
+    /// Returns the name with this number. Also returns 1 if the name is missing, and otherwise 0.
     fn name(&self, iid: Field<'_>) -> (String, u32) {
         let name = iid.uint().and_then(|iid| self.room.take(self.names.get(&iid)?));
         (name.unwrap_or_default().to_owned(), u32::from(name.is_none()))
@@ -142,7 +143,7 @@ fn value_of(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) ->
             }
         }
         Some((annotation::NESTED, Field::Bytes(bytes))) => return nested(out, bytes, depth + 1),
-        // No value was set.
+        // The annotation has no value.
         None => out.extend_from_slice(b"null"),
         Some(_) => {
             out.extend_from_slice(b"null");

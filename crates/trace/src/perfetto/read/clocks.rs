@@ -1,34 +1,36 @@
 //! Converts a packet's time to the clock of the timeline.
 //!
-//! A snapshot contains the readings of several clocks at one moment. A time is converted from clock
-//! to clock with the last snapshot that is not later, along the shortest path.
+//! A snapshot contains the readings of several clocks at one moment. A time is converted from one
+//! clock to another with the last snapshot before this time. If no snapshot contains both clocks,
+//! the shortest path of conversions over other clocks is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::clocks;
 
-/// A clock. The clocks of a sequence are identified by the sequence and their number.
+/// Identifies a clock by its sequence (0 if it belongs to none) and its number.
 pub(super) type ClockId = (u64, u64);
 
-/// The clock of packets that name none.
+/// The clock of packets that do not say which clock they use.
 pub(super) const BOOTTIME: u64 = 6;
-/// Maximum number of snapshots that are kept for two clocks; the first ones are kept.
+/// Maximum number of snapshots that are kept for each pair of clocks. The first ones are kept.
 const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// For each two clocks, the readings of the second clock by the readings of the first clock.
+    /// For each pair of clocks: readings of the first clock, each with the reading of the second
+    /// clock at the same moment.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
-    /// For clocks that count from packet to packet, the last time; `units` has the nanoseconds per
-    /// unit.
+    /// For clocks whose times are relative to the previous packet: the last time. `units` contains
+    /// the number of nanoseconds per unit.
     incremental: HashMap<ClockId, i64>,
     units: HashMap<ClockId, i64>,
-    /// The clock of the timeline, chosen at the first event.
+    /// The clock of the timeline. It is chosen when the first event is read.
     target: Option<ClockId>,
 }
 
-/// Returns the clock with this number, in the form in which packets name it.
+/// Returns the id of a clock from the number that packets contain.
 pub(super) fn id(sequence: u64, clock: u64) -> ClockId {
     if (clocks::OF_SEQUENCE..128).contains(&clock) { (sequence, clock) } else { (0, clock) }
 }
@@ -69,7 +71,8 @@ impl Clocks {
         }
     }
 
-    /// Returns nanoseconds on the timeline's clock; `None` if no snapshot relates the two clocks.
+    /// Converts a time stamp to nanoseconds on the timeline's clock. Returns `None` if no snapshots
+    /// relate the two clocks.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;
@@ -80,12 +83,12 @@ impl Clocks {
         self.on_timeline(clock, at)
     }
 
-    /// Converts a time in nanoseconds to the timeline.
+    /// Converts a time in nanoseconds to the timeline's clock.
     pub(super) fn on_timeline(&mut self, clock: ClockId, at: i64) -> Option<i64> {
         let target = match self.target {
             Some(target) => target,
             None => {
-                // Real time is preferred if it is known, because it can be compared with other
+                // Real time is preferred, because it can be compared with the times of other
                 // traces.
                 let real = (0, clocks::REALTIME);
                 let known = self.moved(clock, at, real).is_some();
@@ -99,7 +102,7 @@ impl Clocks {
         }
     }
 
-    /// Whether the timeline is in real time.
+    /// Returns whether the timeline's clock is real time.
     pub(super) fn is_real(&self) -> bool {
         self.target == Some((0, clocks::REALTIME))
     }

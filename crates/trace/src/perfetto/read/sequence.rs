@@ -1,4 +1,4 @@
-//! Keeps the state of a sequence of packets, and reads the events in them.
+//! Stores the state of a sequence of packets, and reads the events in the packets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// Maximum number of open slices of a track that may have begun later than an event that comes
-/// after them.
+/// Number of a track's open slices, from the last one back, that are searched for the place of a
+/// start or for the slice of an end.
 const MOST_LATER: usize = 1024;
 
 /// The state of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// Whether the sequence's texts and defaults are known from their beginning.
+    /// Whether the texts and defaults of the sequence are completely known, from their beginning.
     cleared: bool,
     categories: HashMap<u64, Box<str>>,
     names: HashMap<u64, Box<str>>,
@@ -30,13 +30,13 @@ pub(super) struct Sequence {
     extra_tracks: Vec<u64>,
     extra_double_tracks: Vec<u64>,
     clock: Option<u64>,
-    /// Fields of the older format, in which a sequence is a thread.
+    /// Fields of the older format, in which each sequence belongs to one thread.
     pub(super) pid: i64,
     thread: Option<(i64, i64)>,
     reference_ns: i64,
 }
 
-/// The relevant fields of a packet.
+/// The fields of a packet that are used.
 #[derive(Default)]
 pub(super) struct Packet<'a> {
     flags: u64,
@@ -49,13 +49,13 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a field. Returns whether the field determines the subject of the packet.
+    /// Reads a field. Returns whether the field says what the packet is about.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
             packet::SEQUENCE_FLAGS => {
                 self.flags |= number;
-                // A packet may have no other purpose than this.
+                // This may be the only purpose of a packet.
                 return number & packet::STATE_CLEARED != 0;
             }
             packet::STATE_WAS_CLEARED if number != 0 => self.flags |= packet::STATE_CLEARED,
@@ -81,7 +81,7 @@ impl<'a> Packet<'a> {
 }
 
 impl Sequence {
-    /// Updates the state from a packet. Returns false if the packet's event needs a state that is
+    /// Updates the state from a packet. Returns false if the state that the packet's event needs is
     /// missing.
     pub(super) fn update(&mut self, p: &Packet<'_>) -> bool {
         if p.dropped {
@@ -109,7 +109,8 @@ impl Sequence {
                 interned::TEXT_VALUES => &mut self.values,
                 _ => continue,
             };
-            // Each event's name is compared with the name of the event before it.
+            // Names are limited in length, because each event's name is compared with the name of
+            // the previous event.
             let longest = if number == interned::NAMES { LONGEST_NAME } else { usize::MAX };
             let (mut iid, mut text) = (0, Box::<str>::default());
             for (number, value, _) in Fields::new(value.bytes().unwrap_or_default()).flatten() {
@@ -189,7 +190,7 @@ fn lossy(value: Field<'_>) -> Box<str> {
     String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
 }
 
-/// Appends numbers, several of which may be packed in one field.
+/// Appends one number, or several numbers that are packed in one field.
 fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     let Some(mut packed) = value.bytes() else {
         to.extend(value.uint());
@@ -201,7 +202,7 @@ fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// Appends numbers of eight bytes each, several of which may be packed in one field.
+/// Appends one number of eight bytes, or several such numbers that are packed in one field.
 fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     match value.bytes() {
         Some(packed) => {
@@ -211,7 +212,7 @@ fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// A `TrackEvent`.
+/// The fields of a `TrackEvent` message that are used.
 #[derive(Default)]
 pub(super) struct TrackEvent<'a> {
     kind: u64,
@@ -336,7 +337,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // The start of this slice was already passed on, or never came.
+                    // The start of this slice was already passed on, or is missing in the trace.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };
@@ -344,7 +345,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                 begin.duration_ns = Some(at_ns.saturating_sub(begin.at_ns));
                 begin.lost += pending.lost;
                 begin.flows.extend(pending.flows);
-                // Arguments may come with the end.
+                // The end of a slice may have arguments, too.
                 if let Some(more) = pending.args.strip_prefix(b"{") {
                     if begin.args.pop().is_some() {
                         begin.args.push(b',');
@@ -370,7 +371,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         }
     }
 
-    /// Handles counter values that are in the packet of another event.
+    /// Handles counter values that are stored in the packet of another event.
     fn extra_counters(&mut self, sequence: &Sequence, e: &TrackEvent<'_>, at_ns: i64) -> Done {
         let or = |own: &[u64], default: &[u64]| match own {
             [] => default.to_vec(),
@@ -393,7 +394,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         Ok(())
     }
 
-    /// Handles a value of a counter's track.
+    /// Handles a value of a counter track.
     fn value(&mut self, uuid: u64, at_ns: i64, mut value: f64) -> Done {
         let (process, _) = self.tracks.row(uuid);
         let track = self.tracks.get(uuid);
@@ -431,7 +432,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// Handles one of Chrome's own events, with the phase that the event has in Chrome's format.
+    /// Handles an event in Chrome's own format. The event keeps the phase that it has in that
+    /// format.
     fn legacy(&mut self, sequence: &Sequence, bytes: &[u8], mut of: Pending, row: usize) -> Done {
         let (mut duration_us, mut id, mut scope) = (None, None, None);
         let (mut pid, mut tid) = (None, None);
@@ -442,8 +444,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     of.name = known.cloned().unwrap_or(of.name);
                 }
                 legacy::PHASE => {
-                    // A phase is an ASCII character, as in Chrome's format. Other values mean no
-                    // phase.
+                    // A phase is an ASCII character, as in Chrome's format. If the value is no such
+                    // character, the event has no phase.
                     let phase = value.uint().and_then(|n| u8::try_from(n).ok());
                     of.phase = phase.filter(u8::is_ascii).unwrap_or(0)
                 }
@@ -498,8 +500,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
     }
 }
 
-/// Returns the arguments as a JSON object, empty if there are none, and the number of those that
-/// could not be read.
+/// Returns the arguments as a JSON object, and the number of values that could not be read. The
+/// text is empty if there are no arguments.
 fn arguments(sequence: &Sequence, e: &TrackEvent<'_>, room: &Room) -> (Vec<u8>, u32) {
     if e.annotations.is_empty() {
         return (Vec::new(), 0);

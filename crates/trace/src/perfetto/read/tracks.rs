@@ -1,4 +1,4 @@
-//! Maps tracks to rows of a timeline, with a process and a thread each.
+//! Maps tracks to rows of a timeline. Each row has a process and a thread.
 //!
 //! | track | process | thread |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | named, below another one | of the nearest process or thread above, or else the outermost name | its name |
 //! | named, below none | its name | its name |
 //!
-//! Tracks with the same name below the same process are one row, as in viewers.
+//! As in viewers, tracks that have the same name and belong to the same process are one row.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ use crate::perfetto::fields::track;
 /// Maximum depth of nested tracks.
 const MOST_DEPTH: usize = 64;
 
-/// An id of a row.
+/// The id of a row's process or thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
     Number(i64),
     Text(Box<str>),
 }
 
-/// A described track.
+/// A track that was described.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     parent: Option<u64>,
@@ -128,13 +128,13 @@ impl CounterTrack {
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     all: HashMap<u64, Track>,
-    /// Tracks that are part of another track's row.
+    /// Tracks that are part of another track's row, each with that other track.
     parts: HashMap<u64, u64>,
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor` and returns its contents. A second description of a track adds to
-    /// the first one.
+    /// Adds a `TrackDescriptor` and returns its content. If a track is described a second time, the
+    /// new data is added to the first description.
     pub(super) fn describe(&mut self, bytes: &[u8]) -> Track {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -166,12 +166,12 @@ impl Tracks {
         self.all.get(&uuid)
     }
 
-    /// Makes a track part of the row of another one.
+    /// Makes a track part of another track's row.
     pub(super) fn join(&mut self, uuid: u64, other: u64) {
         self.parts.insert(uuid, other);
     }
 
-    /// Returns the process and the thread of a track.
+    /// Returns the process and the thread of a track's row.
     pub(super) fn row(&self, uuid: u64) -> (Id, Id) {
         let uuid = self.parts.get(&uuid).copied().unwrap_or(uuid);
         let named = |name: &str| Id::Text(name.into());

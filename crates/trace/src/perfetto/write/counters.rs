@@ -1,4 +1,4 @@
-//! Writes counters: a track for each series of a process, and the values.
+//! Writes counters: a track for each series of each process, and the values of the series.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::perfetto::row::Number;
 use crate::text::same;
 use crate::timeline::{ArgValue, SeriesPoint, TextId};
 
-/// A process and its counters, which its threads share.
+/// A process and its counters. All threads of the process share these counters.
 #[derive(Debug)]
 pub(super) struct ProcessState {
-    /// The parent track of the process's rows.
+    /// The track of the process, which is the parent of its rows' tracks.
     pub(super) track: u64,
     counters: Vec<CounterTracks>,
     /// Indices into `counters`, by name.
@@ -32,8 +32,8 @@ struct CounterTracks {
 }
 
 impl Packets {
-    /// Adds the values of a counter of a row to those that will be written. Integers are added to
-    /// the extras of a slice, as far as there is room.
+    /// Adds the values of a row's counter to the values that will be written. Integers are put into
+    /// the packet of the slice, as long as there is room in it.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;
@@ -66,8 +66,8 @@ impl Packets {
         }
     }
 
-    /// Puts the track of each series of a counter into `tracks`; [`NO_TRACK`] for a series without
-    /// numbers.
+    /// Stores the track of each series of a counter in `tracks`. A series whose value is not a
+    /// number gets [`NO_TRACK`].
     fn find_tracks(&mut self, row: usize, counter: &SeriesPoint<'_>, tracks: &mut Vec<u64>) {
         tracks.clear();
         let process = self.rows[row].process;
@@ -105,7 +105,7 @@ impl Packets {
     }
 }
 
-/// Returns a value of a counter; `None` if it is not a number.
+/// Returns the value of a series as a number; `None` if it is not a number.
 fn number(value: ArgValue<'_>) -> Option<Number> {
     match value {
         ArgValue::Plain(Value::Uint(n)) => {
@@ -113,7 +113,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
         }
         ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
         ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // Perfetto itself reads texts of Chrome's format in this way.
+        // Perfetto itself also reads such texts in Chrome's format as numbers.
         ArgValue::Plain(Value::Text(text)) => {
             text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
         }
@@ -121,7 +121,8 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
     }
 }
 
-/// Returns the number of a unit that has a number in Perfetto: `CounterDescriptor.Unit`.
+/// Returns the number that Perfetto has for a unit (`CounterDescriptor.Unit`); `None` if it has
+/// none.
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
         "ns" => Some(1),
@@ -136,7 +137,7 @@ impl ProcessState {
         Self { track, counters: Vec::new(), by_name: HashMap::new(), last_counter: 0 }
     }
 
-    /// Returns the index of a counter among those of the process.
+    /// Returns the index of a counter of the process. The counter is added if it is new.
     fn counter(&mut self, name: &str) -> usize {
         let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
         if !self.counters.get(self.last_counter).is_some_and(is) {
@@ -155,7 +156,7 @@ impl ProcessState {
 }
 
 impl CounterTracks {
-    /// Returns the track of a series, which is most likely at `place`.
+    /// Returns the track of a series. `place` is the index that the series most likely has.
     fn track(&self, place: usize, series: &str) -> Option<u64> {
         let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
         let by_name = || self.series.get(*self.by_name.get(series)?);

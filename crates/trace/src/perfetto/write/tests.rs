@@ -1,4 +1,4 @@
-//! Tests that labels save work and do not change the output.
+//! Tests that labels save work, but do not change the output.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
             name: &name,
             at_ns,
             series: &values,
-            // A list with fewer keys is another list, so it has no label.
+            // A list with fewer keys is a different list, so it has no label.
             label: label(*number).filter(|_| *series == keys.len()),
             units: &[],
         };

@@ -1,5 +1,5 @@
-//! Compares the scanner, alone and with a learnt shape, with serde_json: the scanner must read the
-//! same event with the same end, or decline it.
+//! Compares the scanner, alone and with a learnt shape, with serde_json. The scanner must either
+//! read the same event with the same end, or decline the event.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -8,7 +8,8 @@ use super::super::parse;
 use super::super::shape::Shapes;
 use super::*;
 
-/// Reads one event and compares the result. Returns whether the scanner accepted it.
+/// Reads one event and compares the result with that of serde_json. Returns whether the scanner
+/// accepted the event.
 fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     let mut event = Event::default();
     let found = shapes.event(Scan::new(text), 0, &mut event);
@@ -24,7 +25,7 @@ fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// Does the same as [`compare`], but the scanner must accept all text that serde_json accepts.
+/// Does the same as [`compare`], but the scanner must accept the event.
 fn taken(shapes: &mut Shapes, text: &str) {
     assert!(compare(shapes, text).unwrap(), "{text}");
 }
@@ -45,7 +46,7 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // The text is first scanned, then read by its own shape.
+                // The text is first scanned, and then read by the shape that the scan has learnt.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -54,7 +55,7 @@ fn every_key_with_every_value() {
     }
 }
 
-/// Every shape that was learnt from one value is tried on every other one.
+/// Every shape that was learnt from one value is tried on every other value.
 #[test]
 fn every_value_after_every_other() {
     for key in ["name", "pid", "ts", "id", "args", "other"] {
@@ -69,8 +70,8 @@ fn every_value_after_every_other() {
     }
 }
 
-/// The scanner must accept the events of usual traces. It would be correct to decline them, but
-/// slow.
+/// The scanner must accept the events of usual traces. Declining them would give the right result,
+/// too, but slowly.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
@@ -132,7 +133,7 @@ fn depth() {
     }
 }
 
-/// There are more shapes than are kept, and events that are too long for a shape.
+/// There are more shapes than can be kept, and also events that are too long for a shape.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -168,7 +169,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Any events, one after the other and damaged at any place, are read as serde_json reads them.
+    /// Several events, some of which are damaged, must be read as serde_json reads them.
     #[test]
     fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
