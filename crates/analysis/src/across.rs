@@ -1,4 +1,4 @@
-//! Compares the ranks of a job, and finds the slow rank and the op that makes it slow.
+//! Compares the ranks of a job. Finds the slow rank, and the op that makes it slow.
 //!
 //! ```text
 //!  rows of (run, rank, op), buckets of durations ─ Gathered ─► for each run:
@@ -6,15 +6,16 @@
 //!    self time of each op on each rank − its median over the ranks ─► what makes a rank slow
 //! ```
 //!
-//! All sums are whole numbers, so they do not depend on the order in which rows come. If a rank
-//! never called an op, its time in that op is 0 ns and not unknown.
+//! All sums are whole numbers, so they do not depend on the order in which rows are added. If a
+//! rank never called an op, its time in that op is 0 ns and not unknown.
 //!
-//! The comparison uses self times and not total times, so that an op is not blamed for the calls
-//! inside of it. Each rank is compared with the *median* over the ranks and not with the mean. If
+//! The comparison uses self times instead of total times, so that an op is not blamed for the calls
+//! inside of it. Each rank is compared with the *median* over the ranks instead of the mean. If
 //! ranks wait for each other, the slow rank waits least, and all other ranks spend more time in the
-//! op that waits, so the median there is a time with waiting. So the slow rank is above the median
-//! in the op that makes it slow, and no rank is far above the median in the op that waits. The sum
-//! over all ops does not show the slow rank, because that sum is the same on all ranks.
+//! op that waits; so for this op, the median is a time with waiting. Therefore the slow rank is
+//! above the median in the op that makes it slow, and no rank is far above the median in the op
+//! that waits. The sum over all ops does not show the slow rank, because this sum is the same on
+//! all ranks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,17 +26,17 @@ mod result;
 
 pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 
-/// With fewer ranks, a median says little about what is usual, and no rank stands out.
+/// With fewer ranks, the median does not show what is usual, so no rank is reported as slow.
 pub const FEWEST_RANKS: usize = 5;
 /// A rank stands out in an op if its excess over the median is more than this many standard
-/// deviations. If nothing is wrong, one of the 12,800 combinations of 64 ranks and 200 ops is that
-/// far away in one of 10⁵ runs.
+/// deviations. If there is no slow rank, and there are 64 ranks and 200 ops, one of the 12,800
+/// combinations exceeds this limit in only one of 10⁵ runs.
 pub const DEVIATIONS: f64 = 6.0;
-/// A rank's excess must also be at least this part of the self time of the median rank in all ops.
-/// A smaller excess is not worth a sentence.
+/// The excess of a rank must also be at least this part of the self time that the median rank has
+/// in all ops. A smaller excess is not worth mentioning.
 pub const LEAST_PART: f64 = 0.01;
 
-/// Sums of some rows. A field is `None` if the number is not known for one of the rows.
+/// Sums over some rows. A field is `None` if the number is not known for one of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// Number of outermost calls.
@@ -44,7 +45,7 @@ pub struct Sums {
     pub total_ns: Option<i128>,
     /// The ends of the interval of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
-    /// The time in the calls, without the time in calls inside of them, in ns.
+    /// Self time of the calls in ns: their time without the time in calls inside of them.
     pub own_ns: Option<i128>,
     /// Whether one of the rows is an estimate.
     pub is_estimate: bool,
@@ -65,7 +66,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds other sums. An `i128` has room for 2⁶⁴ numbers of 63 bits.
+    /// Adds other sums. An `i128` can store the sum of 2⁶⁴ numbers of 63 bits.
     fn add(&mut self, other: &Self) {
         let plus = |a: Option<i128>, b: Option<i128>| Some(a?.saturating_add(b?));
         self.calls = plus(self.calls, other.calls);
@@ -79,14 +80,14 @@ impl Sums {
     }
 }
 
-/// A row: an op in a process of a rank.
+/// A row: an op in one process of a rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The identity of the op in all ranks.
+    /// The identity of the op, which is the same in all ranks.
     pub key: &'a str,
-    /// The row's name.
+    /// The op's name.
     pub name: &'a str,
-    /// The numbers of the op in that rank.
+    /// The numbers of the op in this process.
     pub sums: Sums,
 }
 
@@ -111,14 +112,14 @@ pub struct Place {
     pub hosts: Vec<String>,
     /// Number of processes of the rank.
     pub processes: u64,
-    /// The method by which the rank's clock was aligned with the clocks of other ranks when
-    /// profiles were merged; `own` if it was not aligned.
+    /// How the rank's clock was aligned with the clocks of other ranks when profiles were merged.
+    /// `own` if it was not aligned.
     pub clock: String,
     /// The largest error of this alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
     /// The offset to the first rank of the run, if clocks were aligned by an op.
     pub offset: Option<clocks::Offset>,
-    /// Number of kinds of loss that change the rank's numbers.
+    /// Number of kinds of losses that affect the rank's numbers.
     pub losses: u64,
 }
 
@@ -167,7 +168,7 @@ impl Gathered {
         self.runs.entry(run.to_owned()).or_default()
     }
 
-    /// Returns the place of a rank, which is created if it does not exist yet.
+    /// Returns the place of a rank. Creates it if it does not exist yet.
     pub fn place(&mut self, run: &str, rank: u32) -> &mut Place {
         self.run(run).places.entry(rank).or_default()
     }
@@ -178,14 +179,15 @@ impl Gathered {
         of.places.entry(rank).or_default();
         let op = of.op(input.key);
         of.cells.entry((rank, op)).or_default().add(&input.sums);
-        // If some ranks are redacted, an op has two names. The choice must not depend on the order.
+        // If only some ranks are redacted, an op has two names. Which of them is chosen must not
+        // depend on the order of the rows.
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
         }
     }
 
-    /// Adds the identity of an op. All ranks give the same one, except for those that are redacted.
+    /// Adds the identity of an op. It is the same on all ranks, except for ranks that are redacted.
     pub fn about(&mut self, run: &str, key: &str, about: About) {
         let of = self.run(run);
         let op = of.op(key);
@@ -195,14 +197,14 @@ impl Gathered {
         }
     }
 
-    /// Returns the histogram of an op's durations, to which all ranks add.
+    /// Returns the histogram of an op's durations, which is common to all ranks.
     pub fn histogram(&mut self, run: &str, key: &str) -> &mut Histogram {
         let of = self.run(run);
         let op = of.op(key);
         &mut of.ops[op as usize].durations
     }
 
-    /// Computes the comparison of the ranks of each run.
+    /// Compares the ranks of each run.
     pub fn finish(self) -> Vec<RunAcross> {
         self.runs.into_iter().map(|(name, run)| result::of(name, run)).collect()
     }

@@ -1,12 +1,13 @@
-//! Computes how much of a value the recorder added, with an interval, from the classes of brackets.
+//! Computes how much of a value the recorder added, with an interval, from the classes of brackets
+//! (a bracket is the pair of readings around a call).
 //!
-//! A *class* is a process with a set of counters, and whether the counters were read around the
-//! call. The brackets of the calls inside of an outer call are subtracted at the price of their own
-//! classes: the book-keeping ops of a virtual machine, for example, are only timed in a run with
-//! counters.
+//! A *class* consists of a process, a set of counters, and whether the counters were read around
+//! the call. For each call inside of an outer call, the cost of a bracket of the inner call's own
+//! class is subtracted. This class can differ from that of the outer call: in a run with counters,
+//! the book-keeping ops of a virtual machine, for example, are only timed.
 //!
-//! Times of single calls are in [`PARTS`] of a tick, so that the time subtracted from each call
-//! need not be a whole number of ticks, and sums are exact all the same.
+//! Times of single calls are in units of 1/[`PARTS`] tick. So the time that is subtracted from each
+//! call need not be a whole number of ticks, and sums are still exact.
 
 use std::collections::HashMap;
 
@@ -15,11 +16,11 @@ use profile::{Columns, Profile, Status};
 use crate::empty::{Bracket, EmptyCall, Place, empty_call, together};
 use crate::estimate::Estimate;
 
-/// Number of parts in a tick.
+/// Number of parts into which a tick is divided.
 pub(crate) const PARTS: u64 = 16;
 
-/// Time for entering and leaving the recorder in a call that is only timed, without its clock
-/// reads. Measured.
+/// Time for entering and leaving the recorder in a call that is only timed, without the reads of
+/// the clock. The values were measured.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 pub(crate) fn parts(ticks: u64) -> u64 {
@@ -31,14 +32,15 @@ pub(crate) fn ticks(parts: u128) -> f64 {
     parts as f64 / PARTS as f64
 }
 
-/// The time that is subtracted from calls for one bracket, in parts.
+/// The time that is subtracted for one bracket, in parts of a tick: from the call itself, and from
+/// the call around it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
     in_duration: u64,
     outside: u64,
 }
 
-/// The empty calls of a whole profile, one for each class of bracket. A class is identified by a
+/// What an empty call adds, for each class of bracket of a profile. A class is identified by a
 /// number.
 #[derive(Debug, Default)]
 pub(crate) struct Brackets {
@@ -73,10 +75,11 @@ impl PageBrackets {
 }
 
 impl Brackets {
-    /// Reads the empty calls of a profile. With `raw`, nothing is subtracted from any call.
+    /// Reads the empty calls from the calibrations of a profile. With `raw`, nothing is subtracted
+    /// from any call.
     ///
-    /// A process is left out if some of its calls have a set of counters that was not calibrated.
-    /// If only some of its calls were corrected, their sums would mean nothing.
+    /// A process is left out if some of its calls have a set of counters that was not calibrated: a
+    /// sum over corrected and uncorrected calls would mean nothing.
     pub fn new(profile: &Profile, raw: bool) -> Self {
         let mut brackets = Self { raw, ..Self::default() };
         for (index, process) in profile.processes.iter().enumerate() {
@@ -125,15 +128,15 @@ impl Brackets {
         }
     }
 
-    /// Returns the time that a bracket of this class adds to the duration of its own call, in
-    /// parts.
+    /// Returns the time, in parts of a tick, that a bracket of this class adds to the duration of
+    /// its own call.
     #[inline]
     pub fn in_duration(&self, class: Option<u32>) -> u64 {
         self.price(class).in_duration
     }
 
-    /// Returns the time that a bracket of this class adds to the self time of the call around it,
-    /// in parts.
+    /// Returns the time, in parts of a tick, that a bracket of this class adds to the self time of
+    /// the call around it.
     #[inline]
     pub fn outside(&self, class: Option<u32>) -> u64 {
         self.price(class).outside
@@ -143,7 +146,7 @@ impl Brackets {
         class.and_then(|class| self.prices.get(class as usize)).copied().unwrap_or_default()
     }
 
-    /// Corrects the empty calls by how long readings took in the program.
+    /// Corrects the values of empty calls, using the time that readings took in the program.
     pub fn place(
         &mut self,
         profile: &Profile,
@@ -161,7 +164,8 @@ impl Brackets {
         &self.all
     }
 
-    /// Returns each empty call with its process and set of counters, in no particular order.
+    /// Returns each empty call whose counters were read, with its process and set of counters, in
+    /// no particular order.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -174,8 +178,8 @@ impl Brackets {
     }
 
     /// Returns the time that was subtracted from a call, in ticks, with its interval. `taken` is
-    /// this time in parts: it is the call's own bracket, which is of this class, and the brackets
-    /// of the calls inside.
+    /// this time in parts of a tick. It consists of the call's own bracket, whose class is `class`,
+    /// and of the brackets of the calls inside.
     pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
         let nothing = Estimate::exact(0.0);
         if self.raw {
@@ -192,8 +196,8 @@ impl Brackets {
         }
     }
 
-    /// Returns the interval of the time that was subtracted for calls inside of others: its ends as
-    /// multiples of the value.
+    /// Returns the interval of the time that was subtracted for calls inside of others. The two
+    /// ends are multiples of the time.
     fn of_others(&self) -> [f64; 2] {
         let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
         ends.fold([1.0, 1.0], |[low, high], mean| {
@@ -210,10 +214,10 @@ impl Price {
     }
 }
 
-/// Returns the bracket of a call that was only timed on a thread with counters. If brackets without
-/// counters were not calibrated, the bracket is estimated as a sum: the part that is inside of the
-/// duration, which is the same with and without counters, plus the time for entering and leaving
-/// the recorder.
+/// For a call on a thread with counters that was only timed, returns what its bracket adds. If
+/// brackets without counters were not calibrated, this is estimated as a sum of two times: the time
+/// inside of the duration, which is the same with and without counters, and the time for entering
+/// and leaving the recorder.
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -224,23 +228,23 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
     EmptyCall { whole: Bracket { mean, deviation: 0.0 }, counters, ..empty.clone() }
 }
 
-/// The times that were subtracted from the times of some calls.
+/// The time that was subtracted from all calls of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
     /// Time for the calls' own brackets and for the brackets of the calls inside, in ticks.
     pub taken: f64,
-    /// Number of all calls of the row, whether they have values of a counter or not.
+    /// Number of all calls of the row, with or without a value of the counter.
     pub calls: u64,
 }
 
-/// The number of brackets of each class that the calls of a row had.
+/// The number of brackets of each class, for the calls of a row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BracketCounts {
     /// One entry for each class that occurs, in no particular order.
     classes: Vec<ClassCount>,
 }
 
-/// See [`BracketCounts`].
+/// The brackets of one class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassCount {
     number: u32,
@@ -250,7 +254,7 @@ pub(crate) struct ClassCount {
 }
 
 impl BracketCounts {
-    /// Returns the entry of a class, and adds it if it is missing.
+    /// Returns the entry of a class. Adds it first if it is missing.
     #[inline]
     pub fn of(&mut self, number: u32, counters: usize) -> &mut ClassCount {
         let at = self.classes.iter().position(|class| class.number == number);
@@ -271,8 +275,8 @@ impl BracketCounts {
         }
     }
 
-    /// Adds up what the brackets of `calls` calls contributed. `None` unless all of the calls have
-    /// brackets that were calibrated.
+    /// Adds up the contributions of the brackets of `calls` calls. `None` unless the brackets of
+    /// all these calls were calibrated.
     fn sum(
         &self,
         calls: u64,
@@ -294,8 +298,8 @@ impl BracketCounts {
     }
 
     /// Returns the time that was subtracted from `calls` calls, in ticks, with its interval.
-    /// `taken` is this time: the calls' own brackets, which follow from their classes, and the
-    /// brackets of the calls inside.
+    /// `taken` is this time. It consists of the time for the calls' own brackets, which follows
+    /// from their classes, and the time for the brackets of the calls inside.
     pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
         let own = self.durations(calls, brackets)?;
         let rest = (taken - own.value).max(0.0);
@@ -307,12 +311,12 @@ impl BracketCounts {
         })
     }
 
-    /// Returns the number of calls with a class.
+    /// Returns the number of calls whose class is known.
     pub fn calls(&self) -> u64 {
         self.classes.iter().map(|class| class.calls).fold(0, u64::saturating_add)
     }
 
-    /// Returns these numbers of calls, divided by `by` and rounded.
+    /// Returns the same classes, with each number of calls divided by `by` and rounded.
     pub fn divided(&self, by: u64) -> Self {
         let of = |count: u64| count.saturating_add(by / 2) / by;
         let class = |class: &ClassCount| ClassCount {
@@ -323,11 +327,12 @@ impl BracketCounts {
         Self { classes: self.classes.iter().map(class).collect() }
     }
 
-    /// Returns the time of the brackets of the calls inside of these calls, and an empty call of
-    /// the class that most calls with a value of this counter have. Calls inside are recorded in
-    /// the same process as those around them, and the counts that their brackets add to a counter
-    /// are known only for classes in which it was counted: in another pass, or around book-keeping
-    /// ops, it was not. `None` if no call has a value of the counter.
+    /// Returns the time of the brackets of the calls inside of these calls, and an empty call. The
+    /// empty call has the class that most of the calls with a value of this counter have: calls
+    /// inside are recorded in the same process as the calls around them, and how much a bracket
+    /// adds to a counter is known only for classes in which the counter was counted. (It was not
+    /// counted in other passes and around book-keeping ops.) `None` if no call has a value of the
+    /// counter.
     fn of_calls_inside<'b>(
         &self,
         counter: usize,
@@ -346,10 +351,10 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// Returns what a counter counted in empty brackets: in the brackets of the `calls` calls that
-    /// have a value of the counter, and in the brackets of the calls inside of these calls. The
-    /// number of brackets inside follows from the time that was subtracted for brackets inside from
-    /// all calls: calls with a value have a proportional part of this time.
+    /// Returns how much the brackets added to a counter: the brackets of the `calls` calls that
+    /// have a value of the counter, and the brackets of the calls inside of these calls. The number
+    /// of brackets inside is derived from the time that was subtracted for them from all calls;
+    /// calls with a value have a proportional part of this time.
     pub fn counter(
         &self,
         profile: &Profile,
@@ -370,7 +375,8 @@ impl BracketCounts {
         Some(together(own, inside.unwrap_or_default()))
     }
 
-    /// Returns the standard deviation of single brackets: in the durations, and in each counter.
+    /// Returns the standard deviations of what single brackets add: first to durations, then to
+    /// each counter.
     pub fn deviations(&self, counters: usize, brackets: &Brackets) -> Vec<f64> {
         let of = |counter: Option<usize>| {
             let (mut calls, mut squares) = (0.0, 0.0);
@@ -392,7 +398,8 @@ impl BracketCounts {
         std::iter::once(None).chain((0..counters).map(Some)).map(of).collect()
     }
 }
-/// What is left of one call, and what was subtracted from it. Times are in [`PARTS`] of a tick.
+/// What is left of one call after the correction, and what was subtracted from it. Times are in
+/// units of 1/[`PARTS`] tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The self time of the call, without the time that the recorder added.

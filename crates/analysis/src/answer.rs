@@ -1,4 +1,4 @@
-//! Finds what matters most in a summary: for example, the few rows that have most of the time, and
+//! Finds what matters most in a summary: for example, the few rows that take most of the time, and
 //! the time that the threads spent outside of recorded calls.
 
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use crate::summary::Summary;
 use crate::table::{By, Key, PassTotal, Row};
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// With fewer rows than this, the table says at a glance where the time went.
+/// With fewer rows than this, a reader sees at a glance where the time went.
 const ROWS: usize = 3;
 /// "Most" means more than this part of the time.
 const MOST: f64 = 0.5;
-/// An op or range with a smaller part of its threads' time in calls is not what a person would
-/// change first.
+/// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
-/// An op or range with a larger part of that time is the program's loop or a run of the model.
+/// An op or range that takes a larger part of that time is the program's main loop or a run of the
+/// model, which says nothing new.
 const AROUND_ALL: f64 = 0.95;
 
-/// The fewest rows that have more than half of the time together.
+/// The fewest rows that together take more than half of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Most {
     /// Number of the rows. It is less than half of all rows.
@@ -29,7 +29,8 @@ pub struct Most {
     pub share: f64,
 }
 
-/// The time that threads spent outside of recorded calls, each from its first call on.
+/// The time that threads spent outside of recorded calls. For each thread, the time from its first
+/// call on is considered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
     /// Number of threads.
@@ -38,58 +39,58 @@ pub struct Outside {
     pub ns: f64,
     /// The whole time of all threads, in ns.
     pub wall_ns: f64,
-    /// The part of `ns` in which the threads were on no CPU. `None` if it is not known for some
-    /// thread, or only bounded.
+    /// The part of `ns` in which the threads were on no CPU. `None` if this part is unknown for a
+    /// thread, or if only a bound of it is known.
     pub off_cpu_ns: Option<f64>,
     /// The rest of `wall_ns`: the time in calls.
     pub in_calls_ns: f64,
-    /// The part of `in_calls_ns` in which the threads were on no CPU. `None` if it is not known for
-    /// some call.
+    /// The part of `in_calls_ns` in which the threads were on no CPU. `None` if this is unknown for
+    /// any call.
     pub off_cpu_in_calls_ns: Option<f64>,
 }
 
-/// A thread whose calls took longer because the kernel gave its CPU to others.
+/// A thread whose calls took longer because the kernel gave its CPU to other threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preempted<'a> {
-    /// The thread, which has [`ThreadTime::usage`].
+    /// The thread. Its [`ThreadTime::usage`] is known.
     pub thread: &'a ThreadTime,
-    /// Number of times that the kernel took the CPU from the thread.
+    /// How often the kernel took the CPU from the thread.
     pub times: u64,
     /// `times` per second of the thread's processor time.
     pub per_second: f64,
-    /// The least time that its calls were on no CPU, in ns.
+    /// A lower bound of the time that the thread's calls were on no CPU, in ns.
     pub in_calls_ns: f64,
 }
 
-/// The op or range in which threads spend most of their time, with the calls inside of it.
+/// The op or range with the most time, including the calls inside of it. Ops and ranges that take
+/// nearly all of their threads' time are left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Around {
     /// The op or range.
     pub key: Key,
-    /// The time of its calls with everything inside, in ns; of one pass.
+    /// The time of its calls in one pass, in ns, including the calls inside.
     pub total_ns: f64,
     /// Number of threads that called it.
     pub threads: usize,
-    /// The part that the calls take of the time in calls of the threads that made them, from 0 to
-    /// 1.
+    /// The share of its calls in the time in calls of the threads that made them, from 0 to 1.
     pub share: f64,
 }
 
-/// A function of a host's libraries that takes most of the time in calls by itself.
+/// A function of a host's libraries whose self time is most of the time in calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dominant {
-    /// The function, as the row that has the most of its time.
+    /// The function. If several rows have its name, this is the row with the most time.
     pub op: OpId,
-    /// The part of the time in calls, from 0 to 1, of all rows with its name: with any arguments, and with its
-    /// parallel regions and their tasks.
+    /// The share of all rows with the function's name in the time in calls, from 0 to 1. Rows with
+    /// other arguments, parallel regions and their tasks are included.
     pub share: f64,
 }
 
-/// The sums over all calls of a profile, for the first line of a report.
+/// Sums over all calls of a profile, for the first line of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
-    /// The number of passes. If there are several, the other numbers are means over the passes. 1
-    /// if there are no passes.
+    /// The number of passes; 1 in a profile without passes. If there are several, the other numbers
+    /// are means over the passes.
     pub passes: u64,
     pub calls: u64,
     /// Number of dispatches, if known.
@@ -98,7 +99,7 @@ pub struct Together {
     pub total: Option<f64>,
 }
 
-/// The numbers of a row in one pass, as the mean of the passes.
+/// The numbers of a row for one pass: the mean over the passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InPass {
     /// Number of outermost calls; `None` if the passes differ.
@@ -113,24 +114,24 @@ pub struct InPass {
     pub own: Estimate,
 }
 
-/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of every op and
-/// of every rank; rows by thread or process are of one pass anyway.
+/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of every
+/// op and of every rank; rows by thread or process belong to a single pass anyway.
 pub fn are_means(profile: &Profile, by: By) -> bool {
     matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
 }
 
-/// Returns the number of passes of which each row of a report is the mean.
+/// Returns over how many passes each row of a report is averaged.
 pub fn passes(profile: &Profile, by: By) -> u64 {
     if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
 
-/// The first calls of an op, if they took much longer than its others: the op has at least 10
-/// calls, the longest first call of a thread took more than 10 times the op's median, and the first
-/// calls of all threads together took at least 5 % of the op's total and 1 % of the time in all
-/// calls.
+/// The first calls of an op, if they took much longer than its other calls. Three conditions must
+/// hold: the op has at least 10 calls; the longest first call of a thread took more than 10 times
+/// the op's median; and the first calls of all threads together took at least 5 % of the op's total
+/// and 1 % of the time in all calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
-    /// The part of the op's total time that these calls take, from 0 to 1.
+    /// The share of these first calls in the op's total time, from 0 to 1.
     pub share: f64,
 }
 
@@ -138,23 +139,24 @@ pub struct SlowFirst {
 const CALLS: u64 = 10;
 /// The longest first call must take more than this many times the median.
 const TIMES: f64 = 10.0;
-/// First calls must take at least this part of the op's time.
+/// First calls must take at least this part of the op's total time.
 const PART: f64 = 0.05;
 /// First calls must take at least this part of the time in all calls.
 const OF_ALL: f64 = 0.01;
 
-/// A thread counts as preempted if the kernel took its CPU at least this many times.
+/// A thread counts as preempted only if the kernel took its CPU at least this many times.
 const PREEMPTED: u64 = 50;
-/// The kernel must also take its CPU at least this many times per second of its processor time.
-/// (Even a thread that has a CPU for itself loses it a few times per second to work of the kernel.)
+/// The kernel must also have taken the thread's CPU at least this many times per second of the
+/// thread's processor time. (Even a thread that has a CPU for itself loses it a few times per
+/// second to work of the kernel.)
 const PER_SECOND: f64 = 20.0;
-/// At least this part of the thread's time in calls must be without a CPU, too.
+/// The thread must also have been on no CPU for at least this part of its time in calls.
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
-    /// Returns the least time in ns that the thread's calls were on no CPU: its wall time, minus
-    /// its time on a CPU, minus the longest time that it can have been off a CPU between calls.
-    /// `None` if its processor time is not known.
+    /// Returns a lower bound of the time, in ns, that the thread's calls were on no CPU: its wall
+    /// time, minus its time on a CPU, minus the longest time that it can have been off a CPU
+    /// between calls. `None` if its processor time is not known.
     fn away_in_calls_ns(&self) -> Option<f64> {
         let between = self.no_dispatch_ns();
         let off =
@@ -162,15 +164,15 @@ impl ThreadTime {
         Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
     }
 
-    /// Returns the thread if it was preempted. `computes` says that its calls never wait by
-    /// themselves.
+    /// Returns how the thread was preempted, if it was. `computes` means that the thread's calls
+    /// never wait by themselves.
     fn preempted(&self, computes: bool) -> Option<Preempted<'_>> {
         let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
         let times = usage.involuntary_switches;
         let per_second = times as f64 / (cpu_ns / 1e9);
-        // A thread that waits more often than it is preempted is off a CPU because it waits, unless
-        // it waits between calls only.
+        // If a thread gives up its CPU more often than the kernel takes it away, the thread is off
+        // a CPU because it waits. This does not apply to calls that never wait.
         let is_taken = times >= PREEMPTED && (computes || times > usage.voluntary_switches);
         let is_often = is_taken && per_second >= PER_SECOND;
         let found = Preempted { thread: self, times, per_second, in_calls_ns };
@@ -179,7 +181,7 @@ impl ThreadTime {
 }
 
 impl Row {
-    /// Returns the row as the mean of this many passes.
+    /// Returns the row's numbers for one of this many passes.
     pub fn in_pass(&self, passes: u64) -> InPass {
         let agree = |number: fn(&PassTotal) -> u64| passes <= 1 || self.passes_agree(number);
         let dispatches = self.dispatches.filter(|_| agree(|pass| pass.dispatches));
@@ -195,7 +197,7 @@ impl Row {
 }
 
 impl Row {
-    /// Returns the difference of the passes' total durations: (largest − smallest) / mean. `None`
+    /// Returns how far the passes' total durations are apart: (largest − smallest) / mean. `None`
     /// without passes.
     pub fn spread(&self) -> Option<f64> {
         let totals = || self.passes.iter().map(|pass| pass.total_ticks);
@@ -226,7 +228,7 @@ impl Outside {
 }
 
 impl Summary {
-    /// Returns the sums over all calls.
+    /// Returns the numbers of calls and the time of all calls together.
     pub fn together(&self, profile: &Profile, by: By) -> Together {
         let passes = passes(profile, by);
         let total = match &self.sampled {
@@ -241,13 +243,13 @@ impl Summary {
         }
     }
 
-    /// Compares the first calls of a row with its others. `None` if the first calls were not much
-    /// slower, or if too little is known about the others.
+    /// Compares the first calls of a row with its other calls. `None` if the first calls were not
+    /// much slower, or if too little is known about the others.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);
         let share = row.first.total / row.total.value.max(1.0);
-        // If each thread made only one call, there is nothing to compare it with.
+        // If each thread made only one call, there are no other calls to compare with.
         let is_slow = known
             && row.calls >= CALLS.max(2 * row.first.calls)
             && row.first.max > TIMES * row.p50
@@ -269,7 +271,7 @@ impl Summary {
         Some((row.own.value / all.value).clamp(0.0, 1.0))
     }
 
-    /// Returns the fewest rows that have more than half of the time together. `None` if a share is
+    /// Returns the fewest rows that together take more than half of the time. `None` if a share is
     /// not known, or if half of the rows or more are needed.
     pub fn most(&self, profile: &Profile) -> Option<Most> {
         let rows = self.rows.iter().filter(|row| !row.key.is_apart(profile));
@@ -285,10 +287,10 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
-    /// Returns the op or range that has the most time with everything inside, in a summary by op in
-    /// which calls are nested. Ops and ranges that have nearly all of their threads' time are left
-    /// out. `None` if no op or range has much time, or if not all calls were timed. Of equal ones,
-    /// the first one of the profile is returned.
+    /// Returns the op or range that takes the most time including the calls inside, in a summary by
+    /// op in which calls are nested. Ops and ranges that take nearly all of their threads' time are
+    /// left out. `None` if no op or range takes much time, or if not all calls were timed. If
+    /// several take the same time, the first op of the profile is returned.
     pub fn around(&self, profile: &Profile) -> Option<Around> {
         if !self.nested || self.sampled.is_some() {
             return None;
@@ -312,8 +314,8 @@ impl Summary {
         found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
     }
 
-    /// Returns the function with at least half of the time in calls, in a summary by op, if its
-    /// host names a way to look inside of functions.
+    /// In a summary by op, returns the function that takes at least half of the time in calls. The
+    /// function's host must have a way to look inside of functions.
     pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
         let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
         for row in &self.rows {
@@ -337,19 +339,18 @@ impl Summary {
             .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
-    /// Returns the part of the threads' wall times that is in no row's self time, in ns. The self
-    /// times and this time add up to the wall times. `None` if it is not known, or if nothing is
-    /// left.
+    /// Returns the part of the threads' wall times that is in no row's self time, in ns. So this
+    /// time and all self times add up to the wall times. `None` if it is not known or is 0.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
     }
 
-    /// Returns the thread with the most time in calls, with the time that it spent outside of them.
+    /// Returns the thread with the most time in calls, and the time that it spent outside of calls.
     /// `None` in the same cases as [`Summary::outside`].
     pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
         self.outside(profile)?;
         let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
-        // Of equal threads, the first one is returned.
+        // If several threads have the same time, the first one is returned.
         let busiest =
             threads.into_iter().rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
@@ -361,10 +362,10 @@ impl Summary {
         (wall_ns > 0.0).then_some((busiest, outside))
     }
 
-    /// Returns the threads whose calls took longer because the kernel gave their CPU to others,
-    /// those that lost most in calls first.
+    /// Returns the threads whose calls took longer because the kernel gave their CPU to other
+    /// threads. The thread that lost the most time in calls is first.
     pub fn preempted(&self, profile: &Profile) -> Vec<Preempted<'_>> {
-        // Workgroups of dispatches only compute, so they never wait by themselves.
+        // Workgroups of dispatches only compute and never wait by themselves.
         let computes: Vec<bool> = profile
             .processes
             .iter()

@@ -1,5 +1,4 @@
-//! Ops that have several rows because their calls are told apart by arguments: what all rows of such an op have
-//! together.
+//! Adds up all rows of an op that has several rows because its calls had different arguments.
 
 use std::collections::HashMap;
 
@@ -12,9 +11,10 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
 impl Summary {
-    /// For each row of a summary by op whose op has rows with other arguments: the sum of the self times over all of
-    /// them, in ticks; of several passes, the mean. Empty in a run with a budget, where self times are estimates of
-    /// single rows.
+    /// Returns, for each row of a summary by op whose op also has rows with other arguments, the
+    /// sum of the self times of all rows of the op, in ticks. With several passes, this is the
+    /// mean. Empty in a run with a budget, where the self time of each row is an estimate of its
+    /// own.
     pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();
@@ -35,7 +35,8 @@ impl Summary {
             if rows.iter().all(|row| arguments(row) == arguments(rows[0])) {
                 continue;
             }
-            // What is subtracted from each row is too much or too little in all of them.
+            // The intervals' ends are added, because the subtracted amount is too large in all rows
+            // or too small in all rows.
             let own = sum(rows.iter().map(|row| row.in_pass(each).own));
             found.extend(rows.into_iter().map(|row| (row.key, own)));
         }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// `mm` of two shapes for 100 + 30 and 20, and `add`, which is called with one.
+    /// `mm` is called with two shapes, for 100 + 30 and for 20. `add` is called with one shape.
     #[test]
     fn rows_of_one_op_add_up() {
         let mut script = ProfileScript::monotonic();
@@ -60,7 +61,7 @@ mod tests {
             ["f32[8, 8]", "f32[2, 2]"].map(|shape| process.op(torch, Role::Op, "mm", shape));
         let add = process.op(torch, Role::Op, "add", "f32[2, 2]");
         let thread = process.thread("main");
-        // The call of 30 is inside of that of `add`, which has 20 of its own.
+        // The call of 30 is inside of the call of `add`, whose self time is 20.
         for (op, begin, time) in
             [(wide, 1_000, 100), (wide, 2_010, 30), (add, 2_000, 50), (narrow, 3_000, 20)]
         {

@@ -1,15 +1,14 @@
-//! Maps exports to rows, for loops over all calls.
+//! Maps exports to rows, for code that loops over all calls.
 
 use std::collections::HashMap;
 
 use crate::forest::NO_ROW;
 
-/// Exports are numbered from 0. Those below this number are found by index, and the others in a
-/// map.
+/// Exports with a number below this are found by index in a list; the others are in a map.
 const FEW: usize = 1 << 16;
 const UNKNOWN: u32 = NO_ROW - 1;
 
-/// Maps the exports of a process or a thread to rows; [`NO_ROW`] is an export without a row.
+/// Maps the exports of a process or a thread to rows. [`NO_ROW`] means that the export has no row.
 #[derive(Debug, Default)]
 pub(crate) struct ByExport {
     few: Vec<u32>,
@@ -17,7 +16,7 @@ pub(crate) struct ByExport {
 }
 
 impl ByExport {
-    /// Returns the row of an export. `None` if it was not entered yet.
+    /// Returns the row of an export, or [`NO_ROW`]. `None` if the export was not entered yet.
     #[inline]
     pub fn get(&self, export: u32) -> Option<u32> {
         match self.few.get(export as usize) {

@@ -1,12 +1,12 @@
-//! Computes the values of an empty call in each set of calls of a profile, for views that show
-//! single calls.
+//! Computes the values of an empty call for each process and each set of counters in it, for views
+//! that show single calls.
 
 use profile::Profile;
 
 use crate::empty::EmptyCall;
 use crate::probe::in_place;
 
-/// The values of an empty call in the pages of one process with one set of counters.
+/// What an empty call reads in the pages of one process with one set of counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSet {
     /// Process index.
@@ -16,8 +16,8 @@ pub struct CallSet {
     pub empty: EmptyCall,
 }
 
-/// Returns every set of calls of a profile that was calibrated, by process and set of counters.
-/// Reads the calls of the profile once, because the calls show how long readings took in the
+/// Returns every calibrated set of calls of a profile: each process with each of its sets of
+/// counters. Reads all calls of the profile once, because they show how long readings took in the
 /// program.
 pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);

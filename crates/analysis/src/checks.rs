@@ -1,6 +1,6 @@
-//! Checks what must be true of every table, once before it is shown. A violation is a defect of
-//! ours, or a sign that the time subtracted for the recorder is not the time that the recorder took
-//! in this program.
+//! Checks every table, once before it is shown, for values that cannot be true. A violation is a
+//! bug in Counterpoint, or a sign that the time subtracted for the recorder is not the time that
+//! the recorder took in this program.
 
 mod trees;
 
@@ -13,7 +13,8 @@ pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;
-/// With fewer calls than this, it is chance whether a bracket took less than its mean.
+/// With fewer calls than this, it may be chance that most brackets took less than the mean time of
+/// a bracket.
 const FEWEST: u64 = 30;
 
 /// A contradiction, and the row in which it is.
@@ -27,7 +28,7 @@ pub struct Violation {
 /// The kinds of contradictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// In most calls, the time to be subtracted is longer than the call.
+    /// In most calls, the time to be subtracted is at least the whole self time.
     NothingLeft,
     /// A value is negative, or outside of its own interval.
     Value,
@@ -46,8 +47,8 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// Whether the contradiction is in corrected values, so that the values without the correction
-    /// can be shown instead of them.
+    /// Whether the contradiction is in corrected values, so that showing the recorded values avoids
+    /// it.
     pub fn is_of_correction(self) -> bool {
         !matches!(self, Self::Thread | Self::Price)
     }
@@ -62,18 +63,19 @@ fn is_sound(value: Estimate) -> bool {
     value >= 0.0 && is_at_most(low, value) && is_at_most(value, high) && high.is_finite()
 }
 
-/// Whether the correction took the whole self time of most calls of an op.
+/// Whether the self time is 0 after the correction in most calls of an op.
 pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
-/// Whether this many calls without anything left can be most calls of an op.
+/// Whether `exhausted` calls, whose self time is 0 after the correction, are enough to be most
+/// calls of an op.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }
 
-/// Finds the ops for which the correction took the whole self time of most calls. In a run with a
-/// budget, the timed calls decide.
+/// Finds the ops for which the self time of most calls is 0 after the correction. In a run with a
+/// budget, only the timed calls are considered.
 pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     let timed = |row: &Row| row.sampled.as_deref().map_or(row.calls + row.inner, |s| s.timed);
     let found = rows.iter().filter(|row| nothing_is_left(timed(row), row.exhausted));
@@ -87,7 +89,7 @@ pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    // If calls were only counted, nothing else is known about them.
+    // Nothing else is known of calls that were only counted.
     if calls == 0 || sampled.is_some_and(|sampled| sampled.timed == 0) {
         return None;
     }
@@ -108,14 +110,15 @@ fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     {
         return Some(Contradiction::Order);
     }
-    // If calls overlap without being nested, their self times may be longer than the outermost
-    // ones' total.
+    // If calls overlap without being nested, the sum of their self times may be longer than the
+    // total of the outermost calls.
     let checked = own_known && nested && !is_at_most(row.own.value, row.total.value);
     checked.then_some(Contradiction::OwnAboveTotal)
 }
 
-/// Returns all contradictions in these rows. `nested`: all calls are properly nested or disjoint.
-/// `total`: the time in calls, if the rows contain all calls and the time is not an estimate.
+/// Returns all contradictions in these rows. `nested` means that all calls are properly nested or
+/// disjoint. `total` is the time in calls; it is given if the rows contain all calls and the time
+/// is not an estimate.
 pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) -> Vec<Violation> {
     let mut found: Vec<Violation> = rows
         .iter()
@@ -129,10 +132,11 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
     found
 }
 
-/// A thread's clocks are read one after the other, and different clocks run at slightly different
-/// rates.
+/// The two clocks of a thread may differ by this part of a time, because they run at slightly
+/// different rates.
 const CLOCKS: f64 = 0.01;
-/// At most this much processor time, in ns, passes between readings of the two clocks.
+/// At most this much processor time, in ns, passes between the readings of the two clocks, which
+/// are read one after the other.
 const BETWEEN_NS: f64 = 1e6;
 
 fn of_thread(thread: &ThreadTime) -> bool {
@@ -149,7 +153,7 @@ fn of_price(price: &ProbeCost) -> bool {
     let parts =
         parts.into_iter().chain([price.way, price.waiting, price.switched, price.start]).flatten();
     let total = price.total();
-    // The lower end of the interval is the least that recording cost.
+    // The lower end of the interval is the least that recording can have cost.
     let below = price.process_ns.is_none_or(|all| total.low <= all * (1.0 + CLOCKS) + BETWEEN_NS);
     parts.chain([total]).all(is_sound) && below
 }
@@ -199,7 +203,8 @@ mod tests {
         (left.calls, left.exhausted) = (40, 21);
         let violation = Violation { row: Some(left.key), what: Contradiction::NothingLeft };
         assert_eq!(exhausted_ops(&[row(), left.clone()]), [violation]);
-        // 21 of 42 calls are not most of them, and so few calls prove nothing.
+        // In the first row, 21 of 42 calls are not more than half. In the second row, there are too
+        // few calls.
         left.calls = 42;
         let mut few = row();
         few.exhausted = 2;

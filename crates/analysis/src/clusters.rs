@@ -1,4 +1,5 @@
-//! Finds the pages of a thread whose calls overlap in time, from the times of the pages alone.
+//! Finds the pages of a thread whose calls overlap in time. Only the time spans of the pages are
+//! needed for this.
 
 use profile::PageKey;
 
@@ -6,18 +7,18 @@ use profile::PageKey;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSpan {
     pub key: PageKey,
-    /// The thread that the time span's calls are on ([`profile::Homes`]).
+    /// The thread on which the calls ran ([`profile::Homes`]).
     pub thread: (usize, usize),
     pub first_begin: u64,
     pub last_begin: u64,
     pub last_end: u64,
-    /// Whether the page has no nested calls: each call begins after all calls recorded before it
-    /// have ended.
+    /// Whether the page has no nested calls: each of its calls begins after all earlier recorded
+    /// calls have ended.
     pub flat: bool,
 }
 
-/// Groups each thread's pages, in the order in which they begin, into clusters of pages that
-/// overlap in time. A cluster that consists of one flat page is left out.
+/// Groups each thread's pages, sorted by their first begin, into clusters of pages that overlap in
+/// time. A cluster that consists of one flat page is left out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
     spans.sort_by_key(|s| (s.thread, s.first_begin, s.key));

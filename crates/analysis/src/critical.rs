@@ -1,6 +1,6 @@
-//! Finds the critical path: the chain of calls, each of which waited for the one before it, that
-//! ends with the last call of the recording. Also computes what shortening each op could gain at
-//! most.
+//! Finds the critical path: the chain of calls that ends with the last call of the recording, in
+//! which each call waited for the one before it. Also computes how much could be gained at most by
+//! shortening each op.
 //!
 //! ```text
 //!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
@@ -8,8 +8,9 @@
 //!                 fork               join
 //! ```
 //!
-//! Each stretch of a thread in which one call is the innermost one is a *step* (`segments`). A step
-//! begins a *gap* after the end of everything that it waits for:
+//! The time of a thread is cut into *steps*: stretches in which one call is the innermost one
+//! (`segments`). A step begins after the end of everything that it waits for. The time between this
+//! end and the step's begin is its *gap*:
 //!
 //! ```text
 //!  begin(step) = max over what it waits for (end) + gap       end(step) = begin(step) + length
@@ -21,20 +22,21 @@
 //! |---|---|
 //! | the step before it on its thread or stream | their times |
 //! | the dispatches of its process that had ended when its own dispatch began | the workgroups of IREE |
-//! | the start of the parallel region that it is a task of; and the end of a region for all its tasks | the number of the region |
-//! | the call that launched it | the id that a plugin or a trace gives both |
-//! | the activity of a device that ended during it, if it launched nothing itself and has such an id, too | the same |
+//! | if a task: the start of its region; at a region's end: all its tasks | the region's number |
+//! | the call that launched it | the id that both have in a plugin's events or in a trace |
+//! | an activity that ended during it, if it has an id, too, and launched nothing | the same id |
 //!
-//! With the gaps as they were recorded, this formula gives every recorded time again. The path is
-//! found backwards from the last end: the next node is always the one that ended last of those
-//! waited for. The gain of an op is the difference if all its steps took no time, with all gaps and
-//! the order unchanged. So other paths, which then become the longest ones, limit the gain. A range
-//! has a gain for all steps inside of it: its own, those of the calls in it, and those of the tasks
-//! that these calls launched. Without any step of the path, the path cannot be shorter than the rest
-//! of it, so an op never gains more than its steps on the path (for a range, the steps inside of it)
-//! take.
+//! With the recorded gaps, this formula results in the recorded times again. The path is found
+//! backwards from the last end: of the nodes that a node waited for, the next one on the path is
+//! always the one that ended last. The gain of an op is how much earlier everything would end if
+//! all its steps took no time, with the same gaps and the same order. Other paths, which then
+//! become the longest ones, limit the gain. The gain of a range is computed for all steps inside of
+//! it: its own steps, those of the calls in it, and those of the tasks that these calls launched. A
+//! path without some of its steps is still as long as its other steps, so the gain of an op is at
+//! most the time of its steps on the path (of a range: of all steps inside).
 //!
-//! Times are as recorded. All calls are in memory, at most [`MOST_CALLS`].
+//! Times are as recorded. All calls are stored in memory, so at most [`MOST_CALLS`] calls are
+//! analysed.
 
 mod calls;
 mod graph;
@@ -53,10 +55,11 @@ use graph::{Graph, NONE};
 
 /// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// Each gain takes one pass over all steps. Gains are computed for at least this many ops of the
-/// path, however many steps there are.
+/// The gain of each op takes one pass over all steps. Gains are computed for at least this many ops
+/// of the path, even if there are many steps.
 const LEAST_GAINS: usize = 64;
-/// As many gains are computed as visit this many steps in all, which is believed to take about a second.
+/// More gains are computed as long as all passes together visit at most this many steps, which is
+/// believed to take about a second.
 const MOST_VISITED: usize = 1 << 27;
 
 /// The reason why there is no critical path.
@@ -73,21 +76,23 @@ pub enum NoPath {
 /// The critical path of a profile. Times are in ticks, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
-    /// Ticks from the start of the first call to the end of the last one. It is `on_path` of all
-    /// rows together, plus `between`.
+    /// Ticks from the start of the first call to the end of the last one. The sum of `on_path` over
+    /// all rows, plus `between`, equals this length.
     pub length: u64,
-    /// The part of the path in which no call of the path ran.
+    /// The time of the path in which no call ran.
     pub between: u64,
-    /// Rows, the one with the most on the path first. Ops that are not on the path are rows, too.
+    /// The rows, sorted by their time on the path, the largest first. Ops that are not on the path
+    /// have rows, too.
     pub rows: Vec<CriticalRow>,
-    /// The number of rows without a gain, because there are too many ops and steps: those of which
-    /// the least is on the path, with what is inside of them.
+    /// Number of ops on the path whose gain was not computed, because there are too many ops and
+    /// steps. These are the ops with the least time on the path, including the time inside of them.
     pub without_gain: usize,
-    /// The threads and streams that the path goes through, the one with the most first.
+    /// The threads and streams on which the path runs. The one with the most time of the path is
+    /// first.
     pub threads: Vec<OnThread>,
-    /// The number of links that were found besides the order on threads: between dispatches,
-    /// between regions and their tasks, from a launch to what it launched, and from a call to the
-    /// activity that it waited for.
+    /// Number of links that were found, besides the order of steps on each thread: between
+    /// dispatches, between regions and their tasks, from a launch to its activity, and from a call
+    /// to the activity that it waited for.
     pub links: Links,
     /// Whether only the first of several passes was analysed.
     pub first_pass: bool,
@@ -98,7 +103,7 @@ pub struct CriticalPath {
 pub struct Links {
     /// Number of dispatches that waited for other dispatches.
     pub dispatches: u64,
-    /// Number of tasks that ran on another thread than their region.
+    /// Number of tasks that ran on a thread other than that of their region.
     pub tasks: u64,
     /// Number of activities whose launch is known.
     pub launches: u64,
@@ -111,20 +116,21 @@ pub struct Links {
 pub struct CriticalRow {
     /// The op. Parallel regions and their tasks belong to the op around them.
     pub op: OpId,
-    /// The op's self time on all threads, whether on the path or not. It does not contain the time
-    /// that regions waited for tasks.
+    /// The op's self time on all threads, on the path or not. The time in which a region waited for
+    /// its tasks is not included.
     pub own: u64,
-    /// The part of the path that is the op's own time.
+    /// The part of the path that is the op's self time.
     pub on_path: u64,
     /// Number of the op's steps on the path.
     pub steps: u64,
-    /// The gaps before the steps, in which the path waited for no call.
+    /// The sum of the gaps before these steps. In a gap, the path waited for no call.
     pub gaps: u64,
-    /// The part of the path that is the op's own time, or for a range that is inside of it. The gain
-    /// is not above it.
+    /// For an op, the same as `on_path`. For a range, the part of the path that is inside of the
+    /// range. The gain is never above this time.
     pub inside: u64,
-    /// The most that the whole length would shrink if the op took no time; for a range, if nothing
-    /// inside of it did. `None` for [`CriticalPath::without_gain`] rows.
+    /// How much shorter the whole recording could become at most if the op took no time; for a
+    /// range, if nothing inside of it took time. `None` for the rows that
+    /// [`CriticalPath::without_gain`] counts.
     pub gain: Option<u64>,
 }
 
@@ -135,7 +141,7 @@ pub struct OnThread {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// Time of the path in calls of this thread.
+    /// Time of the path in calls of this thread or stream.
     pub on_path: u64,
 }
 
@@ -158,7 +164,8 @@ pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, 
     Ok(path(profile, &calls, most).ok_or(NoPath::Empty))
 }
 
-/// `most` returns for how many ops gains are computed, from the number of steps.
+/// Finds the path. `most` takes the number of steps, and returns for how many ops gains are
+/// computed.
 fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Option<CriticalPath> {
     let (mut steps, joins, mut ranges) = segments::steps(calls);
     for step in &mut steps {
@@ -190,7 +197,7 @@ fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Opti
         of_node.steps += 1;
         of_node.gaps += gap;
         gap = 0;
-        // A range that is inside of itself counts once.
+        // If a range is inside of itself, it is counted once.
         around.clear();
         around.extend(ranges.members(node.ranges).chain([node.owner]));
         around.sort_unstable();
@@ -207,7 +214,7 @@ fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Opti
         on_path.iter().take(most(graph.nodes.len())).map(|at| rows[*at].op).collect();
     let without_gain = on_path.len() - computed.len();
     let mut gains = graph.gains(&computed, &ranges).into_iter();
-    // Of those that are not on the path, it is known: nothing.
+    // The gain of an op that is not on the path is known to be 0.
     on_path.into_iter().for_each(|at| rows[at].gain = gains.next());
     let threads = threads.into_iter().map(|(line, on_path)| {
         let (process, thread) = calls.lines[line as usize];
@@ -227,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    /// `step` is around `f`, `g` and `f`, for 100 with 5 of its own; `h` takes 40 after it. `spare` is on another
-    /// thread, and the end does not wait for it.
+    /// `step` contains `f`, `g` and `f`. It takes 100, 5 of them as self time. `h` takes 40 after
+    /// it. `spare` is on another thread, and the end does not wait for it.
     fn script() -> ProfileScript {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
@@ -258,8 +265,8 @@ mod tests {
         (path.without_gain, path.rows.iter().map(row).collect())
     }
 
-    /// If only some gains are computed, these are the largest possible ones, and not those of the ops with the most
-    /// time of their own.
+    /// If only some gains are computed, these are the gains with the largest upper bounds, and not
+    /// those of the ops with the most self time.
     #[test]
     fn gains_that_are_not_computed_are_counted() {
         let all =

@@ -1,10 +1,11 @@
-//! Computes what the pictures of an op show beyond the numbers of its row: the distribution of its
-//! durations, how they changed over the recording, the longest calls, and which counter values
-//! occurred with which durations. Also computes the rates of counters on each thread over the time.
-//! All of this is one pass over the same calls as in every other view.
+//! Computes the data for the pictures of an op, which show more than the numbers of its row: the
+//! distribution of its durations, how they changed over the recording, the longest calls, and which
+//! counter values occurred with which durations. Also computes how the rates of counters on each
+//! thread changed over the recording. All of this takes one pass over the same calls as in every
+//! other view.
 //!
-//! Pictures need no exact values, so durations and counter values are counted in [`bins`]. No
-//! number that a report prints is computed here.
+//! Pictures do not need exact values, so durations and counter values are counted in bins
+//! ([`bins`]). No number that a report prints is computed here.
 
 pub mod bins;
 mod drift;
@@ -33,14 +34,14 @@ pub struct Options<'a> {
     pub longest: usize,
     /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
-    /// The largest number of parts into which that time is divided for the rates of counters on
-    /// threads.
+    /// The largest number of parts into which that time is divided to compute the rates of counters
+    /// on threads.
     pub rates: usize,
-    /// The number of threads whose rates are kept: those with the most calls.
+    /// The number of threads whose rates are computed. The threads with the most calls are chosen.
     pub threads: usize,
-    /// Whether durations are left as they were recorded.
+    /// Whether durations are used as they were recorded, without subtracting anything.
     pub raw: bool,
-    /// Number of worker threads; 0 for as many as the machine has.
+    /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
 }
 
@@ -49,22 +50,22 @@ pub struct Options<'a> {
 pub struct Details {
     /// The start of the first call, in ticks.
     pub begin: u64,
-    /// The ops, in the order in which they were asked for.
+    /// The ops, in the same order as in [`Options::ops`].
     pub ops: Vec<OpDetails>,
-    /// For each thread, by process and thread index: the rates of each counter of the run in the
-    /// calls of all ops there. The threads with the most calls come first. Values are as they were
-    /// read, and durations as they were recorded.
+    /// For each thread (process and thread index), the rates of each counter of the run. They cover
+    /// the calls of all ops on the thread. The threads with the most calls come first. Values are
+    /// as they were read, and durations as they were recorded.
     pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
-/// The details of one op, about its outermost calls. In a run with a budget, each timed call counts for
-/// the calls that it stands for.
+/// The details of one op, about its outermost calls. In a run with a budget, each timed call is
+/// counted as many times as the number of calls that it represents.
 #[derive(Clone, Debug, Default)]
 pub struct OpDetails {
     /// The durations on each thread in ns, sorted by process and thread index.
     pub threads: Vec<((usize, usize), Bins)>,
     pub drift: Drift,
-    /// The longest calls, the longest first.
+    /// The longest calls, sorted from the longest to the shortest.
     pub longest: Vec<LongCall>,
     /// For each counter of the run, the number of calls for each combination of duration and value.
     pub joints: Vec<Joint>,
@@ -81,7 +82,7 @@ impl OpDetails {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LongCall {
-    /// The call's duration in 1/16 of a tick, without what the recorder added.
+    /// The call's duration in units of 1/16 tick, without the time that the recorder added.
     duration: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
@@ -104,10 +105,10 @@ impl LongCall {
     }
 }
 
-/// Describes the calls of these ops, reading every page once (twice where calls are nested).
+/// Describes the calls of these ops. Reads every page once, and pages with nested calls twice.
 ///
-/// Memory: about 4 KiB per op and thread, 50 KiB per op, and 100 bytes for each of [`Options::rates`] per
-/// one of [`Options::threads`], counter and worker.
+/// Memory: about 4 KiB per op and thread, and 50 KiB per op. The rates take 100 bytes for each
+/// worker, counter, thread of [`Options::threads`] and part of [`Options::rates`].
 pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -237,7 +238,7 @@ impl Found {
 
 struct Worker<'a> {
     profile: &'a Profile,
-    /// The threads whose rates are kept.
+    /// The threads whose rates are computed.
     busiest: &'a [(usize, usize)],
     numbers: &'a HashMap<Key, u32>,
     weights: Option<&'a Weights>,

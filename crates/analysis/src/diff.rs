@@ -1,4 +1,4 @@
-//! Compares runs: decides whether B is slower or faster than A, and in which ops, and says what
+//! Compares runs: decides whether B is slower or faster than A, and in which ops. Also says what
 //! cannot be decided.
 //!
 //! ```text
@@ -12,13 +12,14 @@
 //!
 //! Calls of one run are not independent of each other, and runs that follow each other have more in
 //! common than runs an hour apart. So the comparison uses one number for each run, and compares
-//! only the two runs of a pair, which were made back to back in random order. docs/diff.md
-//! describes the procedure, and the rates of wrong verdicts that were measured for it and for
-//! others.
+//! only the two runs of a pair, which were recorded back to back in random order. docs/diff.md
+//! describes this procedure, and the rates of wrong verdicts that were measured for it and for
+//! other procedures.
 //!
-//! Each run has two statistics of a row. The *floor* is the 10th percentile of single calls, which a
-//! busy machine moves least. The *typical* execution is the median over dispatches of the sum of their
-//! workgroups, which sees what happens in half of the calls. Loops and modules have only a mean.
+//! Two statistics of a row are computed for each run. The *floor* is the 10th percentile of single
+//! calls, which other work on the machine changes least. The *typical* execution is the median over
+//! dispatches, where the duration of a dispatch is the sum of its workgroups. It shows what happens
+//! in half of the calls. For loops and modules, only a mean is known.
 
 pub mod across;
 pub mod flips;
@@ -41,16 +42,16 @@ pub use whole::Whole;
 
 use crate::sampled::Estimated;
 
-/// With fewer pairs, nothing is tested: for example, 5 pairs have 32 combinations of signs, two of
-/// which are always as extreme as the observed ones, and 2 of 32 is more than 5 %.
+/// With fewer pairs, nothing is tested. For example, 5 pairs have 32 combinations of signs, and at
+/// least two of these are as extreme as the observed one; 2 of 32 is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The kind of the rows.
+    /// The kind of the rows, for example ops.
     pub by: By,
-    /// The largest difference that counts as the same, as a part: 0.03 for 3 %. Above 0.
+    /// The largest difference that counts as no difference, as a part: 0.03 for 3 %. Above 0.
     pub threshold: f64,
 }
 
@@ -66,12 +67,12 @@ pub enum Untested {
 /// A statistic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
-    /// 10th percentile of single calls; or of dispatches, if the number of calls in a dispatch is
-    /// different in B.
+    /// 10th percentile of single calls, or of dispatches if the number of calls in a dispatch
+    /// differs between A and B.
     Floor,
-    /// Median of dispatches.
+    /// Median over dispatches.
     Typical,
-    /// Mean of calls.
+    /// Mean over calls.
     Mean,
     /// The processor time of the whole run.
     ProcessorTime,
@@ -101,26 +102,26 @@ pub struct Diff {
     pub whole: Whole,
     /// The processor time of the whole program.
     pub processor: Decided,
-    /// The rows: first those of A in the order of the program, then those that only B has.
+    /// The rows: first the rows of A in the order of the program, then the rows that only B has.
     pub rows: Vec<DiffRow>,
 }
 
 /// A row of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
-    /// Whether the row is on both sides, and how the rows of the sides were matched.
+    /// Whether both sides have the row, and how the rows of the two sides were matched.
     pub relation: Relation,
-    /// The rows of A that the row stands for. There are several only if they were joined in B.
+    /// The rows of A that belong to this row. There are several only if B joins them in one row.
     pub a: Vec<Identity>,
-    /// The rows of B. There are several only if a row of A was split in B.
+    /// The rows of B that belong to this row. There are several only if a row of A is split in B.
     pub b: Vec<Identity>,
     /// Medians over the runs of each side; `None` if the side does not have the row.
     pub sides: [Option<Side>; 2],
     /// The statistics that were compared: floor and typical execution, or the mean.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
-    /// The part of the whole difference that the row accounts for, if its time is a part of the
-    /// whole.
+    /// The row's contribution to the difference between the runs. `None` if its time is no part of
+    /// a run's time.
     pub part: Option<Part>,
     /// Whether all runs of each side made the same number of calls, but the numbers of the two
     /// sides differ.
@@ -130,8 +131,7 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
-    /// Returns the row that gives a pair of rows its name: the row of B, or that of A if B does not
-    /// have it.
+    /// Returns the row whose name is shown: the row of B or, if B does not have it, the row of A.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }
@@ -141,7 +141,7 @@ impl DiffRow {
     }
 }
 
-/// A row on one side: medians over the runs.
+/// The numbers of a row on one side, as medians over the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Side {
     /// Number of runs that have the row.
@@ -153,14 +153,14 @@ pub struct Side {
     pub total_ns: Option<f64>,
     /// Sum of the self times.
     pub own_ns: Option<f64>,
-    /// The number of calls with its interval, if it is an estimate in some run.
+    /// The number of calls with its interval. `None` unless it is an estimate in some run.
     pub estimated_calls: Option<Estimated>,
-    /// The sum of the durations with its interval, if it is an estimate in some run.
+    /// The sum of the durations with its interval. `None` unless it is an estimate in some run.
     pub estimated_total_ns: Option<Estimated>,
 }
 
-/// Compares runs. `pairs` are the numbers of a run of A and of a run of B that were recorded back to back,
-/// in random order; it is empty if they are not paired.
+/// Compares runs. An element of `pairs` is the number of a run of A and of a run of B that were
+/// recorded back to back, in random order. `pairs` is empty if the runs are not paired.
 pub fn compare(
     a: &[Recorded],
     b: &[Recorded],
@@ -173,7 +173,8 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // Modules and activities are sorted by their times.
+    // Modules and activities are sorted by their times, so their order is not the order of the
+    // program.
     let is_program = !matches!(options.by, By::Module | By::Activity)
         && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
@@ -219,8 +220,8 @@ pub fn compare(
     Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, processor, rows }
 }
 
-/// Compares the processor time of runs. The question is a family of its own, so that the answers about times of
-/// calls do not depend on it.
+/// Compares the processor time of runs. This question is tested separately, so it does not change
+/// the answers about the times of calls.
 fn processor(
     sides: [&[Recorded]; 2],
     pairs: &values::Pairs<'_>,

@@ -1,11 +1,11 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
-//! The durations are in pieces that never move, so neither growing nor joining needs a second copy.
-//! To find quantiles of many durations, a first pass counts the upper halves of their bits, and a
-//! second pass counts the lower halves of those with the right upper half. Two passes suffice for
-//! all quantiles together.
+//! The durations are stored in pieces that are never moved, so neither growing nor joining needs a
+//! second copy. Quantiles of many durations are found by counting in two passes. The first pass
+//! counts the values of the upper 16 bits. The second pass counts the lower 16 bits of those
+//! durations whose upper bits are the right ones. Two passes suffice for all quantiles together.
 
-/// A piece has at most this many durations.
+/// Number of durations that fit into a piece.
 const PIECE: usize = 1 << 16;
 /// If there are fewer durations, they are copied and partitioned, which takes less time than
 /// counting.
@@ -13,11 +13,11 @@ const FEW: usize = 1 << 17;
 /// Number of values that half of the bits can have.
 const HALF: usize = 1 << 16;
 
-/// Durations in ticks. Each takes four bytes, and at most an eighth of the memory is not used. The
-/// few durations that are longer than 2³²−1 ticks are stored separately.
+/// Durations in ticks. A duration takes four bytes, and at most an eighth of the memory is not
+/// used. The few durations longer than 2³²−1 ticks are stored separately.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
-    /// Pieces to which no durations are added any more.
+    /// Pieces that are complete: no more durations are added to them.
     full: Vec<Vec<u32>>,
     last: Vec<u32>,
     in_full: usize,
@@ -67,8 +67,8 @@ impl Durations {
 
     /// Adds the durations of `other`.
     pub fn append(&mut self, mut other: Self) {
-        // The longer of the two last pieces stays the last one; the shorter one becomes a full
-        // piece.
+        // The longer one of the two last pieces remains the last piece. The shorter one is added to
+        // the complete pieces.
         if self.last.len() < other.last.len() {
             std::mem::swap(&mut self.last, &mut other.last);
         }
@@ -81,20 +81,20 @@ impl Durations {
         self.long.append(&mut other.long);
     }
 
-    /// Returns the value below which the part `q` (0 to 1) of all durations lies, interpolated
-    /// linearly between the closest ranks, as numpy's `percentile` does by default. `None` if there
-    /// are no durations. Takes linear time.
+    /// Returns the quantile `q` (0 to 1) of all durations, interpolated linearly between the
+    /// closest ranks, as numpy's `percentile` does by default. `None` if there are no durations.
+    /// Takes linear time.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let [value] = self.quantiles([q]);
         value
     }
 
-    /// Returns the quantiles of several parts, in little more time than one quantile takes.
+    /// Returns several quantiles, in little more time than one quantile takes.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [Option<f64>; N] {
         let Some(last) = self.len().checked_sub(1) else { return [None; N] };
         let places = parts.map(|q| last as f64 * q.clamp(0.0, 1.0));
         let rank_of = |place: f64| (place.floor() as usize).min(last);
-        // The rank below each place, and the rank above it.
+        // For each quantile, the rank below its position and the rank above it.
         let ranks = places.iter().flat_map(|place| {
             let rank = rank_of(*place);
             [rank, (rank + 1).min(last)]
@@ -105,7 +105,8 @@ impl Durations {
             let (low, high) = pairs.next().map(|pair| (pair[0], pair[1]))?;
             let part = place - rank_of(place) as f64;
             let step = (high - low) as f64;
-            // Both forms are mathematically equal; numpy uses the one that starts from the nearer end.
+            // Both forms are mathematically equal. As in numpy, the form that starts from the
+            // nearer end is used.
             let from_high = part >= 0.5;
             Some(match from_high {
                 _ if part == 0.0 || step == 0.0 => low as f64,
@@ -115,7 +116,8 @@ impl Durations {
         })
     }
 
-    /// Returns the durations of these ranks: the `rank`-th smallest, counted from 0.
+    /// Returns the durations of these ranks. Ranks are counted from 0, beginning with the smallest
+    /// duration.
     fn of_ranks(&self, ranks: &[usize]) -> Vec<u64> {
         let all = self.short();
         let is_short = |rank: &&usize| **rank < all;
@@ -153,8 +155,8 @@ impl Durations {
         for piece in self.pieces() {
             piece.iter().for_each(|value| upper[(*value >> 16) as usize] += 1);
         }
-        // For each rank, the upper half of its value, and the rank among the values with this upper
-        // half.
+        // For each rank, the upper half of its value's bits, and its rank among the values with the
+        // same upper half.
         let found: Vec<(u32, u64)> = ranks.iter().map(|rank| place(&upper, *rank as u64)).collect();
         let mut halves: Vec<u32> = found.iter().map(|(half, _)| *half).collect();
         halves.sort_unstable();
@@ -177,8 +179,8 @@ impl Durations {
     }
 }
 
-/// Returns the index at which the value of this rank is counted, and the rank among the values
-/// counted there.
+/// Returns the index at which the value of this rank is counted, and its rank among the values that
+/// are counted there.
 fn place(counts: &[u64], rank: u64) -> (u32, u64) {
     let mut below = 0;
     for (place, count) in (0..).zip(counts) {
@@ -205,7 +207,8 @@ mod tests {
         assert_eq!(of(&[]).quantile(0.5), None);
         assert_eq!(of(&[7]).quantile(0.99), Some(7.0));
         assert_eq!(of(&[30, 10]).quantile(0.5), Some(20.0));
-        // Ranks are 0..=4; 0.99 · 4 = 3.96, which is 0.96 of the way from 40 to 1000: 961.6.
+        // Ranks are 0..=4. 0.99 · 4 = 3.96, so the quantile is 0.96 of the way from 40 to 1000:
+        // 961.6.
         assert_eq!(
             of(&[1000, 10, 40, 20, 30]).quantile(0.99),
             Some(1000.0 - 960.0 * (1.0 - 3.96 + 3.0))
@@ -221,7 +224,7 @@ mod tests {
         // The median is halfway between rank 1 (3) and rank 2 (2^40).
         assert_eq!(all.quantile(0.5), Some((1u64 << 39) as f64 + 1.5));
         assert_eq!(all.quantile(1.0), Some((big + 8) as f64));
-        // 0.75 · 3 = 2.25, a quarter of the way between the two long durations.
+        // 0.75 · 3 = 2.25, so the quantile is a quarter of the way between the two long durations.
         assert_eq!(all.quantile(0.75), Some(big as f64 + 2.0));
     }
 
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn many_are_counted() {
-        // The values contain equal upper halves and equal lower halves.
+        // The test values include values with equal upper halves and values with equal lower
+        // halves.
         let value = |i: u64| [i * 7_919 % 50_000, 70_000 + i % 3, i << 12, 1 << 40][i as usize % 4];
         for calls in [FEW as u64 - 1, 3 * FEW as u64 + 5] {
             let (mut a, mut b) = (Durations::default(), Durations::default());

@@ -1,5 +1,5 @@
-//! Computes what an empty call adds to times and counters, from the calibrations of a process for
-//! one set of counters, and from the time that readings took in the recorded calls.
+//! Computes what an empty call adds to times and counters. The inputs are the calibrations of a
+//! process for one set of counters, and the time that readings took in the recorded calls.
 //!
 //! ```text
 //!  calibrations of all threads ─► mean, scatter ─┐
@@ -9,22 +9,24 @@
 //!                         subtracted from sums, never from single calls
 //! ```
 //!
-//! An empty call in a warm loop is not a call of the program. Three things widen the interval:
+//! An empty call in the calibration's warm loop differs from a call of the program. Three things
+//! widen the interval:
 //!
-//! - **Calibrations differ** from thread to thread. The interval contains the means of all of them,
-//!   each with its standard error.
+//! - **Calibrations differ** from thread to thread. The interval contains the means of all
+//!   calibrations, each with its standard error.
 //! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
 //!   For counters of the kernel, the additional time that a reading takes in the program is known
-//!   ([`Place`]). A clock that runs during the reading (`task-clock`) contains exactly this time,
-//!   so its bracket is moved to the value found in the program. Any other counter that scatters in
-//!   the calibration may count more in proportion. A counter that has the same value in every empty
-//!   call (instructions, page faults) has this value in the program, too.
-//! - **The processor overlaps** the clock reads with the code between and around them. Measured
-//!   with functions of known length (`cargo xtask bench resolution`): the recorded duration of a
-//!   call is too long by anything between nothing and the whole duration of an empty call,
-//!   depending on the code before the call. So half of that duration is subtracted, and the
-//!   interval reaches from nothing to the whole duration, plus half a step of the clock on both
-//!   sides, because the clock's steps and a loop of calls can get into phase.
+//!   ([`Place`]). A clock that runs during the reading (`task-clock`) also counts exactly this
+//!   time, so the value found in the program replaces that of its bracket. Any other counter whose
+//!   values scatter in the calibration may count more in the same proportion. A counter that has
+//!   the same value in every empty call (instructions, page faults) has this value in the program,
+//!   too.
+//! - **The processor overlaps** the clock reads with the code between and around them. This was
+//!   measured with functions of known length (`cargo xtask bench resolution`): depending on the
+//!   code before the call, the recorded duration of a call is too long by anything between 0 and
+//!   the whole duration of an empty call. So half of that duration is subtracted, and the interval
+//!   reaches from 0 to the whole duration. Half a step of the clock is added on both sides, because
+//!   a loop of calls can run in phase with the clock's steps.
 
 use profile::{Calibration, Profile};
 
@@ -34,52 +36,52 @@ use crate::estimate::Estimate;
 const PART_OF_DURATION: f64 = 0.5;
 /// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
 const MISS_NS: f64 = 3.0;
-/// If it is not known how much longer readings take in the program, they are assumed to take up to
-/// this many times as long.
+/// If the time of readings in the program is not known, they are assumed to take up to this many
+/// times as long as in the calibration.
 const UNKNOWN_RATIO: f64 = 2.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// The amount that an empty bracket adds to one quantity: to the duration in ticks, or to a
-/// counter.
+/// What an empty bracket (a pair of readings without a call between them) adds to one quantity: to
+/// the duration in ticks, or to a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bracket {
-    /// The mean over brackets in the program.
+    /// The mean over the brackets of the program.
     pub mean: Estimate,
     /// The standard deviation of single brackets.
     pub deviation: f64,
 }
 
 impl Bracket {
-    /// Returns the sum over this many brackets.
+    /// Returns the sum over the brackets of this many calls.
     pub fn of_calls(&self, calls: u64) -> Estimate {
         let scatter = Z * self.deviation * (calls as f64).sqrt();
         self.mean.times(calls as f64).plus(Estimate::within(0.0, scatter))
     }
 }
 
-/// The recorded values of an empty call, from the calibrations of its process.
+/// What the recorder records for an empty call, from the calibrations of its process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmptyCall {
     /// Median duration in ticks.
     pub ticks: u64,
-    /// 10th and 90th percentile of the duration. This field and `ranges` are `None` in older
-    /// profiles, which do not contain them.
+    /// 10th and 90th percentile of the duration. Older profiles do not contain percentiles; then
+    /// this field and `ranges` are `None`.
     pub ticks_range: Option<[u64; 2]>,
-    /// The median of each counter of the run; `None` if it was not calibrated.
+    /// The median of each counter of the run. `None` for a counter that was not calibrated.
     pub values: Vec<Option<u64>>,
     /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
     /// The part of a call's recorded duration that the recorder added, in ticks.
     pub duration: Bracket,
-    /// The whole time by which a bracket lengthens a call around it, in ticks, including the time
-    /// outside of the bracket's own duration.
+    /// The whole time by which a bracket lengthens a call around it, in ticks. This includes the
+    /// time outside of the duration of the bracket's own call.
     pub whole: Bracket,
     /// One element for each counter of the run; `None` if the counter was not calibrated.
     pub counters: Vec<Option<Bracket>>,
 }
 
-/// The time that readings of counters took in the program.
+/// How long readings of counters took in the program and in the calibration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     /// The mean time of a reading in the program, in ns.
@@ -91,8 +93,8 @@ pub(crate) struct Place {
 }
 
 impl EmptyCall {
-    /// Corrects the values by the time that readings took in the program; `None` if that is not
-    /// known.
+    /// Corrects the values by the time that readings took in the program. `place` is `None` if that
+    /// time is not known.
     pub(crate) fn placed(mut self, profile: &Profile, place: Option<Place>) -> Self {
         let line = &profile.timeline;
         let inside = self.duration.mean.times(line.ns_per_tick());
@@ -128,13 +130,13 @@ impl EmptyCall {
 }
 
 impl EmptyCall {
-    /// Returns the amount that a bracket adds to a counter of the call around it, besides the
-    /// amount in its own values.
+    /// Returns what a bracket adds to a counter of the call around it, in addition to what the
+    /// bracket's own call contains.
     ///
     /// For a clock of the thread, this is the rest of the bracket's time. Any other counter was
     /// read once before and once after the call, and the values of an empty call contain one of
-    /// these two readings. The other one is believed to count the same, and the interval starts at
-    /// 0.
+    /// these two readings. The other reading is believed to count the same, and the interval starts
+    /// at 0.
     pub(crate) fn outside(&self, profile: &Profile, counter: usize) -> Option<Estimate> {
         let own = self.counters.get(counter).copied().flatten()?.mean;
         let info = profile.manifest.counters.get(counter).filter(|info| !info.simulated);
@@ -160,8 +162,8 @@ pub(crate) fn is_clock(name: &str) -> bool {
     name.contains("task-clock") || name.contains("cpu-clock")
 }
 
-/// Returns the calibration of a process for pages with exactly this set of counters. A calibration
-/// with another set does not apply.
+/// Returns the calibration of a process for pages with exactly this set of counters. Calibrations
+/// with other sets are not used.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     calibrations(profile, process, mask).next()
 }
@@ -175,8 +177,8 @@ fn calibrations(
     of.iter().filter(move |c| c.counters == mask)
 }
 
-/// Returns the values of an empty call in pages with this set of counters. `None` if it was not
-/// calibrated.
+/// Returns the values of an empty call in pages with this set of counters. `None` if the set was
+/// not calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
     let spread = calibration.spread.as_ref();
@@ -232,9 +234,9 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     })
 }
 
-/// Returns the mean of one calibration, with its number of calls. Profiles of earlier versions have
-/// no sums. Then the mean is only known to be near the median: between the 10th and the 90th
-/// percentile, or, without these, between 0 and twice the median.
+/// Returns the mean of one calibration, and its number of calls. Profiles of earlier versions have
+/// no sums. For them, the mean is only known to be near the median: between the 10th and the 90th
+/// percentile or, without percentiles, between 0 and twice the median.
 fn one(
     moments: Option<((f64, f64), u32)>,
     median: u64,
@@ -256,8 +258,8 @@ fn one(
     (Bracket { mean, deviation }, f64::from(calls.max(1)))
 }
 
-/// Joins calibrations: the mean over all of their calls, with an interval that contains all of
-/// their intervals.
+/// Joins several calibrations. The result is the mean over all of their calls, with an interval
+/// that contains the interval of every calibration.
 fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     let (mut calls, mut value, mut variance) = (0.0, 0.0, 0.0);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -274,8 +276,8 @@ fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     })
 }
 
-/// Returns the sum of two values whose errors may have the same cause: the ends of the intervals
-/// are added.
+/// Returns the sum of two values whose errors may have the same cause: the lower ends of the
+/// intervals are added, and the upper ends, too.
 pub(crate) fn together(a: Estimate, b: Estimate) -> Estimate {
     Estimate { value: a.value + b.value, low: a.low + b.low, high: a.high + b.high }
 }

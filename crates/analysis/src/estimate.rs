@@ -1,15 +1,14 @@
-//! Represents a value together with the interval in which it lies with 95 % confidence.
+//! Represents a value together with its 95 % confidence interval.
 //!
-//! Everything that is not exact is passed on as an [`Estimate`]: values that were scaled up from a
+//! Every value that is not exact is passed on as an [`Estimate`]: values that were scaled up from a
 //! sample of the calls, and values from which the cost of an empty call was subtracted. The
-//! interval has the unit of the value. It contains the value, and it need not be symmetric.
+//! interval has the unit of the value. It contains the value, but need not be symmetric.
 
 use serde::Serialize;
 
-/// A value with its interval of 95 % confidence. A value that is exact has `low` = `high` =
-/// `value`.
+/// A value with its 95 % confidence interval. For an exact value, `low` = `high` = `value`.
 ///
-/// `low` may be negative even if the quantity cannot be negative: then the value cannot be
+/// `low` may be negative even if the quantity cannot be negative. Then the value cannot be
 /// distinguished from zero. All three numbers are finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
@@ -27,8 +26,8 @@ impl Estimate {
         Self { value, low: value, high: value }
     }
 
-    /// Makes a value with an interval that reaches `half` to both sides. The sign of `half` does
-    /// not matter.
+    /// Makes a value whose interval reaches `half` to both sides. The sign of `half` does not
+    /// matter.
     pub fn within(value: f64, half: f64) -> Self {
         let half = half.abs();
         Self { value, low: value - half, high: value + half }
@@ -54,9 +53,8 @@ impl Estimate {
         }
     }
 
-    /// Whether the value can be distinguished from zero: there is no uncertainty, or the lower end
-    /// is above zero. Otherwise, a quantity that cannot be negative is only known to be below
-    /// `high`.
+    /// Whether the value can be distinguished from zero: it is exact, or the lower end is above
+    /// zero. Otherwise, if the quantity cannot be negative, it is only known to be below `high`.
     pub fn is_resolved(&self) -> bool {
         self.is_exact() || self.low > 0.0
     }
@@ -66,7 +64,7 @@ impl Estimate {
         self.low <= value && value <= self.high
     }
 
-    /// Returns the value and its interval times a factor. A negative factor exchanges the ends.
+    /// Multiplies the value and its interval by a factor. A negative factor exchanges the ends.
     pub fn times(self, factor: f64) -> Self {
         let (a, b) = (self.low * factor, self.high * factor);
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
@@ -77,15 +75,15 @@ impl Estimate {
         Self { value: self.value - exact, low: self.low - exact, high: self.high - exact }
     }
 
-    /// Limits the value, which is known not to be above `limit`: the excess is an error of the
-    /// value.
+    /// Limits the value, because it is known that it cannot be above `limit`: any excess is an
+    /// error of the value.
     pub fn at_most(self, limit: Self) -> Self {
         let value = self.value.min(limit.value);
         Self { value, low: self.low.min(value), high: self.high.min(limit.high).max(value) }
     }
 
-    /// Returns the sum of two values whose errors are independent: the distances to the ends are
-    /// added as squares.
+    /// Returns the sum of two values whose errors are independent: the distances from the values to
+    /// the ends are added as squares.
     pub fn plus(self, other: Self) -> Self {
         let value = self.value + other.value;
         let below = (self.value - self.low).hypot(other.value - other.low);

@@ -1,5 +1,6 @@
-//! Computes statistics that merge exactly: the result is the same to the last bit, whatever the
-//! order of merging and of the parts. Datasets of many ranks consist of such statistics.
+//! Computes statistics that can be merged exactly. The result is the same to the last bit, however
+//! the data was divided into parts, and in whatever order the parts are merged. Datasets of many
+//! ranks consist of such statistics.
 //!
 //! ```text
 //!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
@@ -7,15 +8,15 @@
 //!                                                       └─ counters:  Moments with the duration
 //! ```
 //!
-//! The calls are the outermost ones of each op in each process, and their durations are without the
-//! time that the recorder added, as in every other view. Here, each duration is a whole number of
-//! ns, as in the files. A total of a [`crate::Row`] is a sum of parts of ticks, which is rounded
-//! only once, so [`Moments::x`] can differ from it by half a ns per call.
+//! The statistics are over the outermost calls of each op in each process. The time that the
+//! recorder added is subtracted from their durations, as in every other view. Here, each duration
+//! is a whole number of ns, as in the files. A total of a [`crate::Row`] is a sum of fractions of
+//! ticks that is rounded only once, so [`Moments::x`] can differ from it by half a ns per call.
 //!
-//! Counters are as they were read, and cannot be corrected call by call.
+//! Counters have the values that were read. They cannot be corrected call by call.
 //!
-//! In a run with a budget, durations are not known exactly, so it has no such rows: its estimates
-//! are in [`crate::Summary`].
+//! In a run with a budget, the durations of most calls are not known, so there are no such rows.
+//! The estimates are in [`crate::Summary`].
 
 mod collect;
 mod histogram;
@@ -34,8 +35,8 @@ pub use wide::{BEYOND, Sum};
 pub struct ExactRow {
     /// The durations, in ns.
     pub durations: Histogram,
-    /// For each counter of the run: the duration in ns as `x`, and the counter as `y`, over the calls
-    /// that have a value of the counter.
+    /// For each counter of the run, the moments of the duration in ns (`x`) and the counter (`y`),
+    /// over the calls that have a value of the counter.
     pub counters: Vec<Moments>,
 }
 
@@ -50,7 +51,7 @@ impl ExactRow {
     }
 }
 
-/// The exact statistics of a profile, by the keys of [`crate::By::OpInProcess`].
+/// The exact statistics of a profile. The keys are those of [`crate::By::OpInProcess`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
     pub rows: BTreeMap<crate::Key, ExactRow>,

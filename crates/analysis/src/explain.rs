@@ -1,17 +1,18 @@
-//! Finds the recorded variables that go with the slow calls of an op.
+//! Finds the recorded variables whose values differ between the slow calls of an op and its other
+//! calls.
 //!
 //! ```text
 //!  Profile ─ walk ─► drawn: at most 100,000 calls ─┬─► variables ─► findings: what stands out
 //!  other threads ─► neighbours: what ran meanwhile ┘
 //! ```
 //!
-//! The calls are the outermost ones of the op, and their durations are without the time that the
-//! recorder added, as in every other view. Counters are as they were read, because a bracket adds
-//! about the same to each call. Counters of time (clocks of the thread) are not variables, because
-//! they measure the duration itself. The rest of the duration, which is the time that a call was
-//! off a CPU, is a variable.
+//! The analysed calls are the outermost ones of the op. The time that the recorder added is
+//! subtracted from their durations, as in every other view. Counters are as they were read, because
+//! a bracket adds about the same to each call. Counters of time (clocks of the thread) are not
+//! variables, because they measure the duration itself. But the rest of the duration, which is the
+//! time that a call was off a CPU, is a variable.
 //!
-//! A variable that goes with slow calls need not be the reason why they are slow.
+//! A variable that is associated with slow calls need not be the reason why they are slow.
 
 pub mod association;
 mod drawn;
@@ -45,7 +46,7 @@ pub const MOST_CALLS: usize = 100_000;
 pub enum What {
     /// Whether the call is the op's first recorded call on its thread.
     First,
-    /// The start of the call, among the calls of the op.
+    /// The position of the call among the calls of the op, sorted by start.
     Time,
     /// The thread of the call.
     Thread,
@@ -57,26 +58,27 @@ pub enum What {
     Workgroup,
     /// The types and shapes of the call's arguments.
     Arguments,
-    /// Whether the call ended on another CPU than the call that was recorded before it on its thread.
+    /// Whether the call ended on a CPU other than that of the call that was recorded before it on
+    /// its thread.
     Moved,
     /// A counter of the run, by its index.
     Counter(usize),
     /// The time that the call was off a CPU: its duration minus the count of a clock of its thread.
     OffCpu,
-    /// The number of other threads that were in a call when it began.
+    /// The number of other threads that were in a call when this call began.
     OtherThreads,
-    /// The number of calls of this op that other threads were in when it began.
+    /// The number of calls of this op that were running on other threads when the call began.
     Beside(Key),
 }
 
-/// A class of calls, by the value of a variable.
+/// A class of calls that have the same value, or similar values, of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A thread: process index and thread index.
     Thread(usize, usize),
     Process(usize),
     Cpu(u32),
-    /// Workgroups by their linear numbers, from the first to the last one.
+    /// Workgroups with linear numbers from the first number to the last, inclusive.
     Workgroups(u32, u32),
     /// The arguments of an op.
     Arguments(OpId),
@@ -84,24 +86,24 @@ pub enum Class {
     Others,
 }
 
-/// The variables that go with the slow calls of an op. Durations are in ns.
+/// The variables that are associated with the slow calls of an op. Durations are in ns.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    /// The rows of the op: several if they differ only in their arguments.
+    /// The rows of the op. There are several if they differ only in their arguments.
     pub keys: Vec<Key>,
     /// Number of the op's recorded calls.
     pub calls: u64,
-    /// Number of calls that were analysed: at most [`MOST_CALLS`] sampled ones, and the first call
-    /// of each thread.
+    /// Number of analysed calls: a sample of at most [`MOST_CALLS`] calls, and the first call of
+    /// each thread.
     pub used: usize,
-    /// The variables that were tried.
+    /// The variables that were analysed.
     pub asked: Vec<What>,
     pub answer: Answer,
     classes: BTreeMap<What, Vec<Class>>,
 }
 
 impl Explained {
-    /// Returns the class of a variable with this number, as in [`Effect::Class`].
+    /// Returns the class of a variable that has this number in [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }
@@ -112,13 +114,13 @@ impl Explained {
     }
 }
 
-/// Explains each of these ops, which are rows that differ only in their arguments. With `raw`,
-/// durations are left as they were recorded. `workers` is the number of threads; 0 for as many as
-/// the machine has.
+/// Explains each of these ops. An op is given by its rows, which differ only in their arguments.
+/// With `raw`, durations are used as they were recorded. `workers` is the number of threads; 0 for
+/// as many as the machine has processors.
 ///
-/// Reads all pages once (twice where calls are nested), and once more if there are several threads.
-/// Memory: 64 bytes plus 8 for each counter, for each of up to 200,000 calls of each op and worker,
-/// and at most 256 MiB for the calls that ran beside them.
+/// Reads all pages once, pages with nested calls twice, and all pages once more if there are
+/// several threads. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per
+/// call plus 8 for each counter; and at most 256 MiB to count the calls on other threads.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -131,10 +133,10 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
     each.map(|((keys, drawn), meanwhile)| one(profile, keys, drawn, meanwhile, workers)).collect()
 }
 
-/// Page faults in those calls of an op that are not first calls, as far as they were sampled.
+/// Page faults in the sampled calls of an op that are not first calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaterFaults {
-    /// Number of such calls that were sampled and have a value.
+    /// Number of these calls that have a value.
     pub calls: usize,
     /// Number of calls with at least one fault.
     pub with_some: usize,
@@ -181,7 +183,7 @@ fn one(
     of.classes(What::Thread, thread, |at| Class::Thread(at.0 as usize, at.1 as usize));
     of.classes(What::Process, |call| Some(call.process), |at| Class::Process(*at as usize));
     of.classes(What::Cpu, |call| Some(cpu_of(call.location)), |at| Class::Cpu(*at));
-    // If there are more workgroups than classes, neighbours share a class.
+    // If there are more workgroups than classes, several consecutive workgroups share a class.
     let last = calls.iter().filter_map(|call| call.workgroup).max().unwrap_or(0);
     let width = (last / MOST_CLASSES as u32) + 1;
     let group = |call: &Call| call.workgroup.map(|at| at / width);
@@ -200,8 +202,8 @@ fn one(
     }
     let mut counters = 0..profile.manifest.counters.len();
     if let Some(clock) = counters.find(|at| is_clock_of_threads(profile, *at)) {
-        // The counter is read outside of the clock readings, so it counts slightly more than the
-        // call's duration.
+        // The clock counter is read outside of the readings of the call's time, so it counts
+        // slightly more than the duration.
         let off = |on: u64, at: usize| (durations[at] - on as f64).max(0.0);
         of.ordered(What::OffCpu, |call, at| {
             drawn.value(call, clock).map_or(f64::NAN, |on| off(on, at))
@@ -222,7 +224,7 @@ fn one(
     }
 }
 
-/// The variables of some calls. A variable with the same value in all calls is left out.
+/// The variables of some calls. A variable that has the same value in all calls is left out.
 struct Variables<'a> {
     calls: &'a [Call],
     all: Vec<Variable>,
@@ -238,7 +240,7 @@ impl Variables<'_> {
         }
     }
 
-    /// Adds a variable with classes: the most frequent values have classes of their own.
+    /// Adds a variable with classes. Each of the most frequent values gets a class of its own.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

@@ -1,5 +1,5 @@
-//! Marks calls that contain other calls: computes each call's self time, the time that the recorder
-//! added to it, and whether another call of the same row is around it.
+//! Marks calls that contain other calls. A mark contains the call's self time, the time that the
+//! recorder added to it, and whether another call of the same row is around it.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
@@ -7,13 +7,14 @@
 //!                               flat  flat      one cluster   nested calls: a cluster, too
 //! ```
 //!
-//! A call of a flat page contains no other call and is in none: its self time is its duration, and
-//! it is outermost. The calls of a cluster ([`crate::clusters`]) are needed in the order in which
-//! they begin. Pages can have another order: calls are recorded when they end, and traces can have
-//! any order. So the calls are collected in rounds. Each round takes as many of the earliest calls
-//! as fit into a buffer, and decodes only the pages that may contain some of them. The results of a
-//! call take twelve bytes, and are kept until all calls of its page have ended. Then the page is
-//! added to the sums, usually while it is still decoded.
+//! A *flat* page has no nested calls. A call of a flat page is in no other call and contains none:
+//! its self time is its duration, and it is outermost. The calls of a cluster (pages that overlap
+//! in time, [`crate::clusters`]) must be processed in the order in which they begin. Pages can have
+//! another order, because calls are recorded when they end, and imported traces can have any order.
+//! So the calls are collected in rounds. Each round takes as many of the earliest calls as fit into
+//! a buffer, and decodes only the pages that may contain some of these calls. The results of a call
+//! take twelve bytes, and are kept until all calls of its page have ended. Then the page is added
+//! to the sums. Usually its decoded columns are still in memory then.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
 //! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
@@ -24,8 +25,9 @@
 //!  taken        = taken of own + Σ over calls directly inside of their taken
 //! ```
 //!
-//! A bracket cannot have taken more time than there was. So at most the call's self time is
-//! subtracted. Then no value is negative, and no part is larger than its whole.
+//! A bracket cannot have taken more time than the call took. So at most the whole self time of a
+//! call is subtracted, which keeps all values from becoming negative, and every part from becoming
+//! larger than its whole.
 
 use std::collections::HashMap;
 use std::iter::repeat_n;
@@ -38,7 +40,7 @@ use crate::clusters::PageSpan;
 use crate::gaps::{Ended, Gathered, Stretch};
 use crate::innermost::Innermost;
 
-/// Number of calls that a round takes. Up to twice as many, of 48 bytes each, are in memory.
+/// Number of calls that a round takes. Up to twice as many calls are in memory, at 48 bytes each.
 pub(crate) const ROUND: usize = 1 << 18;
 
 /// Stands for "no row" or "no node".
@@ -46,24 +48,25 @@ pub(crate) const NO_ROW: u32 = u32::MAX;
 
 /// Assigns calls to rows, and to the nodes of a tree.
 pub(crate) trait Rows {
-    /// Appends the row of each call of a page; [`NO_ROW`] for a call that belongs to none.
+    /// Appends the row of each call of a page. Appends [`NO_ROW`] for a call that belongs to no
+    /// row.
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>);
 
-    /// Returns the node of a call of `row` directly inside of a call of the node `parent`;
-    /// [`NO_ROW`] stands for no node. Only trees have nodes.
+    /// Returns the tree node for a call of `row` that is directly inside of a call of the node
+    /// `parent`. [`NO_ROW`] stands for no node. Only trees have nodes.
     fn child(&mut self, _parent: u32, _row: u32) -> u32 {
         NO_ROW
     }
 }
 
-/// The receiver of the marks of pages.
+/// Receives the marks of pages.
 pub(crate) trait Marked: Rows {
-    /// Takes the marks of the calls of a page. `number` is the page's index in its cluster. Each
-    /// page comes once, in any order.
+    /// Receives the marks of the calls of a page. `number` is the page's index in its cluster. This
+    /// is called once for each page, in any order.
     fn page(&mut self, number: usize, columns: &Columns, marks: Marks);
 }
 
-/// Keeps the marks of all pages, and assigns no nodes.
+/// Keeps the marks of all pages. It assigns no nodes.
 struct OnlyRows<F> {
     rows: F,
     marks: Vec<Marks>,
@@ -81,8 +84,8 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     }
 }
 
-/// The pages that were decoded last, with up to this many calls. They are kept because the next
-/// round begins in them, and because they are added to the sums when their calls have ended.
+/// The pages that were used last, with up to `most` calls in total. They stay decoded because the
+/// next round begins in them, and because they are added to the sums when their calls have ended.
 struct Decoded<'a> {
     profile: &'a Profile,
     most: usize,
@@ -113,13 +116,14 @@ impl Decoded<'_> {
 /// The marks of the calls of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// For each call: its self time, the time subtracted from that, and the time subtracted from
-    /// its duration.
+    /// For each call: its self time, the time subtracted from its self time, and the time
+    /// subtracted from its duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
     /// The node of each call; empty without nodes.
     nodes: Vec<u32>,
-    /// Values that do not fit into `parts`, by call and index in its parts.
+    /// Values that do not fit into `parts`, by index of the call and index in its element of
+    /// `parts`.
     large: HashMap<(u32, u8), u64>,
 }
 
@@ -168,8 +172,8 @@ pub(crate) struct Found {
     pub overlapping: u64,
 }
 
-/// A call, in the order that [`Innermost`] needs: by start, then the longest first, then the outer
-/// one of two equal calls first.
+/// A call, in the order that [`Innermost`] needs: sorted by start; of calls that start together,
+/// the longest is first; of two calls that also end together, the outer one is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Begun {
     begin: u64,
@@ -184,15 +188,15 @@ struct Begun {
     bracket: Option<u32>,
 }
 
-/// A call that has begun and not ended.
+/// A call that has begun but not yet ended.
 struct Open {
-    /// The part of the call's self time that was taken by its own bracket and by the brackets of
-    /// the calls directly inside.
+    /// The time that the call's own bracket, and the brackets of the calls directly inside, added
+    /// to the call's self time.
     wanted: u64,
     /// The time that was subtracted from the calls directly inside.
     inside: u64,
     inner: bool,
-    /// Whether a call inside of it has ended.
+    /// Whether a call inside of this one has ended.
     has_inside: bool,
     node: u32,
 }
@@ -220,8 +224,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         }
     }
 
-    /// Marks the calls of all these pages, which belong to one thread. `rows` appends the row of
-    /// each call of a page; a call without a row has [`NO_ROW`].
+    /// Marks the calls of all these pages, which belong to one thread. `rows` must append the row
+    /// of each call of a page, or [`NO_ROW`] for a call without a row.
     pub fn mark(
         &mut self,
         pages: &[PageSpan],
@@ -232,8 +236,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         (of.marks, found)
     }
 
-    /// Marks the calls as [`Self::mark`] does, and also assigns nodes and collects the gaps between
-    /// the outermost calls, and the times between the calls of each level.
+    /// Marks the calls as [`Self::mark`] does, and also assigns nodes. With `gaps`, collects the
+    /// gaps between the outermost calls, and the times between the calls of each level.
     pub fn mark_at(
         &mut self,
         pages: &[PageSpan],
@@ -250,7 +254,7 @@ impl<'a, 'b> Marker<'a, 'b> {
             open: Vec::new(),
             of_row: Vec::new(),
         };
-        // Pages from which some calls were taken and that were not handed over yet.
+        // Pages of which some calls were taken, and whose marks were not handed over yet.
         let mut begun: Vec<usize> = Vec::new();
         let mut after: Option<Begun> = None;
         loop {
@@ -352,7 +356,7 @@ impl Walk<'_> {
 }
 
 impl Marker<'_, '_> {
-    /// Collects and sorts the earliest calls after `after`. Returns whether there are more.
+    /// Collects and sorts the earliest calls after `after`. Returns whether there are more calls.
     fn bring(
         &mut self,
         pages: &[PageSpan],
@@ -361,8 +365,8 @@ impl Marker<'_, '_> {
         left: &mut [Option<usize>],
         begun: &mut Vec<usize>,
     ) -> bool {
-        // The recorder writes calls when they end, so the outer one of two equal calls comes last;
-        // traces and plugins write it first.
+        // The recorder writes calls when they end, so of two calls with equal times, the outer one
+        // is written last. Traces and plugins write it first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();

@@ -1,5 +1,5 @@
-//! Adds up the gaps between the calls of a thread: the ops after and before which the thread was in
-//! no recorded call, how often, and for how long.
+//! Adds up the gaps between the calls of a thread: between which two ops the thread was in no
+//! recorded call, how often, and for how long.
 //!
 //! ```text
 //!  a thread   ├─ a ─┤      ├──── b ────┤   ├─ a ─┤      ├──── b ────┤            ┊ last moment
@@ -7,17 +7,17 @@
 //!                    a ─ b               b ─ a    a ─ b               b ─ (end)
 //! ```
 //!
-//! A gap is a part of a thread's life in which no call of the thread was running; calls inside of
+//! A gap is a part of a thread's life in which no call of the thread was running. Calls inside of
 //! other calls have no gaps here. The gaps of a thread, plus the time that the recorder added to
-//! the calls' durations, are the time that a report calls *between*. Times are as recorded: the
-//! recorder's own time between calls is in the gaps.
+//! the calls' durations, are the time that a report calls *between*. Times are as recorded, so the
+//! recorder's own time between calls is part of the gaps.
 //!
-//! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its
-//! inner gaps at once and remembers its first and last call; the gaps between pages are added when
-//! all pages were read. Memory: some 100 bytes for each pair of ops that follow one another on a
-//! thread (at most `MOST_PAIRS` for each worker), up to 512 bytes for the lengths of its gaps (or,
-//! for more than `FEW` gaps, 512 bytes for each doubling between the shortest and the longest), and
-//! 64 bytes for each page.
+//! Pages are gathered in any order. For each flat page, and for each cluster of nested pages, the
+//! gaps inside of it are added at once, and its first and last call are stored. The gaps between
+//! pages are added when all pages have been read. Memory: some 100 bytes for each pair of ops that
+//! follow one another on a thread (at most `MOST_PAIRS` for each worker), up to 512 bytes for the
+//! lengths of its gaps (or, for more than `FEW` gaps, 512 bytes for each doubling between the
+//! shortest and the longest), and 64 bytes for each page.
 
 mod levels;
 
@@ -36,18 +36,18 @@ use crate::threads::{ThreadTime, threads_of_program};
 /// are added up in one row.
 const MOST_PAIRS: usize = 100_000;
 
-/// At most this many lengths of a pair's gaps are kept one by one. If there are more gaps, they are
-/// counted in a histogram.
+/// At most this many lengths of a pair's gaps are stored one by one. If there are more gaps, they
+/// are counted in a histogram.
 const FEW: usize = 64;
 
-/// One end of a gap.
+/// What is at one end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
     Op(Key),
     /// The last known moment of the thread, after its last call.
     End,
-    /// Any op, because there are too many pairs to keep separate sums.
+    /// Any op, because there are too many pairs of ops to keep separate sums.
     Any,
 }
 
@@ -56,15 +56,15 @@ pub enum Side {
 pub struct Gap {
     /// Process index and thread index.
     pub thread: (usize, usize),
-    /// The call that ended last before the gap.
+    /// The op of the call that ended last before the gap.
     pub after: Side,
-    /// The call that began next after the gap.
+    /// The op of the call that began next after the gap.
     pub before: Side,
-    /// Number of the gaps.
+    /// Number of gaps.
     pub times: u64,
     /// The sum of the gaps, in ticks.
     pub total: u64,
-    /// The median of the gaps, in ticks. For more than 64 gaps, it is off by at most 1/128.
+    /// The median of the gaps, in ticks. For more than 64 gaps, its error is at most 1/128.
     pub median: f64,
     pub longest: u64,
     /// The start of the longest gap.
@@ -74,22 +74,22 @@ pub struct Gap {
 /// The gaps of all threads of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// The gaps by op, those with the longest sums first.
+    /// The rows, one per thread and pair of ops. The row with the longest sum is first.
     pub rows: Vec<Gap>,
-    /// The times in which threads were in no call, added up over all threads, in ns. This is the
-    /// sum of the rows and of `recorder_ns`.
+    /// The time in ns in which threads were in no call, added up over all threads. It is the sum of
+    /// the rows, plus `recorder_ns`.
     pub between_ns: f64,
     /// The part of the durations of calls that the recorder added, in ns. 0 if nothing was
     /// subtracted.
     pub recorder_ns: f64,
     /// The sum over all threads of the time from the first call to the last known moment, in ns.
     pub wall_ns: f64,
-    /// The times between the calls of each level, for threads with calls inside of calls. Empty if they were not asked
-    /// for.
+    /// The times between the calls of each level, for threads that have calls inside of calls.
+    /// Empty if they were not requested.
     pub levels: Vec<Level>,
-    /// For each thread with calls: its time in calls and its lifetime, in ns.
+    /// For each thread with calls, its time in calls and its wall time, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
-    /// The length of a tick of the rows, in ns.
+    /// The length of a tick in ns.
     ns_per_tick: f64,
 }
 
@@ -114,18 +114,18 @@ impl Gaps {
         row.longest as f64 * self.ns_per_tick
     }
 
-    /// Returns the sum of the gaps right after and right before the calls of an op, in ns.
+    /// Returns the sum of the gaps directly after and directly before the calls of an op, in ns.
     pub fn around_ns(&self, op: Key) -> f64 {
         let is_beside = |row: &&Gap| [row.after, row.before].contains(&Side::Op(op));
         self.rows.iter().filter(is_beside).map(|row| self.total_ns(row)).sum()
     }
 
-    /// Returns a row's part of all time between calls.
+    /// Returns a row's part of all time between calls, from 0 to 1.
     pub fn share(&self, row: &Gap) -> Option<f64> {
         self.part(self.total_ns(row))
     }
 
-    /// Returns the recorder's part of all time between calls.
+    /// Returns the part of all time between calls that the recorder added, from 0 to 1.
     pub fn recorder_share(&self) -> Option<f64> {
         self.part(self.recorder_ns)
     }
@@ -135,12 +135,12 @@ impl Gaps {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// Returns the gaps of each thread: first those of the thread with the most time in calls, and
-    /// then the others, the longest sums first.
+    /// Returns the gaps of each thread. The thread with the most time in calls is first. The others
+    /// follow, the longest sum first.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
-            // Rows are sorted, so the first row of a thread has its longest sum.
+            // Rows are sorted, so the first row of a thread is the one with the longest sum.
             let (sum, _) = threads.entry(row.thread).or_insert((0, row));
             *sum = sum.saturating_add(row.total);
         }
@@ -148,15 +148,15 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // If several threads are equal, this is the first.
+        // If several threads have the same time in calls, the first one is chosen.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
         if let Some(busiest) = busiest {
             threads[..=busiest].rotate_right(1);
         }
-        // As everywhere else, the time that the recorder added to calls counts as time between
-        // them.
+        // The time that the recorder added to calls is treated as time between them, as everywhere
+        // else.
         let of = |(sum, most): (u64, _)| {
             let (in_calls, wall_ns) = life(most);
             let gaps_ns = sum as f64 * self.ns_per_tick;
@@ -174,26 +174,26 @@ impl Gaps {
 
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
-    /// The thread's time in no call, in ns: the sum of the gaps, and the time that the recorder
-    /// added to calls.
+    /// The thread's time in no call, in ns: the sum of its gaps, plus the time that the recorder
+    /// added to its calls.
     pub total_ns: f64,
     /// The time from the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,
-    /// The row of the thread with the longest sum.
+    /// The row with the longest sum of this thread.
     pub most: &'a Gap,
 }
 
 /// A thread, and the two sides of a gap.
 type Beside = ((usize, usize), Side, Side);
 
-/// Identifies a call's op before names are looked up: process index and export.
+/// Identifies the op of a call before names are looked up, as process index and export.
 type Place = (u32, u32);
 
-/// Gaps with equal pairs are added up.
+/// The thread and the two ops of a gap. Gaps with equal pairs are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pair {
     thread: (usize, usize),
-    /// The ops after and before which the gap is; `None` for any ops.
+    /// The op before the gap, and the op after it. `None` stands for any ops.
     ops: Option<(Place, Place)>,
 }
 
@@ -205,8 +205,8 @@ struct Sum {
     longest: u64,
     longest_at: u64,
     lengths: Lengths,
-    /// Index of the pair that followed this one the last time. A model makes the same calls in each
-    /// of its runs, so the same pair usually follows again.
+    /// Index of the pair that followed this pair the last time. A model makes the same calls in
+    /// each run, so the same pair usually follows again.
     then: usize,
 }
 
@@ -221,8 +221,8 @@ impl Sum {
     }
 }
 
-/// The lengths of gaps, for their median. The variant depends only on the number of gaps, so that
-/// it does not depend on the order of merging.
+/// The lengths of gaps, from which their median is computed. The variant depends only on the number
+/// of gaps, so it does not depend on the order of merging.
 #[derive(Clone, Debug)]
 enum Lengths {
     /// Each length.
@@ -265,8 +265,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the median, in ticks; 0 without lengths. It is limited by `longest`, because the
-    /// middle of a bucket may be above it.
+    /// Returns the median in ticks; 0 without lengths. It is limited to `longest`, because the
+    /// middle of a bucket may be above that.
     fn median(self, longest: u64) -> f64 {
         match self {
             Self::Few(mut all) if !all.is_empty() => {
@@ -291,7 +291,7 @@ pub(crate) struct Edge {
     last: Place,
 }
 
-/// What is gathered of the time between calls.
+/// Which times between calls are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Gaps,
@@ -305,7 +305,7 @@ pub(crate) struct Gathered {
     places: HashMap<Pair, usize>,
     last: usize,
     edges: Vec<Edge>,
-    /// The calls of each level, if they were asked for.
+    /// The calls of each level, if they were requested.
     pub levels: Option<LevelSums>,
 }
 
@@ -351,7 +351,7 @@ impl Gathered {
         at
     }
 
-    /// Adds a page without nested calls. `thread` is the thread that its calls are on.
+    /// Adds a page without nested calls. `thread` is the thread on which its calls ran.
     pub fn page(&mut self, columns: &Columns, thread: (usize, usize), brackets: &Brackets) {
         if let Some(levels) = &mut self.levels {
             levels.page(columns, thread, brackets);
@@ -382,7 +382,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the gaps between pages, and after the last call of each thread.
+    /// Adds the gaps between pages, and the gap after the last call of each thread.
     pub fn finish(mut self, profile: &Profile, threads: &[ThreadTime]) -> Gaps {
         let mut edges = std::mem::take(&mut self.edges);
         edges.sort_by_key(|edge| (edge.thread, edge.begin, edge.end));
@@ -402,7 +402,7 @@ impl Gathered {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
-        // One op can have several exports, so their gaps are added up.
+        // An op can have several exports. The gaps of all of them are added up.
         let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
         let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
@@ -460,7 +460,7 @@ impl Gathered {
     }
 }
 
-/// The op of a call, as in a table by op.
+/// Returns the op of a call, as in a table by op.
 fn key(profile: &Profile, (process, export): Place) -> Key {
     match profile.ops.of(process as usize, export) {
         Some(op) => Key::Op(profile.ops.row_of(op)),
@@ -468,7 +468,7 @@ fn key(profile: &Profile, (process, export): Place) -> Key {
     }
 }
 
-/// Goes through the outermost calls of a page or a cluster, in the order in which they begin.
+/// Visits the outermost calls of a page or a cluster, in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     thread: (usize, usize),
@@ -525,12 +525,12 @@ mod tests {
 
     #[test]
     fn pairs_of_neighbours_add_up() {
-        // The gaps from op 1 to 2 are 5 and 7, and from 2 to 1 it is 10; two calls that touch have
-        // no gap.
+        // The gaps from op 1 to op 2 are 5 and 7, and the gap from 2 to 1 is 10. Between two calls
+        // that touch, there is no gap.
         let calls = [(1, 0, 10), (2, 15, 20), (1, 30, 40), (2, 47, 50), (3, 50, 60)];
         let found = sums(&gathered(&[&calls]));
         assert_eq!(found, [(1, 2, 2, 12, 7, 40), (2, 1, 1, 10, 10, 20)]);
-        // The same calls in two halves, which two workers read: the gap between the halves is added
+        // Two workers read the same calls, each a half of them. The gap between the halves is added
         // at the end.
         let mut two = gathered(&[&calls[..2]]);
         two.merge(gathered(&[&calls[2..]]));
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(of(&[]).median(0), 0.0);
         assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
         assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
-        // The median of many gaps is within 1/128, however they were merged.
+        // The error of the median of many gaps is at most 1/128, however they were merged.
         let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
         let median = of(&all).median(1_000_000);
         assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");
@@ -560,7 +560,7 @@ mod tests {
                 assert_eq!(merged.median(1_000_000), median);
             }
         }
-        // The median is not longer than the longest gap.
+        // The median must not be longer than the longest gap.
         assert_eq!(of(&[129_025; 100]).median(129_025), 129_025.0);
     }
 

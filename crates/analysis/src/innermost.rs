@@ -1,5 +1,5 @@
-//! Computes self times. At each moment, the innermost call of a thread owns the time, and the time
-//! that a call owns is its self time.
+//! Computes self times. At each moment, the innermost running call of a thread owns the time. The
+//! self time of a call is the time that it owns.
 //!
 //! ```text
 //!  a ├───────────────────────┤            begins  a b c d       owns
@@ -10,16 +10,17 @@
 //! ```
 //!
 //! If several calls are running at one moment, the one that began last owns it. For properly nested
-//! calls, this gives the usual self time: the duration minus that of the calls inside. Calls can
-//! also overlap in other ways (in rows of a trace that are not threads), but no moment is ever
-//! counted twice. So the self times of a thread always add up to the time in which any of its calls
-//! was running.
+//! calls, this is the usual self time: the call's duration minus the durations of the calls
+//! directly inside. Calls can also overlap in other ways (in rows of a trace that are not threads),
+//! but no moment is ever counted twice. So the self times of a thread always add up to the time in
+//! which any of its calls was running.
 
 /// Processes the calls of one thread in the order in which they begin. Memory grows with the depth
 /// of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
-    /// Calls that have begun and have not ended. Each ends no later than the one below it.
+    /// Calls that have begun and have not ended. Each of them ends no later than the one before it
+    /// in the list.
     open: Vec<Open<T>>,
     now: u64,
     busy: u64,
@@ -40,9 +41,9 @@ impl<T> Default for Innermost<T> {
 }
 
 impl<T> Innermost<T> {
-    /// Adds a call from `begin` to `end`. It must not begin before the previous one; among calls
-    /// that begin together, the longest comes first. When a call cannot own any more time, `done`
-    /// is called with it and its self time.
+    /// Adds a call from `begin` to `end`. It must not begin before the previous call. Of calls that
+    /// begin together, the longest must be added first. As soon as a call cannot own any more time,
+    /// `done` is called with the call and its self time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);
@@ -56,7 +57,7 @@ impl<T> Innermost<T> {
         self.open.push(Open { end, own: 0, of });
     }
 
-    /// Ends all calls that are still open. This must be called after the last call.
+    /// Ends all calls that have not ended yet. This must be called after the last call was added.
     pub fn finish(&mut self, mut done: impl FnMut(T, u64)) {
         self.advance(u64::MAX, &mut done);
         while let Some(top) = self.open.pop() {
@@ -69,14 +70,14 @@ impl<T> Innermost<T> {
         self.busy
     }
 
-    /// Returns the number of calls that ended after a call in which they had begun. It is 0 if and
-    /// only if all calls are properly nested or disjoint. Otherwise it is a lower bound: if an
-    /// enclosing call had already been outlived by one call, a second one is not counted.
+    /// Returns the number of calls that began inside of another call and ended after it. It is 0 if
+    /// and only if all calls are properly nested or disjoint. Otherwise it is a lower bound: once a
+    /// call has outlived the call around it, further calls that do so are not counted.
     pub fn overlapping(&self) -> u64 {
         self.overlapping
     }
 
-    /// Assigns the time until `to` to its owners.
+    /// Assigns the time until `to` to the calls that own it.
     fn advance(&mut self, to: u64, done: &mut impl FnMut(T, u64)) {
         while let Some(top) = self.open.last_mut() {
             let until = top.end.min(to);
@@ -115,13 +116,13 @@ mod tests {
         assert_eq!(own(&[(10, 35), (12, 20), (15, 18), (25, 40)]), (vec![2 + 5, 5, 3, 15], 30, 1));
         assert_eq!(own(&[]), (vec![], 0, 0));
         assert_eq!(own(&[(0, 0), (0, u64::MAX)]).1, u64::MAX);
-        // Of equal calls, the last one is the innermost. Empty calls own nothing.
+        // Of equal calls, the last one is the innermost. Calls without duration own nothing.
         assert_eq!(own(&[(5, 9), (5, 9), (5, 5), (9, 9)]), (vec![0, 4, 0, 0], 4, 0));
         // A child ends together with its parent.
         assert_eq!(own(&[(0, 10), (4, 10), (10, 12)]), (vec![4, 6, 2], 12, 0));
         // Each call begins in the one before it and ends after it.
         assert_eq!(own(&[(0, 10), (5, 15), (12, 20)]), (vec![5, 7, 8], 20, 2));
-        // A call that outlives all the calls in which it began.
+        // The last call ends after all the calls in which it began.
         assert_eq!(own(&[(0, 10), (1, 9), (2, 12)]), (vec![1, 1, 10], 12, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
-//! Runs under a budget ([`crate::sampled`]), loops of which only some hits are timed
-//! ([`crate::loops`](mod@crate::loops)) and comparisons of runs ([`crate::diff`](mod@crate::diff)) all take
-//! their intervals from here.
+//! The intervals of runs under a budget ([`crate::sampled`]), of loops of which only some hits are
+//! timed ([`crate::loops`](mod@crate::loops)), and of comparisons of runs
+//! ([`crate::diff`](mod@crate::diff)) are computed here.
 
 pub(crate) mod student;
 
@@ -15,15 +15,15 @@ pub struct Sum {
     pub(crate) value: f64,
     /// The variance of the estimate; 0 for an exact value.
     pub(crate) variance: f64,
-    /// Σ Vᵢ²/νᵢ over the estimates, for the degrees of freedom.
+    /// Σ Vᵢ²/νᵢ over the estimates, from which the degrees of freedom are computed.
     pub(crate) satterthwaite: f64,
-    /// The third central moment of the estimate; 0 if not known.
+    /// The third central moment of the estimate; 0 if it is not known.
     pub(crate) third: f64,
     /// An upper bound of the third central moment, for samples of hits.
     pub(crate) lopsided: f64,
-    /// Whether the sum stands for hits that were not timed.
+    /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) sampled: bool,
-    /// Whether a part of the sum has no variance, because there were too few samples.
+    /// Whether the variance of a part of the sum is unknown, because there were too few samples.
     pub(crate) unknown: bool,
 }
 
@@ -33,8 +33,8 @@ impl Sum {
         Self { value, ..Self::default() }
     }
 
-    /// Makes an estimate with this variance, degrees of freedom (at least 1) and third central
-    /// moment. If the variance is `None`, there are too few samples to know the interval.
+    /// Makes an estimate with this variance, these degrees of freedom (at least 1) and this third
+    /// central moment. If there are too few samples to know the interval, `variance` is `None`.
     pub fn sampled(value: f64, variance: Option<f64>, freedom: f64, third: f64) -> Self {
         let Some(variance) = variance else {
             return Self { value, unknown: true, ..Self::default() };
@@ -43,11 +43,11 @@ impl Sum {
         Self { value, variance, satterthwaite, third, ..Self::default() }
     }
 
-    /// Returns the 95 % interval, without assuming that it is symmetric; `None` if it is not known.
-    /// A sample of a skewed population (a few calls are very slow) has too few of the slow calls
-    /// more often than too many, so the interval must reach further up than down. The ends are
-    /// computed as by Hall, *On the removal of skewness by transformation* (Journal of the Royal
-    /// Statistical Society B 54, 1992).
+    /// Returns the 95 % interval, without assuming that it is symmetric. `None` if it is not known.
+    /// Most samples of a skewed population (where a few calls are very slow) contain too few of the
+    /// slow calls, so the interval must reach further up than down. The ends are computed as by
+    /// Hall, *On the removal of skewness by transformation* (Journal of the Royal Statistical
+    /// Society B 54, 1992).
     pub fn interval(&self) -> Option<Estimate> {
         let Self { value, variance, .. } = *self;
         if self.unknown || !value.is_finite() || !variance.is_finite() {
@@ -59,7 +59,8 @@ impl Sum {
         }
         let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
         let skew = self.third / (error * variance);
-        // With so small a skewness, the two ends differ by less than a thousandth.
+        // If the skewness is this small, the distances of the two ends differ by less than a
+        // thousandth.
         if skew.abs() < 1e-3 {
             return Some(Estimate::within(value, t * error));
         }
@@ -81,7 +82,7 @@ impl Sum {
         self.variance == 0.0 && !self.unknown
     }
 
-    /// Returns the sum without one of the independent estimates that it consists of.
+    /// Returns the sum without one of the independent estimates that were added to it.
     pub fn without(&self, part: &Self) -> Self {
         Self {
             value: self.value - part.value,
@@ -94,7 +95,7 @@ impl Sum {
         }
     }
 
-    /// Returns the part that this sum has in the whole, which is this sum plus `rest`. The two are
+    /// Returns this sum as a part of the whole, which is this sum plus `rest`. The two must be
     /// independent. `None` if the whole is not above 0. To first order (the delta method), the
     /// variance of a/(a + b) is (b² V(a) + a² V(b)) / (a + b)⁴.
     pub fn part_with(&self, rest: &Self) -> Option<Self> {
@@ -123,7 +124,7 @@ impl Sum {
         self.doubt(other);
     }
 
-    /// Subtracts another sum. The variances are added, as in a sum.
+    /// Subtracts another sum. The variances are added, because both sums are uncertain.
     pub fn subtract(&mut self, other: &Self) {
         self.value -= other.value;
         self.third -= other.third;
@@ -138,13 +139,13 @@ impl Sum {
         self.unknown |= other.unknown;
     }
 
-    /// Returns the sum, marked as one that stands for hits that were not timed.
+    /// Returns the same sum, marked as an estimate for hits that were not timed.
     #[cfg(test)]
     pub(crate) fn of_sample(self) -> Self {
         Self { sampled: true, ..self }
     }
 
-    /// Whether the sum stands for hits that were not timed.
+    /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) fn is_sampled(&self) -> bool {
         self.sampled
     }

@@ -1,5 +1,5 @@
-//! Adds up what ops launched on devices, for a recording whose plugins got an id for each op. The
-//! plugins' events carry that id, so this is computed from activities.
+//! Adds up the activities that ops launched on devices. The plugins of the recording must have got
+//! an id for each op. Their events contain this id, so it shows to which op an activity belongs.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use profile::Profile;
 use profile::activities::Activities;
 use profile::launches::{Ids, Launches};
 
-/// The activities of one name that calls of one op launched.
+/// The activities with one name that were launched by calls of one op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRow {
     pub op: String,
@@ -28,17 +28,17 @@ pub struct LaunchRow {
 /// The activities that ops launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Rows, grouped by op. The op whose activities took longest comes first, and within an op, the
-    /// activity that took longest.
+    /// Rows, grouped by op. The op whose activities took the most time is first. Within an op, the
+    /// activity that took the most time is first.
     pub rows: Vec<LaunchRow>,
     /// Sum of the durations of all activities that have the id of an op.
     pub total_ns: i64,
-    /// Number of activities on devices whose id belongs to no recorded op: the op did not end, or
-    /// was lost.
+    /// Number of activities on devices that have the id of an op which was not recorded, because it
+    /// did not end or was lost.
     pub of_no_op: u64,
 }
 
-/// Adds up the activities of devices by the op that launched them and by name.
+/// Adds up the activities on devices by their name and by the op that launched them.
 pub fn by_launch(profile: &Profile, all: &[Activities]) -> profile::Result<Launched> {
     let launches = Launches::read(profile, all)?;
     let mut found: HashMap<(String, String, String), LaunchRow> = HashMap::new();

@@ -1,31 +1,32 @@
-//! How long a recording took, in all the ways in which views say it: from which moment and to which moment each
-//! length is.
+//! Computes how long a recording took, in all the ways in which views show it. For each length, it
+//! is defined from which moment to which moment it is measured.
 
 use profile::{Manifest, Origin, Profile, State};
 
 use crate::summary::Summary;
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// What a length is of.
+/// What a length measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LengthOf {
-    /// The recording, from before the program was started, or the session began, to its end.
+    /// The whole recording. It begins before the program is started, or when the session begins.
     Recording {
-        /// Whether a program was run, and not a session.
+        /// Whether a program was run. Otherwise, it was a session.
         is_run: bool,
     },
-    /// From the first call of any thread to the end of the last one.
+    /// From the begin of the first call of any thread to the end of the last call.
     Calls,
-    /// The life of the thread with the most time in calls: from its first call to its last known moment.
+    /// The life of the thread with the most time in calls, from its first call to its last known
+    /// moment.
     Busiest(ThreadTime),
-    /// The lives of all threads, added up.
+    /// The sum of the lives of this many threads.
     Threads(usize),
-    /// The own times of all calls of threads, added up.
+    /// The sum of the own times of all calls of threads.
     InCalls {
-        /// Whether there are calls on devices, too, which shares are also parts of.
+        /// Whether there are also calls on devices. Shares are then parts of both times together.
         is_part: bool,
     },
-    /// The times in which streams of devices did something, added up over this many streams.
+    /// The sum, over this many streams of devices, of the times in which the stream did something.
     OnDevices(usize),
     /// The processor time of this many threads since their first calls.
     OnCpu(usize),
@@ -34,13 +35,14 @@ pub enum LengthOf {
 /// One length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
-    /// What it is of.
+    /// What the length measures.
     pub of: LengthOf,
-    /// In ns.
+    /// The length in ns.
     pub ns: f64,
 }
 
-/// The time between the first and the last snapshot of `run`, in ns. `None` if the recording did not finish.
+/// The time in ns between the first and the last snapshot of `run`. `None` if the recording did not
+/// finish.
 pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -50,8 +52,8 @@ pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
 }
 
 impl Summary {
-    /// The lengths of a recording of one pass, as far as they are known. Streams of devices are no threads of the
-    /// program: only [`LengthOf::OnDevices`] is of them.
+    /// Returns the lengths of a recording of one pass, as far as they are known. Streams of devices
+    /// are no threads of the program: only [`LengthOf::OnDevices`] includes them.
     pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
         let manifest = &profile.manifest;
         if manifest.passes > 0 {
@@ -94,7 +96,8 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// Two threads, from 1,000 to 1,400 and from 1,100 to 1,250. Snapshots are 1 s apart.
+    /// There are two threads, from 1,000 to 1,400 and from 1,100 to 1,250. The snapshots are 1 s
+    /// apart.
     #[test]
     fn lengths_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -119,8 +122,8 @@ mod tests {
         assert_eq!(of(|of| matches!(of, LengthOf::OnDevices(_))), None);
     }
 
-    /// A thread launches from 0 to 100 and from 200 to 250, and two streams of a device compute for 400 and 70: only
-    /// the thread's calls are the program's.
+    /// A thread launches from 0 to 100 and from 200 to 250, and two streams of a device compute for
+    /// 400 and 70. Only the thread's calls belong to the program.
     #[test]
     fn streams_of_devices_are_no_threads() {
         let mut script = ProfileScript::monotonic();

@@ -1,5 +1,6 @@
-//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. It takes
-//! an opened profile and reads its columns page by page. It opens no file and prints nothing.
+//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. The crate
+//! takes a profile that is already open and reads its columns page by page. It does not open files
+//! itself, and prints nothing.
 //!
 //! ```text
 //!  Profile ─ visit ─► Columns ─┬─► clusters: finds pages with nested calls
@@ -18,7 +19,7 @@
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
 //! | [`diff`](mod@diff) | decides whether runs of B are slower or faster than those of A, and in which ops |
-//! | [`explain`](mod@explain) | finds the recorded variables that go with the slow calls of an op |
+//! | [`explain`](mod@explain) | finds recorded variables that differ in the slow calls of an op |
 //! | [`rules`](mod@rules) | checks for causes that often hold a program back |
 //! | [`exact`](mod@exact) | sums and histograms that merge exactly, for datasets of many ranks |
 //! | [`across`] | compares the ranks of a job: finds the slow one, and the op that makes it slow |
@@ -26,32 +27,32 @@
 //! | [`innermost`] | self time: each moment of a thread belongs to its innermost call |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
 //! | [`gaps`] | gaps between the calls of threads, by the ops before and after them, and by level |
-//! | [`lengths`] | how long a recording took, from which moment to which |
-//! | [`silent`] | threads that called nothing: their processor time |
+//! | [`lengths`] | how long a recording took, measured between several pairs of moments |
+//! | [`silent`] | processor time of threads that made no recorded call |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
-//! | [`tree`] | calls by the calls around them |
-//! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
+//! | [`tree`] | the tree of calls: each row of a parent op with the ops called inside of it |
+//! | [`loops`](mod@loops) | trees of instrumented loops: estimates from samples, cost subtracted |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`details`](mod@details) | data for the pictures of an op: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`live`] | ops by time while a program is being recorded |
 //! | [`probe`] | the cost of the probes |
 //! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
-//! | [`roofline`](mod@roofline) | ops under the roofs of their machine |
+//! | [`roofline`](mod@roofline) | compares ops with the highest rates of their machine |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | [`interval`] | sums of independent estimates, and their intervals |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
 //! | `empty`, `call_sets` | what an empty call adds to times and counters, from calibrations and from the recorded calls |
 //! | [`checks`] | checks what must be true of every table |
-//! | `amounts` | the time and counts that the recorder added to each call, by class of bracket |
-//! | `answer` | what matters most in a summary |
-//! | `arguments` | ops with several rows because of their arguments: all rows together |
-//! | `by_export` | maps exports to rows, for loops over all calls |
+//! | `amounts` | the time and counts that the recorder added to each call |
+//! | `answer` | finds what matters most in a summary |
+//! | `arguments` | adds up the rows of an op that has several because of its arguments |
+//! | `by_export` | maps exports to rows, for code that loops over all calls |
 //! | `clusters`, `forest` | finds pages that overlap in time, and the nesting of their calls |
 //! | `walk` | passes every page once, with the marks of its nested calls, to the code that adds calls up |
 //!
-//! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
-//! unknown value is `None`.
+//! Sums are integers, so results do not depend on the number of worker threads. Missing is never
+//! zero: an unknown value is `None`.
 #![forbid(unsafe_code)]
 
 pub mod across;

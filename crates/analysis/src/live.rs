@@ -1,24 +1,25 @@
 //! Adds up ops by time while a program is being recorded.
 //!
-//! A recording is opened again and again. Each time, only the new calls are added: [`Live`]
-//! remembers the number of calls of each page that it has seen. The caller limits the work. Calls
-//! beyond the limit are not read, only counted, because page headers contain the number of calls.
-//! Unread calls are assumed to be like those that were read in the same round, so the values are
-//! then estimates.
+//! A program that is being recorded is read in rounds, and the profile is opened again for each
+//! round. In a round, only the new calls are added: [`Live`] remembers how many calls of each page
+//! were added before. The caller limits the work of a round. Calls beyond the limit are only
+//! counted, because page headers contain the number of calls. They are assumed to be like the calls
+//! that were read in the same round, so the values are then estimates.
 //!
-//! Self times cover only calls that have ended. A call in progress has no record yet, although the
-//! calls inside of it may have one. The time that the recorder added is not subtracted, because
-//! that needs calibrations, which threads write at their end.
+//! Self times cover only calls that have ended. A call is recorded when it ends, so a call in
+//! progress is missing, although calls inside of it may already be recorded. The time that the
+//! recorder added is not subtracted, because that needs calibrations, which a thread writes when it
+//! ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
-/// Calls that may be inside of a call that has not ended yet: start and duration of each.
+/// Start and duration of calls that may be inside of a call that has not ended yet.
 type Inside = Vec<(u64, u64)>;
-/// At most this many such calls are remembered for a thread; beyond that, the earliest are
-/// forgotten.
+/// At most this many such calls are remembered for a thread. If there are more, the earliest calls
+/// are forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
 /// The numbers of an op. Times are in ns, and are not corrected.
@@ -37,7 +38,7 @@ pub struct LiveRow {
 /// The sums of a recording so far.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// The number of calls of each page that were seen.
+    /// For each page, the number of its calls that were added or counted so far.
     pages: HashMap<(PartId, u32, u32), u64>,
     threads: HashMap<(PartId, u32), Inside>,
     rows: HashMap<(Arc<str>, String), LiveRow>,
@@ -47,7 +48,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Adds the new calls of a recording. `may_go_on` is asked after each page that was read.
+    /// Adds the new calls of a recording. After each page that was read, `may_go_on` says whether
+    /// to read another page.
     pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
         let mut threads: Vec<(usize, usize)> = Vec::new();
         for (process, p) in profile.processes.iter().enumerate() {
@@ -55,8 +57,8 @@ impl Live {
                 threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
             }
         }
-        // Each round begins with another thread, so that it is not always the same threads that are
-        // not read.
+        // Each round begins with another thread, so that the threads that are not read change from
+        // round to round.
         self.round = self.round.wrapping_add(1);
         let round = self.round % threads.len().max(1);
         threads.rotate_left(round);
@@ -103,25 +105,25 @@ impl Live {
         }
     }
 
-    /// Returns the rows, the one with the most self time first.
+    /// Returns the rows. The row with the most self time is first.
     pub fn rows(&self) -> Vec<&LiveRow> {
         let mut rows: Vec<&LiveRow> = self.rows.values().collect();
         rows.sort_by(|a, b| b.own_ns.total_cmp(&a.own_ns).then_with(|| a.name.cmp(&b.name)));
         rows
     }
 
-    /// Returns the number of calls in complete pages, whether they were read or not.
+    /// Returns the number of calls in complete pages, read or only counted.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Returns the part of the calls that was read; if it is less than 1, times are estimates.
+    /// Returns the part of the calls that was read. If it is less than 1, times are estimates.
     pub fn read(&self) -> f64 {
         if self.calls == 0 { 1.0 } else { self.read as f64 / self.calls as f64 }
     }
 }
 
-/// Adds the calls from `seen` on, and returns their number.
+/// Adds the calls with index `seen` and above, and returns how many were added.
 fn add_calls(
     columns: &Columns,
     seen: u64,
@@ -135,7 +137,8 @@ fn add_calls(
     for i in from..to {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let mut own = duration;
-        // Calls are recorded when they end, so those inside of this one came before it.
+        // Calls are recorded when they end, so the calls inside of this one were recorded before
+        // it.
         while let Some((_, inner)) = inside.pop_if(|(inner, _)| *inner >= begin) {
             own = own.saturating_sub(inner);
         }
@@ -190,11 +193,11 @@ mod tests {
         let row = |name: &str, calls, own, recent| (name.to_owned(), calls, own, recent);
         let mut live = Live::default();
         assert_eq!(add(&mut live, &calls[..2], 9), [row("inner", 2.0, 50.0, 50.0)]);
-        // The call around the two has ended now; its self time is 50.
+        // Now the call around these two has ended. Its self time is 50.
         let both = [row("inner", 2.0, 50.0, 0.0), row("outer", 1.0, 50.0, 50.0)];
         assert_eq!(add(&mut live, &calls[..3], 9), both);
         assert_eq!(add(&mut live, &calls[..3], 9)[1], row("outer", 1.0, 50.0, 0.0));
-        // After a second page was written, its calls must be added.
+        // Now a second page was written, and its calls must be added.
         let all = [row("inner", 3.0, 100.0, 50.0), row("outer", 2.0, 100.0, 50.0)];
         assert_eq!(add(&mut live, &calls, 9), all);
         assert_eq!((live.calls(), live.read()), (5, 1.0));

@@ -1,5 +1,5 @@
-//! Computes how often each loop of instrumented modules was entered and how long it took, as a
-//! tree.
+//! Computes a tree of the loops of instrumented modules: how often each loop was entered and how
+//! long it took.
 //!
 //! ```text
 //!  LoopModule, LoopRow, LoopEvent ─► merge: cells by id, for all threads and for each
@@ -11,22 +11,22 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`estimate`] | the total time of sampled hits with its interval, and rules for computing with both |
+//! | [`estimate`] | the total time of sampled hits with its interval, and arithmetic with it |
 //! | `student` | quantiles of Student's t |
 //! | `merge` | adds up the counts of all threads and all registrations of one module |
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
-//! | [`trips`] | iterations of single hits, and an estimate for all hits if only some were counted |
-//! | [`unrolled`](mod@unrolled) | what an iteration in the machine code is in the schedule |
+//! | [`trips`] | iterations of single hits, and an estimate for all hits if some were not counted |
+//! | [`unrolled`](mod@unrolled) | how many iterations of the schedule are one in the machine code |
 //! | [`log`] | mode log: matches starts and ends |
 //! | [`traffic`] | bounds of the bytes that a loop moved |
-//! | [`dispatches`] | the dispatches of IREE that loops are in |
+//! | [`dispatches`] | the dispatches of IREE that contain loops |
 //! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
 //! | [`workgroups`] | mode log: the workgroup calls in which starts and ends happened |
 //!
-//! A *module* is a text (LLVM IR or MLIR) that was instrumented at once and has one identity. It
-//! may be registered several times, in one process or in several, and each of its threads has
-//! counts of its own. All counts are added up, and each thread's own numbers are kept as well.
+//! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. It
+//! may be registered several times, in one process or in several. Each thread of a registration has
+//! counts of its own. All counts are added up, and the numbers of each thread are kept as well.
 
 pub mod dispatches;
 pub mod estimate;
@@ -55,11 +55,11 @@ pub use unrolled::{Unrolled, unrolled};
 /// The way in which a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Each hit is counted; the first ones and then random ones are timed.
+    /// Each hit is counted. The first hits, and later random hits, are timed.
     Sampled,
     /// Each hit is counted and timed.
     Timed,
-    /// Each hit is counted, none is timed.
+    /// Each hit is counted, and none is timed.
     Count,
     /// The starts and ends of the first hits are recorded one by one.
     Log,
@@ -101,8 +101,8 @@ pub struct LoopData<'a> {
     /// Mode log: the recorded starts and ends. Those of one thread and module are in the order in
     /// which they happened.
     pub events: &'a [LoopEvent],
-    /// For each process, the indices of the profile's counters that its rows have. A process that
-    /// is missing has none.
+    /// For each process, the profile's counters whose sums its rows contain, as indices. A process
+    /// that is missing has no counters.
     pub counters: &'a [Vec<usize>],
 }
 
@@ -111,7 +111,7 @@ pub struct LoopData<'a> {
 pub struct LoopTable {
     /// One tree for each module, in the order of their first registrations.
     pub modules: Vec<LoopTree>,
-    /// Number of rows that belong to no module of the profile.
+    /// Number of rows whose module is not in the profile.
     pub strays: u64,
 }
 
@@ -123,25 +123,28 @@ pub struct LoopTree {
     pub mode: Mode,
     /// Number of ids that the module has.
     pub ids: u32,
-    /// Ticks in a second; `None` if not known. If registrations differ, the value of the first one.
+    /// Ticks per second; `None` if not known. If registrations differ, the value of the first one
+    /// is used.
     pub ticks_per_second: Option<f64>,
-    /// Indices of the loops' registrations in the modules of the profile.
+    /// The module's registrations, as indices in the profile's modules.
     pub registrations: Vec<usize>,
     /// The function or loop of each id, if it is known.
     pub table: Option<SideTable>,
-    /// The source of the side table.
+    /// Where the side table came from.
     pub choice: TableChoice,
-    /// For each id that has a loop in the schedule of the side table, the number of that loop.
+    /// Maps ids to loops of the schedule in the side table, by number of the loop. Ids without such
+    /// a loop are missing.
     pub scheduled: HashMap<u32, usize>,
-    /// Functions and loops: each one comes after the one around it, and siblings are sorted by id.
+    /// Functions and loops. Each of them comes after the function or loop around it, and siblings
+    /// are sorted by id.
     pub nodes: Vec<LoopNode>,
     /// The threads that entered any of the nodes, in ascending order.
     pub threads: Vec<LoopThread>,
-    /// Number of rows whose id is not below `ids`. They are in no sum.
+    /// Number of rows whose id is not below `ids`. No sum includes them.
     pub beyond: u64,
     /// Number of damaged rows, whose times contradict each other. Only their hits are used.
     pub damaged: u64,
-    /// Number of registrations whose empty hits were not measured, so that nothing can be
+    /// Number of registrations for which the cost of empty hits was not measured, so nothing can be
     /// subtracted.
     pub uncalibrated: usize,
 }
@@ -160,30 +163,31 @@ pub struct LoopThread {
 pub struct LoopNode {
     /// The id of the function or loop.
     pub id: u32,
-    /// The function or loop around this one, as an index in the nodes.
+    /// The function or loop around this one, as an index in [`LoopTree::nodes`].
     pub parent: Option<usize>,
     /// The number of nodes around this one.
     pub level: u32,
-    /// The numbers of all threads together.
+    /// The numbers over all threads.
     pub all: Numbers,
     /// The numbers of each thread that entered the node, with the thread's index in
     /// [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
-    /// The largest inclusive time of a thread divided by the mean over the threads that entered the
-    /// node: at least 1. `None` if times are not known, or if their mean is not above 0.
+    /// The largest inclusive time of a thread, divided by the mean over the threads that entered
+    /// the node. At least 1. `None` if times are not known, or if their mean is not above 0.
     pub imbalance: Option<f64>,
-    /// The largest number of hits of a thread divided by the mean over the threads that entered the
-    /// node.
+    /// The largest number of hits of a thread, divided by the mean over the threads that entered
+    /// the node.
     pub hit_imbalance: Option<f64>,
 }
 
 impl LoopTree {
-    /// Returns the function or loop of the node, if there is a side table.
+    /// Returns the side table's entry for the node. `None` if there is no side table.
     pub fn entry(&self, node: &LoopNode) -> Option<&Entry> {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// Returns the loop of the schedule that the node shows, and its number in the side table.
+    /// Returns the loop of the schedule that the node stands for, and the loop's number in the side
+    /// table.
     pub fn scheduled(&self, node: &LoopNode) -> Option<(usize, &ScheduledLoop)> {
         let number = *self.scheduled.get(&node.id)?;
         Some((number, self.table.as_ref()?.schedule.get(number)?))
@@ -199,7 +203,7 @@ impl LoopTree {
         self.ticks_per_second.map(|rate| ticks * (1e9 / rate))
     }
 
-    /// Returns the nodes without a node around them.
+    /// Returns the nodes that are not inside of another node.
     pub fn roots(&self) -> impl Iterator<Item = &LoopNode> {
         self.nodes.iter().filter(|node| node.parent.is_none())
     }
@@ -210,9 +214,9 @@ pub fn identity(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds up the loops of a profile. `tables` are side tables from files: a table replaces the
-/// embedded one of the module with the same identity and size. [`fits`] checks whether there is
-/// such a module.
+/// Adds up the loops of a profile. `tables` are side tables from files. Such a table replaces the
+/// embedded table of the module that has the same identity and size. [`fits`] checks whether there
+/// is such a module.
 pub fn loops(data: LoopData<'_>, tables: &[SideTable]) -> LoopTable {
     let rows = merge::by_module(&data);
     let logged = log::Logged::new(data.modules, data.events);

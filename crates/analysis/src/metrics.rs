@@ -1,8 +1,8 @@
 //! Computes metrics. For each set of counters that a metric needs, this module adds up only those
-//! calls in which all of these counters were read and were counting all the time, and subtracts the
-//! values of empty calls. A metric is absent if its value would mostly describe the bracket and not
-//! the code inside it, or if one of its operands cannot be distinguished from the operand of an
-//! empty call.
+//! calls in which all of these counters were read and were counting all the time, and subtracts
+//! what empty calls count. There is no value if it would mostly describe the bracket (the readings
+//! around the call) and not the code inside, or if one of the metric's operands cannot be
+//! distinguished from that of an empty call.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::sampled::{SCALE, Weights};
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
-    /// The value in the metric's unit, computed from the sums over these calls. `None` if there is
-    /// no such call, if the value is not defined (division by zero), or if it is hidden (see
-    /// [`MetricValue::hidden`]).
+    /// The value in the metric's unit, computed from the sums over the calls in `calls`. `None` if
+    /// there is no such call, if the value is not defined (division by zero), or if it is hidden
+    /// (see [`MetricValue::hidden`]).
     pub value: Option<f64>,
     /// The ends of the interval in which the value lies with 95 % confidence, from the uncertainty
     /// of the brackets. `None` without a value, or if the brackets were not calibrated.
@@ -32,32 +32,32 @@ pub struct MetricValue {
 }
 
 impl MetricValue {
-    /// The value of a metric that no call has.
+    /// The value of a metric for which no call has all counters.
     pub const NONE: Self = Self { value: None, interval: None, calls: 0, hidden: None };
 }
 
-/// The metrics of a row. Metrics that no call has take no memory, because a profile can have many
+/// The metrics of a row. Metrics without a value take no memory, because a profile can have many
 /// metrics and many rows. A clone shares the values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricValues {
-    /// The metrics that some call has: ascending indices, and values.
+    /// The metrics that at least one call has: indices in ascending order, and values.
     known: Arc<[(u32, MetricValue)]>,
 }
 
 impl MetricValues {
-    /// Returns the metric with this index among those that were asked for.
+    /// Returns the value of the metric with this index in the list of requested metrics.
     pub fn get(&self, index: usize) -> MetricValue {
         let at = self.known.binary_search_by_key(&index, |(of, _)| *of as usize);
         at.map_or(MetricValue::NONE, |at| self.known[at].1)
     }
 
-    /// Returns the number of metrics that some call has.
+    /// Returns the number of metrics that at least one call has.
     pub fn known(&self) -> usize {
         self.known.len()
     }
 }
 
-/// Takes each metric's value, in the order of the metrics.
+/// Collects one value for each metric, in the order of the metrics.
 impl FromIterator<MetricValue> for MetricValues {
     fn from_iter<I: IntoIterator<Item = MetricValue>>(values: I) -> Self {
         let known = (0..).zip(values).filter(|(_, value)| *value != MetricValue::NONE);
@@ -68,40 +68,42 @@ impl FromIterator<MetricValue> for MetricValues {
 /// The reason why a metric is not shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
-    /// More than half of a counter's value comes from the bracket itself, or the rest cannot be
+    /// More than half of a counter's value comes from brackets, or the rest of the value cannot be
     /// distinguished from zero.
     Counter {
         /// The counter's index in the run's list.
         counter: usize,
-        /// The part of the value that comes from brackets, 0 to 1.
+        /// The part of the value that comes from brackets, from 0 to 1.
         empty_share: f64,
     },
-    /// More than half of the durations comes from the bracket itself, or the rest cannot be
-    /// distinguished from zero.
+    /// More than half of the durations comes from brackets, or the rest cannot be distinguished
+    /// from zero.
     Duration {
-        /// The part of the durations that comes from empty calls, 0 to 1.
+        /// The part of the durations that comes from empty calls, from 0 to 1.
         empty_share: f64,
     },
-    /// The metric is a part of the time, and exceeds 100 % by more than the bracket explains.
+    /// The metric is a part of the time, but exceeds 100 % by more than the uncertainty of the
+    /// bracket.
     MoreThanAll {
         /// The value that the metric would have; 1 is 100 %.
         part: f64,
     },
 }
 
-/// If the bracket's part of a value is larger than this, the value describes the bracket rather
-/// than the code inside it.
+/// If brackets make up more than this part of a value, the value describes the bracket rather than
+/// the code inside.
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
-/// Returns the part of a sum that comes from empty brackets, 0 to 1. `None` if the brackets were
-/// not calibrated.
+/// Returns the part of a sum that comes from empty brackets, from 0 to 1. `None` if the brackets
+/// were not calibrated.
 pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     let empty = brackets?.value.max(0.0);
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
-/// The sets of counters that metrics are computed from: for each group, the counters that some
-/// metric uses. So each row has at most one sum per group, however many metrics there are.
+/// The sets of counters from which metrics are computed. There is one set per group, which contains
+/// all counters of the group that any metric uses. So each row needs at most one sum per group,
+/// however many metrics there are.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
@@ -118,15 +120,15 @@ struct Set {
     group: Option<usize>,
 }
 
-/// Sums over the calls that have a set of counters. In a run with a budget, each value is weighted
-/// by the number of calls that its call stands for, in parts ([`SCALE`]).
+/// Sums over the calls that have a set of counters. In a run with a budget, each value is
+/// multiplied by the weight of its call, in units of 1/[`SCALE`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
-    /// Number of calls that the added calls stand for.
+    /// The sum of the weights of the added calls.
     weight: u64,
-    /// The durations without the time that the recorder added, and below, the time that the
-    /// recorder added. Both are in [`crate::amounts::PARTS`] of a tick.
+    /// The sum of the durations without the time that the recorder added; `taken` is the sum of the
+    /// time that the recorder added. Both are in units of 1/[`crate::amounts::PARTS`] tick.
     time: u128,
     taken: u128,
     counters: Vec<u128>,
@@ -134,7 +136,7 @@ pub(crate) struct SetSum {
 }
 
 impl SetSum {
-    /// Returns the sums with the scale of the weights removed.
+    /// Returns the sums divided by the scale of the weights.
     fn of_calls(&self, scale: u64) -> Self {
         if scale == 1 {
             return self.clone();
@@ -142,8 +144,8 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // The weight must still equal the number of calls with brackets if and only if all calls
-        // have brackets.
+        // Afterwards, the weight must still equal the number of calls with brackets exactly if all
+        // calls have brackets.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -163,12 +165,13 @@ impl SetSum {
 #[derive(Clone, Copy)]
 pub(crate) struct Page<'a> {
     pub columns: &'a Columns,
-    /// The index of each call's sum; a call whose index is out of range is skipped.
+    /// For each call, the index of the sum to which it is added. Calls whose index is out of range
+    /// are skipped.
     pub rows: &'a [u32],
     /// The duration of each call without the time that the recorder added.
     pub times: &'a [u64],
     pub brackets: &'a PageBrackets,
-    /// The number of calls that each call stands for, in a run with a budget.
+    /// The number of calls that each timed call represents, in a run with a budget.
     pub weights: Option<&'a Weights>,
 }
 
@@ -222,7 +225,7 @@ impl Sets {
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
-                // In a run with a budget, a call stands for several calls.
+                // In a run with a budget, a call represents several calls.
                 let weight = weights.map_or(1, |weights| match set.group {
                     Some(_) => weights.counted(columns, i),
                     None => weights.timed(columns, i),
@@ -246,8 +249,9 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. `dispatches` has pairs of a number of calls, all of a
-    /// row or all of one of its passes, and their number of dispatches.
+    /// Computes each metric from these sums. An element of `dispatches` is a number of calls and
+    /// their number of dispatches. The calls are all calls of a row, or all calls of one of its
+    /// passes.
     pub fn values(
         &self,
         profile: &Profile,
@@ -266,8 +270,8 @@ impl Sets {
     }
 }
 
-/// Subtracts the empty calls from the sums and not from each call, so that calls that count less
-/// than an empty one balance those that count more.
+/// Computes a metric. The values of empty calls are subtracted from the sums, and not from each
+/// call, so that calls that count less than an empty call balance calls that count more.
 fn value(
     profile: &Profile,
     metric: &Bound,
@@ -286,8 +290,8 @@ fn value(
     let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
-        // A sum cannot be negative. If only the lower end of its interval is negative, the sum is
-        // not resolved.
+        // A sum cannot be negative. If only the lower end of its interval is negative, the sum
+        // cannot be distinguished from zero.
         Estimate { value: rest.value.max(0.0), ..rest }
     };
     let hides = |total: f64, empty: Option<Estimate>| {
@@ -318,7 +322,7 @@ fn value(
         return result(None, None, Some(Hidden::Duration { empty_share }));
     }
     let ns = less(recorded, empty).times(profile.timeline.ns_per_tick());
-    // A thread runs on one processor at a time, so its processor time cannot exceed the whole time.
+    // A thread runs on one processor at a time, so its processor time cannot exceed the duration.
     if is_part_of_time(profile, metric) && ns.value > 0.0 {
         let clock = totals.first().copied().unwrap_or_default();
         if clock.low > ns.high.max(ns.value) * (1.0 + ROUNDING) {
@@ -336,8 +340,8 @@ fn value(
     result(value, interval, None)
 }
 
-/// Computes the interval of a metric. The errors of its operands are independent, so the distances
-/// that each of them causes are added as squares.
+/// Computes the interval of a metric. The errors of its operands are independent, so the errors
+/// that they cause in the metric are added as squares.
 fn interval(
     of: impl Fn(f64, &[f64]) -> Option<f64>,
     value: f64,
@@ -365,12 +369,12 @@ fn interval(
     [value - below.sqrt(), value + above.sqrt()]
 }
 
-/// Two different clocks run at slightly different rates.
+/// Two clocks may differ by this part, because they run at slightly different rates.
 const ROUNDING: f64 = 0.01;
 
-/// The values of empty calls that are subtracted for a metric that is a part of the time. They come
-/// from the largest bracket of all calibrations that include the clock. Used for values of single
-/// calls, whose process is no longer known.
+/// The values of an empty call that are subtracted to compute a metric that is a part of the time.
+/// They are used for values of single calls whose process is no longer known. So of all
+/// calibrations that include the clock, the one with the largest bracket is used.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfTime {
     clock_ns: f64,
@@ -379,8 +383,8 @@ pub struct PartOfTime {
 }
 
 impl PartOfTime {
-    /// Returns the corrections for these metrics, `None` for a metric that is not a part of the
-    /// time. Reads the calls of the profile if some metric is.
+    /// Returns the corrections for these metrics; `None` for a metric that is not a part of the
+    /// time. Reads all calls of the profile if any of the metrics is a part of the time.
     pub fn of_all(profile: &Profile, metrics: &[Bound], workers: usize) -> Vec<Option<Self>> {
         if !metrics.iter().any(|metric| is_part_of_time(profile, metric)) {
             return vec![None; metrics.len()];
@@ -388,7 +392,7 @@ impl PartOfTime {
         Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
     }
 
-    /// Does the same with what is already known about readings in the program.
+    /// Does the same as [`Self::of_all`], with times of readings that are already known.
     pub(crate) fn of_each(
         profile: &Profile,
         metrics: &[Bound],
@@ -415,8 +419,8 @@ impl PartOfTime {
         Some(most.max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns)).unwrap_or(nothing))
     }
 
-    /// Returns the metric of one call, after subtracting an empty call. `None` if the empty call is
-    /// more than half of the call, or if the result is impossible.
+    /// Returns the metric of one call, after subtracting an empty call. `None` if the empty call
+    /// makes up more than half of the call, or if the result is impossible.
     pub fn value(&self, metric: &Bound, duration_ns: f64, clock_ns: f64) -> Option<f64> {
         if self.clock_ns > MOSTLY_EMPTY * clock_ns || self.duration_ns > MOSTLY_EMPTY * duration_ns
         {
@@ -432,12 +436,12 @@ impl PartOfTime {
     }
 }
 
-/// A part of the time of a single call is not shown if it exceeds 100 % by more than this, however
-/// much the bracket scatters, because no interval is shown next to the value that would explain it.
+/// For a single call, a part of the time is not shown if it exceeds 100 % by more than this, even
+/// if the scatter of the bracket could explain it: no interval is shown next to the value.
 const MOST_DOUBT: f64 = 0.1;
 
-/// Whether a metric is the time of a clock that stops while the thread waits, divided by the
-/// duration.
+/// Whether a metric is the time of a clock divided by the duration, where the clock stops while the
+/// thread waits.
 fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     let [counter] = metric.counters.as_slice() else { return false };
     is_clock_of_threads(profile, *counter) && metric.is_plain_part_of_duration()

@@ -1,5 +1,5 @@
-//! Shows ops of virtual machines and of PyTorch as trees: runs, the ops in them, and the tasks of
-//! pool threads for each op.
+//! Reads ops of virtual machines and of PyTorch as trees: runs of the model, the ops in them, and
+//! the tasks of each op on pool threads.
 //!
 //! ```text
 //!  launching thread   run ├───────────────────────────────────────────────────┤
@@ -11,16 +11,16 @@
 //!                                                  have the same region number
 //! ```
 //!
-//! A thread's calls are recorded when they end. So the calls inside a call are those that began
-//! after its start, ended before it, and are in no other call yet. This takes one pass over the
-//! pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the
-//! tasks of all threads, and for each page the earliest start of any call after it, which shows
-//! when a tree is complete.
+//! A thread's calls are recorded when they end. So the calls inside of a call are those that began
+//! after its start, ended before it, and are not inside of another call yet. Finding them takes one
+//! pass over the pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`])
+//! collects the tasks of all threads. It also collects, for each page, the earliest start of any
+//! call in later pages, which shows when a tree is complete.
 //!
-//! Each moment of a run belongs to exactly one of these: the run itself (before the first op and
-//! after the last one), the gaps between its ops, and the self time of an op. Regions and tasks are
+//! Each moment of a run belongs to exactly one of three things: the run itself (before its first op
+//! and after its last one), a gap between its ops, or the self time of an op. Regions and tasks are
 //! part of their op. Therefore `duration = own + between + Σ self`, where the sum covers the ops of
-//! the run and all parts of the runs inside it.
+//! the run and all parts of the runs inside of it.
 
 mod rows;
 mod tasks;
@@ -35,10 +35,10 @@ use crate::amounts::Brackets;
 use crate::estimate::Estimate;
 use tasks::Tasks;
 
-/// Selects the trees to show. A tree is selected as a whole, by its outermost call.
+/// Selects trees. A tree is selected as a whole, by its outermost call.
 #[derive(Clone, Debug, Default)]
 pub struct OpFilter {
-    /// The name of the machine.
+    /// If set, only trees of the machine with this name are selected.
     pub machine: Option<String>,
     /// If set, only trees that began at this tick or later are selected.
     pub since: Option<u64>,
@@ -46,10 +46,10 @@ pub struct OpFilter {
     pub until: Option<u64>,
 }
 
-/// A call of an entry function. Times are in ticks.
+/// A run: a call of an entry function. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct RunCall<'a> {
-    /// The run's number among the runs of the view, from 0.
+    /// The run's number among the visited runs, from 0.
     pub number: u64,
     /// The run that contains this run.
     pub parent: Option<u64>,
@@ -61,65 +61,65 @@ pub struct RunCall<'a> {
     pub op: OpId,
     /// Whether the run ended with an error.
     pub failed: bool,
-    /// The innermost op that had not returned, if the run failed in an op.
+    /// The innermost op that had not returned, if the run failed inside of an op.
     pub failed_op: Option<OpId>,
     /// The run's start.
     pub start: u64,
     pub duration: u64,
-    /// The run's duration as it counts in sums: without the time that the recorder added.
+    /// The run's duration as it is used in sums: without the time that the recorder added.
     pub time: Amount,
     /// The time from the call's start to the start of its first op; `None` without ops.
     pub first_op: Option<u64>,
     /// The time between the run's ops.
     pub between: u64,
-    /// The time before the first op and after the last one; the whole duration without ops.
+    /// The time before the first op and after the last one. Without ops, the whole duration.
     pub own: u64,
-    /// `between` as it counts in sums.
+    /// `between` as it is used in sums.
     pub between_time: Amount,
-    /// `own` as it counts in sums.
+    /// `own` as it is used in sums.
     pub own_time: Amount,
     /// The number of calls directly inside whose counters were read.
     pub read_inside: u32,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: &'a [Option<u64>],
-    /// The counters without those of the run's ops: the counts in `own` and `between` together, and
-    /// in book-keeping ops that were only timed.
+    /// The counters without those of the run's ops. They cover the time of `own` and `between`, and
+    /// book-keeping ops that were only timed.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How the call was chosen by sampling; the default in a run without a budget.
+    /// How the call was chosen by sampling. The default value in a run without a budget.
     pub drawn: Drawn,
 }
 
 /// A call of an op, or a range. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// The op's number among the ops of the view, from 0. It is higher than the number of the op
-    /// that contains it.
+    /// The op's number among the visited ops, from 0. It is higher than the number of the op that
+    /// contains it.
     pub number: u64,
     /// The innermost run that contains the op.
     pub run: Option<u64>,
     /// The innermost op that contains this op.
     pub parent: Option<u64>,
-    /// The number of ops that contain this one.
+    /// The number of ops around this one.
     pub depth: u32,
     /// Process index.
     pub process: usize,
     /// Thread index.
     pub thread: usize,
     pub op: OpId,
-    /// Whether the call is a range that the program marked by name, and not an op.
+    /// Whether the call is not an op, but a range that the program marked with a name.
     pub is_range: bool,
-    /// The forward op, for a call of a backward pass.
+    /// For a call of a backward pass: the forward op.
     pub forward: Option<OpId>,
     /// The op's start.
     pub start: u64,
     pub duration: u64,
     /// The op's duration without the ops and runs inside it.
     pub self_ticks: u64,
-    /// The op's duration as it counts in sums: without the time that the recorder added.
+    /// The op's duration as it is used in sums: without the time that the recorder added.
     pub time: Amount,
-    /// The op's self time as it counts in sums.
+    /// The op's self time as it is used in sums.
     pub own_time: Amount,
     /// The number of calls directly inside whose counters were read.
     pub read_inside: u32,
@@ -131,30 +131,30 @@ pub struct OpCall<'a> {
     pub counters: &'a [Option<u64>],
     /// The value of each counter without the ops and runs inside the call.
     pub self_counters: &'a [Option<u64>],
-    /// For each counter, the sum over the call's tasks on other threads. `None` if a task is
-    /// missing or does not have the value. Empty for an op without regions.
+    /// For each counter, the sum over the op's tasks on other threads. `None` if a task is missing
+    /// or does not have a value of the counter. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
-    /// Values of users' collectors: keys and bits.
+    /// Values of users' collectors, each as a key and the bits of the value.
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How the op was chosen by sampling; the default in a run without a budget.
+    /// How the op was chosen by sampling. The default value in a run without a budget.
     pub drawn: Drawn,
 }
 
-/// A time in ticks, and the time that was subtracted for the recorder.
+/// A time in ticks, together with the time that was subtracted for the recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// The time without the time that the recorder added.
+    /// The time after subtracting the time that the recorder added.
     pub ticks: f64,
     /// The time that was subtracted, with its interval.
     pub taken: Estimate,
 }
 
-/// A parallel launch.
+/// A parallel region: work that a thread launched on several threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// The op that names the region.
+    /// The op whose name the region has.
     pub op: OpId,
     /// The region's start.
     pub start: u64,
@@ -163,9 +163,9 @@ pub struct Region {
     pub of: Option<u32>,
     /// The region's recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
-    /// The longest task divided by the mean of all tasks; `None` unless all were recorded.
+    /// The longest task divided by the mean over all tasks. `None` unless all tasks were recorded.
     pub imbalance: Option<f64>,
-    /// Set if tasks waited for one another although they did not have to.
+    /// Set if tasks ran one after the other although more of them could have run at once.
     pub serial: Option<Serial>,
 }
 
@@ -183,28 +183,29 @@ pub struct Task {
     pub number: u32,
     /// Thread index.
     pub thread: usize,
-    /// The CPU at the task's end.
+    /// The CPU on which the task ended.
     pub cpu: u32,
     /// The task's start.
     pub start: u64,
     pub duration: u64,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: Vec<Option<u64>>,
-    /// Whether the task is inside another call of its thread, whose counters include the task's.
+    /// Whether the task is inside of another call of its thread. The counters of that call then
+    /// include those of the task.
     pub nested: bool,
 }
 
-/// The way in which tasks ran one after the other although there were enough processors to run more
-/// at once.
+/// How tasks ran one after the other although there were enough processors to run more of them at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serial {
     /// Two tasks ran on one thread.
     Thread,
-    /// Two tasks of different threads ran on one CPU.
+    /// Two tasks of different threads ran on this CPU.
     Cpu(u32),
 }
 
-/// Receives trees. Each call comes before the calls inside of it.
+/// Receives the calls of trees. A call is received before the calls inside of it.
 pub trait OpVisitor {
     /// Receives a run.
     fn run(&mut self, run: &RunCall<'_>);
@@ -214,7 +215,7 @@ pub trait OpVisitor {
     fn region(&mut self, process: usize, thread: usize, region: &Region);
 }
 
-/// The data that is read before the trees are shown.
+/// The data that must be read before trees can be visited.
 #[derive(Debug)]
 pub struct OpTrees<'a> {
     profile: &'a Profile,
@@ -227,7 +228,7 @@ pub struct OpTrees<'a> {
 }
 
 impl<'a> OpTrees<'a> {
-    /// Reads every page once. With `raw`, times count in sums as they were recorded.
+    /// Reads every page once. With `raw`, sums use the times as they were recorded.
     pub fn new(profile: &'a Profile, raw: bool) -> Self {
         tasks::collect(profile, Brackets::new(profile, raw))
     }
@@ -242,8 +243,8 @@ impl<'a> OpTrees<'a> {
         &self.losses
     }
 
-    /// Shows every tree that `filter` selects, ordered by process, thread and start. The numbers of
-    /// runs and ops are the same each time.
+    /// Visits every tree that `filter` selects, sorted by process, thread and start. Runs and ops
+    /// get the same numbers every time.
     pub fn visit(&self, filter: &OpFilter, visitor: &mut impl OpVisitor) {
         tree::visit(self, filter, visitor);
     }

@@ -1,4 +1,4 @@
-//! Estimates the cost of the probes, as a range.
+//! Estimates the cost of the probes (what the recorder does around calls) as a range.
 //!
 //! ```text
 //!  cost of a process  = calls × bracket in place     calibrated, and timed around some calls
@@ -12,20 +12,21 @@
 //!                     + start                        measured: constructor, loading, attaching
 //! ```
 //!
-//! All of this is processor time of the program's threads. So it is compared with processor time,
-//! and with the time in dispatches, but never with wall time, in which idle workers only wait.
+//! All of this is processor time of the program's threads. So it is compared with processor time
+//! and with the time in dispatches. It is never compared with wall time, because in wall time idle
+//! workers only wait.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `brackets` | the cost of one bracket |
-//! | `in_place` | facts about the cost of probes that the recorded calls themselves show |
-//! | `kinds` | which threads launch parallel regions, which work on those of others, and the time in tasks |
-//! | `steps` | compares steps of a program in which ops were announced with those in which they were not |
+//! | `in_place` | facts about the cost of probes that can be computed from the recorded calls |
+//! | `kinds` | which threads launch regions, which work for other threads, and the time in tasks |
+//! | `steps` | compares steps of a program with announced ops and steps without |
 //! | `announced` | the time in which PyTorch calls an observer, and the time of threads that wait meanwhile |
 //!
-//! The cost comes from a model, and not from windows of time without probes: without a budget,
-//! every call must be recorded, so such windows would lose calls. With a budget, there are such
-//! windows for PyTorch (`steps`).
+//! The cost is computed with a model. It cannot be measured by comparing periods with and without
+//! probes: without a budget, every call must be recorded, so calls would be lost in periods without
+//! probes. Only with a budget does PyTorch have such periods (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -48,73 +49,75 @@ pub use hits::Hits;
 pub(crate) use in_place::{InPlace, in_place};
 pub use price::Price;
 
-/// With fewer values, a mean is not meaningful.
+/// With fewer values than this, a mean is not meaningful.
 const FEWEST: u64 = 30;
 
-/// Time that the dynamic linker may need to map the library and to relocate it, in ns. Nothing in
-/// the process can measure it. Measured: 0.4 to 1.1 ms.
+/// Time in ns that the dynamic linker may need to map the library and to relocate it. It cannot be
+/// measured inside of the process. In separate measurements, it was 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
-/// The cost of a call that is only counted, in ns: a decision and an addition to a table. It is too
-/// short to be timed in the program.
+/// The cost of a call that is only counted, in ns: one decision, and one addition to a table. It is
+/// too short to be timed in the program.
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
-/// The estimated cost of recording for one process, in ns of processor time, summed over its
-/// threads. In a run with the budget 0, all calls were only counted. Calls with a set of counters that
-/// was not calibrated are left out, because the cost with and without counters differs by a factor of
+/// The estimated cost of recording one process, in ns of processor time, added up over its threads.
+/// In a run with the budget 0, all calls were only counted. Calls whose set of counters was not
+/// calibrated are left out, because the cost with and without counters differs by a factor of
 /// thirty.
 ///
 /// The interval of each part contains the true cost, as far as the causes of its error are known.
-/// The causes are the same for all calls, so the ends of the parts' intervals are added.
+/// These causes are the same for all calls, so the ends of the parts' intervals are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// Process index.
     pub process: usize,
-    /// Number of recorded calls whose set of counters was calibrated. The estimate covers these
-    /// calls.
+    /// Number of recorded calls whose set of counters was calibrated. The estimate covers only
+    /// these calls.
     pub calls: u64,
     /// Number of all recorded calls.
     pub of_calls: u64,
-    /// The mean time by which the probe of one of these calls lengthens the program.
+    /// The mean time by which the probe of one of these calls slows the program down.
     pub per_call_ns: f64,
-    /// The same time according to the calibration alone, without the extra time of readings in the
-    /// program.
+    /// The same time according to the calibration alone: without the additional time that readings
+    /// take in the program.
     pub calibrated_per_call_ns: f64,
     /// The cost of the brackets of these calls.
     pub probes: Estimate,
-    /// The additional time that the program's own code takes after counters were read; exactly 0
+    /// The additional time that the program's own code takes after counters were read. Exactly 0
     /// without counters.
     pub after: Estimate,
-    /// Number of calls that were only counted, in a run with a budget; [`Self::calls`] leaves them
-    /// out.
+    /// Number of calls that were only counted, in a run with a budget. [`Self::calls`] does not
+    /// include them.
     pub only_counted: u64,
     /// The cost of the calls that were only counted.
     pub counting: Estimate,
-    /// Number of recorded calls for which no counter was read although their thread had counters.
-    /// These are the book-keeping ops of a virtual machine.
+    /// Number of recorded calls for which no counter was read, although their thread had counters.
+    /// They are the book-keeping ops of a virtual machine.
     pub uncounted: u64,
-    /// The cost of the probe of such a call. `None` if it was not calibrated.
+    /// The cost of the probe of one such call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
-    /// The time in which a host itself announces ops to the recorder. For a virtual machine of TVM,
-    /// the upper end includes the machine's step between two ops, because the two times cannot be
-    /// separated. For PyTorch, it was measured with ops that do nothing. `None` if there is no such
-    /// host, or if too few times are known.
+    /// The time that a host itself needs to announce ops to the recorder, which means to call it
+    /// before and after each op. For a virtual machine of TVM, the upper end of the interval
+    /// includes the machine's step between two ops, because the two times cannot be separated. For
+    /// PyTorch, the time was measured with ops that do nothing. `None` if there is no such host, or
+    /// if too few times are known.
     pub way: Option<Estimate>,
-    /// Whether `way` was computed from steps of the program: those in which ops were announced took
-    /// longer. It then contains what threads took that waited meanwhile.
+    /// Whether `way` was computed by comparing steps of the program with and without announced ops.
+    /// It then includes the time of threads that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
-    /// was in the recorder. `None` if there are no such threads, if `way` contains it, or if their
-    /// processor time is not known. In a run with a budget, the time in tasks is an estimate; the
-    /// interval begins at 0 if some tasks were only counted and others have calls inside.
+    /// was in the recorder. `None` if there are no such threads, if `way` includes this time, or if
+    /// the threads' processor time is not known. In a run with a budget, the time in tasks is an
+    /// estimate. The interval begins at 0 if some tasks were only counted and others have calls
+    /// inside.
     pub waiting: Option<Estimate>,
-    /// Whether there are threads that wait in this way, as far as the recorded and the counted calls
-    /// show. False if `way` contains their time.
+    /// Whether there are threads that wait in this way, according to the recorded and the counted
+    /// calls. False if `way` includes their time.
     pub waits: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
-    /// The time that counters add to the context switches of threads that have counters; 0 without
-    /// counters. `None` if there are counters and the time was not measured.
+    /// The time that counters add to the context switches of threads that have counters. 0 without
+    /// counters. `None` if there are counters and this time was not measured.
     pub switched: Option<Estimate>,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
@@ -123,27 +126,27 @@ pub struct ProbeCost {
     pub flush_ns: f64,
     /// The cost of attaching threads: opening counters, mapping pages, and calibrating.
     pub attach_ns: f64,
-    /// The cost of the library before the first call: mapping it, its constructor, and loading the
-    /// run. `None` in profiles of earlier versions.
+    /// The cost of the library before the first call: mapping the library, running its constructor,
+    /// and loading the run file. `None` in profiles of earlier versions.
     pub start: Option<Estimate>,
-    /// Processor time of the process's threads, each between its first call and the last known
-    /// moment. Flushing and attaching are not included. `None` if it is not known for some thread
-    /// with calls.
+    /// Processor time of the process's threads, each from its first call to its last known moment.
+    /// The time of flushing and attaching is not included. `None` if it is not known for a thread
+    /// that has calls.
     pub cpu_ns: Option<f64>,
     /// Processor time of the whole process, including the cost of recording. `None` if the process
-    /// did not end in an orderly way, if a session recorded only a part of it, and in profiles of
-    /// earlier versions.
+    /// did not end in an orderly way, if a session recorded only a part of the process, and in
+    /// profiles of earlier versions.
     pub process_ns: Option<f64>,
-    /// Time of the process's threads in dispatches.
+    /// Time in dispatches, added up over the process's threads.
     pub dispatch_ns: Option<f64>,
-    /// The values of an empty call, for the calibrated set of counters that most calls had. Empty
-    /// if [`Self::calls`] is 0.
+    /// The values of an empty call, for the calibrated set of counters that most calls had. It is
+    /// the default value if [`Self::calls`] is 0.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// Returns the mean cost of the probe of a call whose counters are read; of any call if there
-    /// are no such calls.
+    /// Returns the mean cost of the probe of a call whose counters are read. If there are no such
+    /// calls, returns the mean over all calls.
     pub fn counted_call_ns(&self) -> f64 {
         let counted = self.calls - self.uncounted;
         match counted {
@@ -155,14 +158,14 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the cost that grows with the number of calls, and that timing fewer calls would
-    /// avoid.
+    /// Returns the part of the cost that grows with the number of calls. Timing fewer calls would
+    /// reduce it.
     pub fn of_calls(&self) -> Estimate {
         sum([self.among_calls(), Estimate::exact(self.flush_ns)])
     }
 
-    /// Returns the cost that is part of the processor time between the first call and the last
-    /// known moment.
+    /// Returns the part of the cost that is included in the processor time of the threads between
+    /// their first call and their last known moment.
     fn among_calls(&self) -> Estimate {
         let parts =
             [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
@@ -176,8 +179,8 @@ impl ProbeCost {
     }
 
     /// Limits the cost to the processor time that the process used. If the estimate exceeds it, the
-    /// machine was slower during the calibration than during the calls. Then the calibrated parts
-    /// are reduced, all in the same proportion, until the sum fits.
+    /// machine was slower during the calibration than during the calls. Then all calibrated parts
+    /// are reduced by the same factor until the sum fits.
     fn within_what_was_used(mut self) -> Self {
         let (total, among) = (self.total().value, self.among_calls().value);
         let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
@@ -204,8 +207,8 @@ impl ProbeCost {
         self.process_ns.or(self.cpu_ns)
     }
 
-    /// Returns the processor time of the program, without the cost of recording. This is the time
-    /// of the whole process or, if that is not known, of its threads since their first calls.
+    /// Returns the processor time of the program without the cost of recording. This is the time of
+    /// the whole process or, if that is not known, the time of its threads since their first calls.
     /// `None` if less than a thousandth of the process's time is left.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
@@ -214,16 +217,16 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the processor time that the threads would have used without recording. `None` if
-    /// their processor time is not known, or if the estimated cost exceeds it.
+    /// Returns the processor time that the threads would have used without recording. `None` if the
+    /// threads' processor time is not known, or if the estimated cost exceeds it.
     pub fn alone_ns(&self) -> Option<f64> {
         let ours = self.among_calls().value;
         self.cpu_ns.map(|cpu| cpu - ours).filter(|alone| *alone > 0.0)
     }
 }
 
-/// Returns the sum of values whose errors have the same causes: the ends of the intervals are
-/// added.
+/// Returns the sum of values whose errors have the same causes: the lower ends of the intervals are
+/// added, and the upper ends, too.
 pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
     all.into_iter().fold(Estimate::exact(0.0), |sum, one| Estimate {
         value: sum.value + one.value,
@@ -233,14 +236,14 @@ pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
 }
 
 /// Returns the cost in every process that recorded calls with a calibrated set of counters.
-/// `threads` has the times of all threads, if they are known.
+/// `threads` contains the times of all threads; it is empty if they are not known.
 pub(crate) fn costs(
     profile: &Profile,
     in_place: &InPlace,
     threads: &[ThreadTime],
 ) -> Vec<ProbeCost> {
     let processes = 0..profile.processes.len();
-    // If loops cannot be read, views report the reason.
+    // If loops cannot be read, they are left out here. Views report the reason elsewhere.
     let loops = profile.loops().unwrap_or_default();
     let hits = |process| hits::hits(&loops, process);
     processes
@@ -268,7 +271,7 @@ fn cost(
         }
         flush_ns += flushing_ns(thread, line);
     }
-    // Calls for which no counter was read cost less, if that was calibrated.
+    // Calls for which no counter was read cost less. The lower cost is used if it was calibrated.
     let timing = bracket(profile, process, 0, in_place).or_else(|| only_timed(profile, process));
     let (mut calls, mut uncounted, mut readings) = (0, 0, 0);
     let (mut ticks, mut calibrated) = (Estimate::exact(0.0), 0.0);
@@ -293,8 +296,8 @@ fn cost(
         .filter(|of| of.process == process)
         .map(|of| of.seen().saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
-    // With the budget 0, there are only counted calls, for which nothing needs to be calibrated.
-    // Hits have a calibration of their own.
+    // With the budget 0, there are only counted calls, which need no calibration. Hits have a
+    // calibration of their own.
     if calls == 0 && hits.is_empty() && (of_calls > 0 || only_counted == 0) {
         return None;
     }
@@ -307,7 +310,7 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // Calls that no stub has counted are in the recorder's own account of its cost.
+    // For calls that were not counted by a stub, the recorder measured the cost itself.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
@@ -361,9 +364,9 @@ fn cost(
     Some(cost.within_what_was_used())
 }
 
-/// Returns the time in which a host announces ops. If the program does not run between two ops, a
-/// virtual machine takes all of the time between them: it calls the instrument twice and makes its
-/// own step; `outside` is the part of a bracket that is in this time, in ticks.
+/// Returns the time that a host needs to announce ops. In a virtual machine, no code of the program
+/// runs between two ops. So all time between them is the machine's: it calls the instrument twice
+/// and makes its own step. `outside` is the part of a bracket in this time, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();
     if hosts.any(|host| host.program_between_ops) {
@@ -374,12 +377,12 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
     Some(Estimate { value: ns * OF_GAP, low: 0.5 * ns, high: ns })
 }
 
-/// The part of the time between two ops, without brackets, in which the machine calls the
+/// Of the time between two ops, without brackets, the part in which the machine calls the
 /// instrument. Measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
-/// Returns the processor time that a thread used to flush pages: from the end of one page to the
-/// start of the next. If that is not known, returns the time that flushing took, which includes
+/// Returns the processor time that a thread used to flush pages, from the end of one page to the
+/// start of the next. If it is not known, returns the wall time of flushing, which includes
 /// waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();
@@ -393,8 +396,8 @@ fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     })
 }
 
-/// Returns the number of context switches of threads while they had kernel counters open, and the
-/// time that these counters added.
+/// Returns the number of context switches of threads that had kernel counters open, and the time
+/// that these counters added to the switches.
 fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     let of = &profile.processes[process];
     let groups = profile.groups.all();
@@ -423,8 +426,9 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     match any {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
-            // With a budget, counters are open only around the calls that were chosen for them. The
-            // number of switches during these calls is not known, but it is a small part.
+            // With a budget, counters are open only around the calls that were chosen for them. How
+            // many of the switches happened during these calls is not known, but it is a small
+            // part.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {
                 value: if is_whole { value } else { 0.0 },

@@ -1,5 +1,5 @@
-//! Places ops under the roofs of their machine: how fast they worked, and how fast the machine
-//! could have.
+//! Compares ops with the roofs of their machine (roofline model): how fast they worked, and how
+//! fast they could have worked.
 //!
 //! A call that does `flop` operations and moves `bytes` bytes takes at least
 //!
@@ -7,11 +7,11 @@
 //!  least = max(flop / peak, bytes / bandwidth)
 //! ```
 //!
-//! where *peak* and *bandwidth* are what as many cores can do as threads worked on the call.
-//! *Bandwidth* is for the nearest level of memory that has room for all bytes of the call. An op is
-//! *compute* bound if the first term is larger, and *memory* bound otherwise. `least / duration` is
-//! its part of the roof; in the usual picture, with operations per second over operations per byte,
-//! this is the op's height as a part of the roof above it.
+//! where *peak* and *bandwidth* are the highest rates of as many cores as threads worked on the
+//! call. *Bandwidth* is the rate of the nearest level of memory that has room for all bytes of the
+//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise. `least
+//! / duration` is the op's part of the roof. In the usual picture, with operations per second over
+//! operations per byte, it is the op's height as a part of the height of the roof above it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -26,37 +26,37 @@ use crate::table::Key;
 use crate::torch::ShapeRow;
 use crate::work::{Number, Rules, Work};
 
-/// The roofs of a machine.
+/// The roofs of a machine: its highest measured rates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofs {
-    /// Number of cores that were measured together.
+    /// Number of cores that were measured at the same time.
     pub cores: u32,
-    /// The most operations per second, by kind of number and number of cores.
+    /// The highest numbers of operations per second, by kind of number and number of cores.
     pub peaks: Vec<Peak>,
-    /// The most bytes per second, by level and number of cores.
+    /// The highest numbers of bytes per second, by level of memory and number of cores.
     pub bandwidths: Vec<Bandwidth>,
     /// Caches, from the nearest to the farthest.
     pub caches: Vec<Cache>,
 }
 
-/// The most operations per second that were measured.
+/// The highest number of operations per second that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Bits of the floating-point numbers.
     pub number: u32,
     /// Number of cores that did the operations.
     pub cores: u32,
-    /// Operations per second, all cores together.
+    /// Operations per second of all these cores together.
     pub rate: f64,
 }
 
-/// The most bytes per second that were measured.
+/// The highest number of bytes per second that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub level: Level,
     /// Number of cores that moved the bytes.
     pub cores: u32,
-    /// Bytes per second, all cores together.
+    /// Bytes per second of all these cores together.
     pub rate: f64,
 }
 
@@ -68,13 +68,14 @@ pub type Level = Option<u32>;
 pub struct Cache {
     pub level: u32,
     pub bytes: f64,
-    /// Number of cores that share one cache of this level.
+    /// Number of cores that share a cache of this level.
     pub shared_by: u32,
     pub instances: u32,
 }
 
-/// Returns the rate of `threads` threads on a machine with `cores` cores, from the rates of one
-/// core and of all: the rate of one core for each core that they use, but at most that of all.
+/// Returns the highest rate of `threads` threads on a machine with `cores` cores, from the rate of
+/// one core and the rate of all cores. It is the rate of one core times the number of cores that
+/// the threads use, but at most the rate of all cores.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -91,21 +92,22 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// Returns the most operations per second of this many threads with such numbers. `None` if it
-    /// was not measured.
+    /// Returns the highest number of operations per second for this many threads, on such numbers.
+    /// `None` if it was not measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
     }
 
-    /// Returns the most bytes per second of this many threads.
+    /// Returns the highest number of bytes per second for this many threads.
     pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
         let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
     }
 
-    /// Returns the nearest cache level with room for these bytes in the caches of this many cores,
-    /// among the levels whose bandwidth was measured.
+    /// Returns the nearest cache level that has room for `bytes` in the caches that `threads`
+    /// threads use. Only levels whose bandwidth was measured are considered. `None` (main memory)
+    /// if there is no such level.
     pub fn level(&self, bytes: f64, threads: u32) -> Level {
         let holds = |cache: &&Cache| {
             let used = threads.min(self.cores).max(1).div_ceil(cache.shared_by.max(1));
@@ -117,7 +119,7 @@ impl Roofs {
 }
 
 model::named! {
-    /// The limit that holds an op back.
+    /// What limits an op.
     pub enum Holds {
         /// Moving the op's bytes takes longer than its operations.
         Memory = "memory",
@@ -129,15 +131,15 @@ model::named! {
 /// The roof above an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roof {
-    /// The roof that holds the op back.
+    /// What limits the op.
     pub holds: Holds,
-    /// The level from which the op's bytes come. If memory holds the op back, its bandwidth is the
-    /// roof.
+    /// The level of memory that the op's bytes come from. If memory limits the op, the roof is the
+    /// bandwidth of this level.
     pub level: Level,
-    /// The least time of one call, in ns.
+    /// The shortest possible time of one call, in ns.
     pub least_ns: f64,
-    /// `least_ns` as a part of the time that a call took. More than 1 means that the op is faster
-    /// than the measured roofs allow, or that the rule for its work is wrong.
+    /// `least_ns` as a part of the time of a call. More than 1 means that the op is faster than the
+    /// measured roofs allow, or that the rule for the op's work is wrong.
     pub part: f64,
 }
 
@@ -151,17 +153,18 @@ pub struct Placed {
     /// Number of outermost calls, or of dispatches.
     pub calls: u64,
     pub dispatches: Option<u64>,
-    /// The time of all these calls, in ns. For dispatches, each counts from the start of the first
-    /// workgroup to the end of the last one.
+    /// The time of all these calls, in ns. The time of a dispatch is from the start of its first
+    /// workgroup to the end of its last one.
     pub ns: f64,
     /// The number of threads that worked on each call.
     pub threads: u32,
     pub work: Work,
-    /// The roof above the row. `None` if its work, or the machine, is not known well enough.
+    /// The roof above the row. `None` if the row's work or the rates of the machine are not known
+    /// well enough.
     pub roof: Option<Roof>,
 }
 
-/// The operands of metrics of a [`Placed`]: its work.
+/// The operands that metrics of a [`Placed`] can use. They are its work.
 pub const WORK_COUNTERS: [Operand<'static>; 2] = [
     Operand { name: "flop", unit: Unit::Count, scale: 1.0, group: 0 },
     Operand { name: "bytes", unit: Unit::Bytes, scale: 1.0, group: 0 },
@@ -189,8 +192,8 @@ impl Placed {
         intensity.is_finite().then_some(intensity)
     }
 
-    /// Returns the value of a metric that is bound to [`WORK_COUNTERS`]. `None` if it needs work
-    /// that is not known, or is not defined.
+    /// Returns the value of a metric that is bound to [`WORK_COUNTERS`]. `None` if the metric uses
+    /// work that is not known, or is not defined.
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let calls = self.calls as f64;
         let sums = [self.work.flop, self.work.bytes].map(|each| each.map(|each| each * calls));
@@ -199,7 +202,7 @@ impl Placed {
         metric.value_of(calls, self.dispatches.map(|n| n as f64), self.ns, &values)
     }
 
-    /// Finds the roof.
+    /// Computes the row's roof.
     fn place(&mut self, roofs: &Roofs) {
         let each = self.ns / self.calls.max(1) as f64;
         if each > 0.0 {
@@ -208,7 +211,7 @@ impl Placed {
     }
 }
 
-/// Returns the roof above one call with this work that took `ns`.
+/// Returns the roof for a call with this work that took `ns`.
 pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     let bytes = work.bytes?;
     let level = roofs.level(bytes, threads);
@@ -223,9 +226,10 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     part.is_finite().then_some(Roof { holds, level, least_ns, part })
 }
 
-/// Places everything whose work is known: dispatches of IREE, and ops with arguments. `recorded`
-/// are ops from recordings of PyTorch's profiler, which are used if no op was recorded with its
-/// arguments. Without `roofs`, no row has a roof. The row with the most time comes first.
+/// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments.
+/// `recorded` contains ops from recordings of PyTorch's profiler. They are used if no op was
+/// recorded with its arguments. Without `roofs`, no row has a roof. The row with the most time
+/// comes first.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,
@@ -246,12 +250,12 @@ pub fn roofline(
     rows
 }
 
-/// The ops that are in no row of [`roofline`].
+/// The ops that no row of [`roofline`] includes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unplaced {
-    /// The part of all self times that these ops have, 0 to 1.
+    /// The share of these ops in all self times, from 0 to 1.
     pub share: f64,
-    /// The ops, the one with the most time first: [`Key::Op`].
+    /// The ops, as [`Key::Op`]. The op with the most time is first.
     pub ops: Vec<Key>,
 }
 
@@ -285,10 +289,10 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         dispatches: u64,
         workgroups: u64,
         wall: f64,
-        /// Wall time times the threads that could have worked.
+        /// Sum over the sites: wall time times the number of threads that could have worked.
         room: f64,
     }
-    // Most names do not tell the work. If none does, no call has to be read.
+    // The names of most functions do not show their work. If no name does, calls need not be read.
     let is_known = |op: &Op| op.role == Role::Workgroup && rules.of(&op.name, "").is_some();
     if !profile.ops.all().iter().any(is_known) {
         return Vec::new();
@@ -321,7 +325,7 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     sums.into_iter().filter(|(_, sum)| sum.wall > 0.0).filter_map(placed).collect()
 }
 
-/// Returns a row for each op with certain arguments, whose calls do a known amount of work.
+/// Returns a row for each op with arguments for which the work of a call is known.
 fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     // With a budget, the time of calls that were only counted is not known.
     if profile.is_sampled() || !profile.ops.all().iter().any(|op| op.role == Role::Op) {
@@ -329,7 +333,7 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     }
     let trees = OpTrees::new(profile, is_contradicted(profile));
     let table = OpTable::new(&trees, &OpFilter::default(), true, false);
-    /// Sums over rows of the same name and arguments.
+    /// Sums over rows with the same name and arguments.
     #[derive(Default)]
     struct Sum {
         calls: u64,
@@ -375,8 +379,8 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         .collect()
 }
 
-/// Converts an op of a recording of PyTorch's profiler, which does not say how large its numbers
-/// are.
+/// Converts an op from a recording of PyTorch's profiler. The recording does not contain the size
+/// of the op's numbers.
 fn of_recording(row: &ShapeRow) -> Option<Placed> {
     let flop = row.flops? as f64 / row.calls.max(1) as f64;
     (row.total_ns > 0).then(|| Placed {
@@ -396,8 +400,8 @@ fn of_recording(row: &ShapeRow) -> Option<Placed> {
 mod tests {
     use super::*;
 
-    /// Roofs for calculations on paper: 100 GFLOP/s and 10 GB/s of one core, 400 and 20 of four; a
-    /// cache of 1 MB for each core with 50 GB/s.
+    /// Roofs for calculations on paper: one core has 100 GFLOP/s and 10 GB/s, and four cores have
+    /// 400 and 20. Each core has a cache of 1 MB with 50 GB/s.
     fn paper() -> Roofs {
         let peak = |cores, rate| Peak { number: 32, cores, rate };
         let bandwidth = |level, cores, rate| Bandwidth { level, cores, rate };
@@ -442,13 +446,13 @@ mod tests {
         let compute = of(Some(1e9), Some(8e6), 1, 20e6).unwrap();
         assert_eq!((compute.holds, compute.level), (Holds::Compute, None));
         assert_eq!((compute.least_ns, compute.part), (10e6, 0.5));
-        // 1e6 operations take 10 µs, 1e6 bytes 20 µs from the cache.
+        // 1e6 operations take 10 µs, and moving 1e6 bytes from the cache takes 20 µs.
         let memory = of(Some(1e6), Some(1e6), 1, 80e3).unwrap();
         assert_eq!((memory.holds, memory.level), (Holds::Memory, Some(2)));
         assert_eq!((memory.least_ns, memory.part), (20e3, 0.25));
-        // A copy does no operations, so only the bytes count.
+        // A copy does no operations, so only its bytes matter.
         assert_eq!(of(None, Some(20e6), 4, 2e6).unwrap().part, 0.5);
-        // The bytes, or the peak of such numbers, are not known.
+        // The number of bytes is not known, or the peak for such numbers is not known.
         assert_eq!(of(Some(1e6), None, 1, 1e6), None);
         let doubles = Work { flop: Some(1.0), bytes: Some(1.0), number: None };
         assert_eq!(roof(&doubles, 1, 1.0, &roofs), None);
@@ -472,7 +476,7 @@ mod tests {
             let metric = model::Metric::parse(text).unwrap();
             row.metric(&metric.bind(&WORK_COUNTERS).unwrap())
         };
-        // The op computes 20e6 operations in 10 ms.
+        // In 10 ms, the op does 20e6 operations.
         let known = row(Some(10), work);
         assert_eq!(value(&known, "rate = flop / duration in G/s"), Some(2.0));
         assert_eq!(value(&known, "rate = bytes / duration in GB/s"), Some(1.0));

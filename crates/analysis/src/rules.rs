@@ -1,10 +1,10 @@
-//! Checks for causes that often hold a program back. Each rule that holds comes with its evidence
-//! and with the part of the wall time at stake, which is the most that could be gained.
+//! Checks for causes that often hold a program back. For each rule that fires, there is evidence,
+//! and the part of the wall time that is at stake: the most that could be gained.
 //!
-//! A rule does not fire if less than its threshold is at stake, or if the data that it needs were
+//! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
 //! not recorded. Rules about dispatches do not fire if other programs took the CPU from a thread
-//! ([`CROWDED`]), and those about dispatches of IREE use sites ([`crate::sites()`]). Each site's
-//! idle time of workers counts for one rule only:
+//! for too long ([`CROWDED`]). Rules about dispatches of IREE use sites ([`crate::sites()`]). The
+//! idle time of workers in a site counts for only one rule:
 //!
 //! ```text
 //!  several workgroups, and one worker has much more of them ──► imbalance
@@ -23,77 +23,82 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 use crate::threads::threads_of_program;
 
-/// A rule about dispatches, memory or counters fires from this part of the wall time on.
+/// A rule about dispatches, memory or counters fires if at least this part of the wall time is at
+/// stake.
 pub const WORTH: f64 = 0.1;
-/// "Most" of the wall time between dispatches means at least this part.
+/// "Most" of the wall time means at least this part.
 pub const MOST: f64 = 0.5;
-/// The least part of the wall time that waiting for data must take.
+/// The rule about the data loader fires if waiting for data takes at least this part of the wall
+/// time.
 pub const LOADING: f64 = 0.05;
-/// The least part of the wall time that calls of `.item()` must take, without the gaps around them.
+/// The rule about `.item()` fires if its calls, without the gaps around them, take at least this
+/// part of the wall time.
 pub const ITEMS: f64 = 0.01;
-/// The least number of calls of `.item()`.
+/// The rule about `.item()` fires if there are at least this many calls.
 pub const ITEM_CALLS: u64 = 1_000;
-/// The busiest worker must take at least this many times as long as if all workers had the same
-/// work.
+/// The rule about imbalance fires if the busiest worker takes at least this many times as long as
+/// it would if all workers had the same work.
 pub const IMBALANCE: f64 = 1.3;
-/// Workgroups that take less than this, in ns, count as small.
+/// Workgroups that take less time than this, in ns, count as small.
 pub const SMALL_NS: f64 = 2_000.0;
-/// The least part of the cycles that must be stalls for memory.
+/// The rule about memory fires if at least this part of the cycles are stalls for memory.
 pub const STALLED: f64 = 0.5;
-/// The least time that a page fault takes, in ns. From measurements of others on Linux on x86-64
-/// (0.25 µs for a page that only has to be cleared, much more in virtual machines); it is not
-/// measured here.
+/// The least time that a page fault takes, in ns. It comes from measurements of others on Linux on
+/// x86-64 (0.25 µs for a page that only has to be cleared, and much more in virtual machines). It
+/// is not measured here.
 pub const FAULT_NS: f64 = 250.0;
 
-/// The least part of an op's own time that page faults must take. It is small, because a fault can
-/// take several times [`FAULT_NS`].
+/// The rule about fresh memory fires if page faults take at least this part of an op's own time.
+/// The part is small, because a fault can take several times [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
-/// The least part of the wall time that such an op must take.
+/// For the rule about fresh memory, the op must also take at least this part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
-/// The least part of its calls that must have page faults; first calls do not count.
+/// For the rule about fresh memory, at least this part of the op's calls must have page faults.
+/// First calls are not considered.
 pub const FAULTS_CALLS: f64 = 0.01;
 
-/// If other programs took at least this part of a thread's time in calls, wall times say more about
-/// those programs than about this one.
+/// If other programs took at least this part of a thread's time in calls, wall times show more
+/// about those programs than about this one.
 pub const CROWDED: f64 = 0.2;
 
-/// A cause that holds a program back, with the evidence. Times are in ns; `efficiency` and
-/// `stalled` are parts from 0 to 1; `counter` is the index of a counter of the run; numbers that
+/// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
+/// `stalled` are parts from 0 to 1. `counter` is the index of a counter of the run. Numbers that
 /// need not be whole are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
-    /// Most of the time is between dispatches: the gaps before dispatches, in ns, and the mean of a
-    /// dispatch.
+    /// Most of the time is between dispatches. `before` describes the gaps before dispatches, in
+    /// ns, and `mean_ns` is the mean time of a dispatch.
     Between { dispatches: u64, before: Before, mean_ns: f64 },
-    /// Most of the time is between runs of the model: the gaps before runs, in ns, and the mean of
-    /// a run.
+    /// Most of the time is between runs of the model. `before` describes the gaps before runs, in
+    /// ns, and `mean_ns` is the mean time of a run.
     BetweenRuns { runs: u64, before: Before, mean_ns: f64 },
     /// Workers are idle in the dispatches of a site, although each could have a workgroup.
     WorkersWait { site: OpId, efficiency: f64 },
     /// A site's dispatches have fewer workgroups than there are workers.
     FewWorkgroups { site: OpId, workgroups: f64, workers: usize },
-    /// A site's workgroups take so little time that handing them out costs as much: `mean_ns` is
+    /// A site's workgroups take so little time that handing them out costs as much. `mean_ns` is
     /// their mean time.
     SmallWorkgroups { site: OpId, mean_ns: f64, efficiency: f64 },
-    /// In a site's dispatches, one worker does much more than the others.
+    /// In a site's dispatches, one worker does much more work than the others.
     Imbalance { site: OpId, imbalance: f64 },
-    /// The processor waits for memory in most cycles of an op: the counter of such cycles, and
-    /// their part.
+    /// In most cycles of an op, the processor waits for memory. `counter` counts such cycles, and
+    /// `stalled` is their part of all cycles.
     MemoryBound { op: Key, counter: usize, stalled: f64 },
-    /// An op touches fresh memory again and again, and not only in first calls: the mean of the
-    /// counter of page faults in a call, the part of the calls that have page faults, and the least
-    /// part of the op's own time that they take (of its processor time, if `of_cpu`).
+    /// An op touches fresh memory again and again, and not only in first calls. `mean` is the mean
+    /// number of page faults in a call, and `calls` is the part of the calls that have page faults.
+    /// The faults take at least `part` of the op's own time (of its processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
-    /// The program waits for its data loader: the number of times, and their mean.
+    /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
+    /// mean wait.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
-    /// `.item()` is called thousands of times; the gaps right before and after its calls take
-    /// `around_ns` in all. These gaps are at stake as well, as far as they are known, because they
-    /// contain the work of Python for the call.
+    /// `.item()` is called thousands of times. The gaps right before and after its calls take
+    /// `around_ns` in all. As far as they are known, these gaps are at stake as well, because
+    /// Python's work for the call is in them.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
-/// A rule that holds.
+/// A rule that fired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fired {
     /// The rule with its evidence.
@@ -101,7 +106,7 @@ pub struct Fired {
     /// The part of the wall time that is at stake, from 0 to 1.
     pub share: f64,
     /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
-    /// processes; of several passes, the mean.
+    /// processes. If there are several passes, the mean over the passes.
     pub wall_ns: f64,
 }
 
@@ -112,8 +117,8 @@ impl Fired {
     }
 }
 
-/// Returns the rules that hold, the one with the most at stake first. `sites` are the profile's
-/// dispatch sites, if it has any; `summary` must be by op without a filter.
+/// Returns the rules that fire. The rule with the most time at stake is first. `sites` are the
+/// profile's dispatch sites, if there are any. `summary` must be by op and without a filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -123,7 +128,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // In a crowded run, gaps and idle workers only show that threads had no CPU.
+    // In a crowded run, gaps and idle workers show only that threads had no CPU.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -143,7 +148,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
 }
 
 /// Returns how long the program ran, as far as it is known: the lifetime of the thread that lived
-/// longest, added up over processes; of several passes, the mean.
+/// longest, added up over processes. If there are several passes, returns the mean over the passes.
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
     let mut of_process = vec![0f64; profile.processes.len()];
     for thread in threads_of_program(profile, &summary.threads) {
@@ -167,7 +172,7 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
         let mean_ns = (run.busy + run.between) * ns_per_tick;
         (Rule::BetweenRuns { runs: run.runs, before, mean_ns }, before.total.min(idle))
     });
-    // Gaps inside of runs are not between runs, so they do not count for this rule.
+    // Gaps inside of runs are not between runs, so this rule does not include them.
     if let Some((rule, ns)) = run.filter(|(_, ns)| *ns >= MOST * wall) {
         return fire(rule, ns, wall, MOST, found);
     }
@@ -178,8 +183,8 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     fire(rule, before.total.min(idle), wall, MOST, found);
 }
 
-/// For each rule, adds up the time at stake over all sites for which it holds, and names the site
-/// with the most at stake.
+/// For each rule, adds up the time at stake over all sites for which it holds. The site with the
+/// most time at stake is named.
 fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
     for site in &sites.rows {
@@ -197,8 +202,8 @@ fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     }
 }
 
-/// Returns the index of the rule that holds for a site, the rule, and the ticks of wall time at
-/// stake.
+/// Returns the rule that holds for a site: its index, the rule, and the wall time at stake in
+/// ticks.
 fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let (op, efficiency) = (site.op, site.efficiency);
     if efficiency <= 0.0 || site.wall <= 0.0 || site.dispatches == 0 || site.workgroups == 0 {
@@ -207,7 +212,7 @@ fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let threads = (site.sum / (efficiency * site.wall)).round() as usize;
     let workgroups = site.workgroups as f64 / site.dispatches as f64;
     let mean_ns = site.sum * ns_per_tick / site.workgroups as f64;
-    // If all workers were busy all the time, the site would take this much less time.
+    // The time that the site would save if all workers were always busy.
     let idle = site.wall * (1.0 - efficiency);
     if threads < 2 {
         return None;
@@ -225,7 +230,7 @@ fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     })
 }
 
-/// Checks the rules about ops that are known by their names.
+/// Checks the rules about ops that are recognised by their names.
 fn named(
     profile: &Profile,
     row: &Row,
@@ -277,17 +282,17 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Finds ops with page faults in calls after the first ones, if the faults take much of the wall
-/// time or of the op's own time. The mean is over all calls, because calls of an op with large
-/// arguments may be few. `wall` is of all passes together, because sums of counters are, too.
+/// Finds ops that have page faults not only in first calls, if the faults take much of the wall
+/// time or of the op's own time. The mean is over all calls, because an op may have few calls with
+/// large arguments. `wall` is the sum over all passes, like the sums of counters.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
     let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
     let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
     let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
-    // Returns the time of an op's calls, and whether it is processor time. A call's counts include
-    // the counts of the calls inside, so the time includes the calls inside, too.
+    // Returns the time of an op's calls, and whether it is processor time. The page faults of a
+    // call include those of the calls inside, so the time includes the calls inside, too.
     let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
         Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
         _ => {
@@ -305,7 +310,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = faults * FAULT_NS;
         ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
-    // Most ops have too few page faults to be worth a look at their calls.
+    // For most ops, the page faults are too few to analyse single calls.
     let many = |row: &&Row| {
         let of = value(row, counter);
         of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))

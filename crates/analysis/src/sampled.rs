@@ -1,6 +1,6 @@
 //! Estimates runs with a budget (`run --budget`), in which all calls were counted and only some
-//! were timed. A call is *drawn* if it was chosen at random to be timed; the first calls of an op
-//! are timed without a draw.
+//! were timed. A call is *drawn* if it was chosen at random to be timed. The first calls of an op
+//! are always timed, so they are not drawn.
 //!
 //! ```text
 //!  Profile ─ pages of each thread, in order ─► Unit: strata per thread and export ─┐
@@ -9,12 +9,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`strata`] | the sum over all calls of one thread and op, with its interval |
+//! | [`strata`] | estimates the sum over all calls of one thread and op, with its interval |
 //! | [`pool`] | adds up strata, and decides whether the drawn calls suffice for an estimate and an interval |
-//! | `weights` | the number of calls that each timed call stands for |
-//! | `by_step` | numbers of calls that were counted in some steps of the program only |
+//! | `weights` | the number of calls that each timed call represents |
+//! | `by_step` | estimates numbers of calls that were counted only in some steps of the program |
 //! | `collect` | reads a profile, and adds up the calls of each row |
-//! | [`tail`] | rare slow calls, whose number follows from the samples of all ops together |
+//! | [`tail`] | rare slow calls, estimated from the samples of all ops together |
 //! | [`quantile`] | quantiles of values with weights |
 //! | `values` | estimates of rows and of a run |
 //!
@@ -49,25 +49,26 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // The time that would have been subtracted if all calls had been timed.
+        // Taken times are scaled to the time that would have been subtracted if all calls had been
+        // timed.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
         }
         if let Some(total) = sampled.total {
             row.total = widened(total, row.taken.map(|taken| taken.total));
-            // The calls' self time is known only if they contain no other calls.
+            // The self time of calls is known only if no other calls are inside of them.
             row.own = row.total;
         }
         row.calls = calls;
         row.inner = 0;
     }
     if !complete {
-        // The workgroup is known only of timed calls.
+        // The workgroup is known only for timed calls.
         row.dispatches = None;
     }
-    // The sample says nothing about CPUs, and nothing about ops and threads without a drawn call.
-    // Counters may have been read in too few calls even if all calls were timed.
+    // The sample contains nothing about CPUs, and nothing about ops and threads without a drawn
+    // call. Even if all calls were timed, counters may have been read in too few of them.
     let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
     let counters = row.counters.iter_mut().enumerate();
     counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
@@ -94,12 +95,12 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     row.sampled = Some(Box::new(sampled));
 }
 
-/// Returns an estimate from a sample from whose values the cost of brackets was subtracted, with
-/// both kinds of uncertainty.
+/// Returns an estimate from a sample in whose values the cost of brackets was already subtracted.
+/// The interval includes the uncertainty of both.
 pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
     let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
     let taken = taken.unwrap_or_default();
-    // The value contains this subtraction already, so only its uncertainty is added.
+    // The value already includes this subtraction, so only its uncertainty is added.
     of_sample.minus(Estimate {
         value: 0.0,
         low: taken.low - taken.value,

@@ -1,5 +1,5 @@
-//! Finds threads of a program that called nothing that was recorded. They have no pages; only their
-//! processor time is known, which the process read when it ended.
+//! Finds threads of a program that made no recorded call. They have no pages. Only their processor
+//! time is known, because the process reads it when it ends.
 
 use std::collections::HashSet;
 
@@ -7,24 +7,25 @@ use profile::{Profile, Thread};
 
 use crate::threads::ThreadTime;
 
-/// For threads that ended before the process, processor time below this, in ns, is not reported: it
+/// Processor time below this, in ns, is not reported for threads that ended before the process: it
 /// is the difference of numbers that were not read at the same moment.
 const LEAST_NS: f64 = 1e6;
 
-/// One thread without calls, or all such threads that had ended before their process.
+/// One thread without calls, or all such threads that ended before their process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SilentThread {
     /// Process index.
     pub process: usize,
     /// The kernel's id and the name of the thread. `None` stands for all threads without calls that
-    /// had ended before the process.
+    /// ended before the process.
     pub thread: Option<(u32, String)>,
     /// Processor time in ns, from the thread's start to the end of the process or session.
     pub cpu_ns: f64,
 }
 
-/// Returns the threads without calls of the processes that have calls. In each process, those with
-/// the most processor time come first. A process that did not end in an orderly way has none.
+/// Returns the threads without calls, for all processes that have calls. In each process, the
+/// thread with the most processor time comes first. A process that did not end in an orderly way
+/// has no such threads, because their time is not known.
 pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
     let mut all = Vec::new();
     let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
@@ -32,8 +33,9 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     for process in processes {
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
-        // The recordings of plugins in the same process are parts of their own, so all parts of the
-        // process are searched. A process of another machine or run may have the same ids.
+        // The events of plugins in the same process are stored in separate parts of the profile, so
+        // all parts of the process are searched. A process of another machine or run may have the
+        // same ids.
         let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
         let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();
@@ -61,8 +63,8 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     all
 }
 
-/// Returns the processor time of a thread that has ended, from its start on. `None` if its last
-/// page has no end, or is of an older version.
+/// Returns the processor time of a thread that has ended, since its start. `None` if its last page
+/// has no end, or was written by an older version.
 fn life_ns(thread: &Thread) -> Option<f64> {
     Some(thread.headers().next_back()?.usage_end?.cpu_ns as f64)
 }

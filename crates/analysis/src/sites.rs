@@ -1,4 +1,4 @@
-//! Puts dispatches of IREE together from their workgroups, and finds the sites of the program that
+//! Assembles dispatches of IREE from their workgroups, and finds the sites of the program that
 //! launch them.
 //!
 //! ```text
@@ -8,16 +8,16 @@
 //! ```
 //!
 //! Workgroups are assigned to dispatches in the same way as for timelines and exports
-//! ([`profile::dispatch`]), so a dispatch is the same one there.
+//! ([`profile::dispatch`]), so all of them show the same dispatches.
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
-//! position in it is a site. Dispatches before the first iteration have sites without a position,
-//! one for each function. Dispatches that may run at the same time can swap positions; then no
-//! sequence repeats, and iterations are counted instead: their number is the greatest common
-//! divisor of the functions' numbers of dispatches.
+//! position in this sequence is a site. Dispatches before the first iteration have sites without a
+//! position, one for each function. If dispatches can run at the same time, they can swap
+//! positions, so no sequence repeats. Then the number of iterations is the greatest common divisor
+//! of the functions' numbers of dispatches.
 //!
-//! The calls of a thread are read page by page, so memory holds one page of each thread, and 76
+//! The calls of a thread are read page by page. So one page of each thread is in memory, and 76
 //! bytes for each dispatch.
 
 mod assemble;
@@ -47,38 +47,38 @@ pub struct Site {
     pub dispatches: u64,
     /// Number of workgroups of the site's dispatches.
     pub workgroups: u64,
-    /// Number of threads that ran workgroups, in the process that has the most.
+    /// Number of threads that ran workgroups. If there are several processes, the largest number.
     pub workers: usize,
-    /// Number of dispatches with missing workgroups. Such a dispatch lasts from the first to the
-    /// last of its recorded workgroups.
+    /// Number of dispatches with missing workgroups. The time of such a dispatch is from the first
+    /// to the last of its recorded workgroups.
     pub incomplete: u64,
-    /// Sum of the times from the start of a dispatch's first workgroup to the end of its last one,
-    /// as recorded.
+    /// Sum of the wall times of the dispatches, as recorded. The wall time of a dispatch is from
+    /// the start of its first workgroup to the end of its last one.
     pub wall: f64,
-    /// The mean of the times that `wall` adds up.
+    /// The mean wall time of a dispatch.
     pub mean: f64,
-    /// The shortest and the longest of the times that `wall` adds up.
+    /// The shortest and the longest wall time of a dispatch.
     pub range: [f64; 2],
     /// 10th percentile and median over the dispatches. The time of a dispatch is the sum of the
     /// durations of its workgroups, without the time that the recorder added.
     pub dispatch: DispatchTimes,
     /// Sum of the durations of all workgroups, without the time that the recorder added. If all
-    /// calls of the function belong to this site, the sum is the total of these calls.
+    /// calls of the function belong to this site, the sum equals the total of these calls.
     pub sum: f64,
-    /// The part of the time of all workers for which they were in workgroups: `sum` divided by
-    /// `wall` and by the number of threads of the process that ran workgroups. From 0 to 1.
+    /// How busy the workers were in the dispatches, from 0 to 1: `sum` divided by `wall`, and by
+    /// the number of the process's threads that ran workgroups.
     pub efficiency: f64,
     /// The time of the busiest worker of each dispatch, divided by the time that each worker would
-    /// have if the work were equally divided. 1 is balanced; with one workgroup, the work cannot be
-    /// divided.
+    /// have if the work were divided equally. 1 means that the work is balanced. A single workgroup
+    /// cannot be divided.
     pub imbalance: f64,
     /// The gaps before the site's dispatches.
     pub before: Before,
 }
 
-/// The gaps before some dispatches: the times in which their process was in no dispatch, since the
-/// end of an earlier one. The first dispatch of a process has no gap. Times are in ticks, unless a
-/// user of this type says otherwise.
+/// The gaps before some dispatches. In a gap, the process is in no dispatch. A gap begins at the
+/// end of an earlier dispatch. The first dispatch of a process has no gap. Times are in ticks,
+/// unless a user of this type documents another unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Before {
     /// Number of the gaps.
@@ -102,14 +102,15 @@ impl Before {
         }
     }
 
-    /// Converts the sum and the number over this many passes to their mean.
+    /// Divides the sum and the number of gaps by the number of passes over which they were added
+    /// up.
     fn be_mean_of(&mut self, passes: u64) {
         self.times = self.times.saturating_add(passes / 2) / passes;
         self.total /= passes as f64;
     }
 }
 
-/// Gaps while they are added up, in ticks.
+/// The gaps that were added up so far, in ticks.
 #[derive(Debug, Default)]
 struct Pauses {
     lengths: Durations,
@@ -136,7 +137,8 @@ impl Pauses {
     }
 }
 
-/// The time of one dispatch: the sum of the durations of its workgroups, in ticks.
+/// Statistics of the time of a dispatch, which is the sum of the durations of its workgroups, in
+/// ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
     /// The 10th percentile over the dispatches.
@@ -153,7 +155,7 @@ impl DispatchTimes {
 }
 
 impl Site {
-    /// Converts the sums over this many passes to their mean.
+    /// Divides the sums by the number of passes over which they were added up.
     fn be_mean_of(&mut self, passes: u64) {
         let of = |count: u64| count.saturating_add(passes / 2) / passes;
         self.dispatches = of(self.dispatches);
@@ -164,8 +166,8 @@ impl Site {
         self.before.be_mean_of(passes);
     }
 
-    /// Returns the gaps before the site's dispatches; `None` if the only dispatch is the first of
-    /// its process.
+    /// Returns the gaps before the site's dispatches. `None` if its only dispatch is the first one
+    /// of its process.
     pub fn gaps(&self) -> Option<Before> {
         Some(self.before).filter(|before| before.times > 0)
     }
@@ -174,23 +176,23 @@ impl Site {
 /// The sites of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
-    /// The sites in the order of the program; those without a position come first.
+    /// The sites in the order of the program. Sites without a position come first.
     pub rows: Vec<Site>,
-    /// The time in which any dispatch was running, in ticks, added up over processes. Dispatches at
-    /// the same time count once.
+    /// The time in which any dispatch was running, in ticks, added up over processes. If several
+    /// dispatches run at the same time, the time is counted once.
     pub busy: f64,
     pub dispatches: u64,
     /// The gaps before all dispatches.
     pub before: Before,
-    /// The time of one dispatch for each row of a table by op, over all of the function's sites.
+    /// For each row of a table by op, the time of a dispatch, over all sites of the function.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
-    /// The parts of the time that more threads could shorten, and those that they could not.
+    /// The parts of the time that more threads could shorten, and the parts that they could not.
     pub room: Room,
 }
 
-/// The parts of the time from the first dispatch to the end of the last one, added up over
-/// processes, as recorded. If dispatches overlap, the time belongs to the one that began first.
-/// Times are in ticks.
+/// The time from the first dispatch to the end of the last one, divided into parts. It is as
+/// recorded, and added up over processes. If dispatches overlap, the time belongs to the one that
+/// began first. Times are in ticks.
 ///
 /// ```text
 ///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
@@ -198,28 +200,30 @@ pub struct Sites {
 ///               alone  –  few   many
 /// ```
 ///
-/// The parts do not show how much more threads would gain, because threads share caches and memory.
+/// The parts do not show how much would be gained with more threads, because threads share caches
+/// and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Room {
     /// The time from the first dispatch to the end of the last one.
     pub span: f64,
     /// The part in which no dispatch ran.
     pub outside: f64,
-    /// The part in dispatches that have one workgroup.
+    /// The part in dispatches that have only one workgroup.
     pub alone: f64,
-    /// The part in dispatches with several workgroups, but no more than there are workers: one more
-    /// thread would have nothing to do.
+    /// The part in dispatches with several workgroups, but with no more workgroups than workers: an
+    /// additional thread would have nothing to do.
     pub few: f64,
     /// The part in dispatches with more workgroups than workers.
     pub many: f64,
-    /// The number of workers, in the process that has the most.
+    /// Number of workers. If there are several processes, the largest number.
     pub workers: usize,
-    /// The part of all workers' time in dispatches for which they were in workgroups, 0 to 1.
+    /// How busy the workers were in dispatches: the part of all workers' time in dispatches in
+    /// which they ran workgroups, from 0 to 1.
     pub efficiency: f64,
 }
 
 impl Room {
-    /// Adds a dispatch, of which `ticks` belong to no earlier dispatch.
+    /// Adds a dispatch. `ticks` is the part of its time that belongs to no earlier dispatch.
     fn add(&mut self, dispatch: &Dispatch, threads: usize, ticks: f64) {
         let part = match dispatch.of {
             0 | 1 => &mut self.alone,
@@ -239,8 +243,8 @@ impl Room {
 }
 
 impl Sites {
-    /// Returns the wall times of all dispatches, added up, in ticks. Dispatches at the same time count
-    /// each, unlike in [`Sites::busy`].
+    /// Returns the sum of the wall times of all dispatches, in ticks. Unlike in [`Sites::busy`],
+    /// time in which several dispatches run is counted for each of them.
     pub fn walls(&self) -> f64 {
         self.rows.iter().map(|site| site.wall).sum()
     }
@@ -281,32 +285,34 @@ pub struct ModelRun {
     pub dispatches: u32,
     /// The time in which any dispatch was running.
     pub busy: f64,
-    /// The time between the first and the last dispatch in which none was running.
+    /// The time between the first and the last dispatch of a run in which no dispatch was running.
     pub between: f64,
-    /// The gaps before the first dispatches of runs, since the last dispatch of the previous run,
-    /// or since the last dispatch before the first run.
+    /// The gaps before the first dispatch of each run. A gap begins at the end of the last dispatch
+    /// of the previous run, or of the last dispatch before the first run.
     pub before: Before,
 }
 
 /// Finds the sites. `None` if the profile has no known workgroups, or if only some calls were
 /// recorded (a run with a budget). With `raw`, nothing is subtracted for the recorder. Nothing is
-/// subtracted either if the corrected values contradict the recorded ones, as in a
-/// [`Summary`](crate::Summary). If there are several passes, sums and numbers are their mean.
+/// subtracted either if corrected values would contradict each other, as in a
+/// [`Summary`](crate::Summary). If there are several passes, sums and numbers are means over the
+/// passes.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let is_raw = raw || profile.is_sampled() || is_contradicted(profile);
     sites_as(profile, is_raw)
 }
 
-/// Finds the sites if it is known already whether corrected values contradict the recorded ones:
-/// `raw` is [`Summary::raw`](crate::Summary::raw) of the same profile. This saves reading all calls
-/// once.
+/// Finds the sites if it is already known whether corrected values contradict each other: `raw` is
+/// [`Summary::raw`](crate::Summary::raw) of the same profile. So this reads all calls once less
+/// than [`sites`].
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
     // The time of workgroups, and the time of all workers in dispatches.
     let (mut work, mut room) = (0.0, 0.0);
     let mut pauses = Pauses::default();
-    // The keys are the functions of one iteration, which processes of the same program share.
+    // The keys are the functions of one iteration, which are the same in all processes of a
+    // program.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
         let assembled = assemble(profile, process, &brackets)?;
@@ -377,8 +383,8 @@ pub struct Dispatched {
     pub of: u64,
 }
 
-/// Returns all dispatches, process by process in the order in which they began. `None` if only some
-/// calls were recorded.
+/// Returns all dispatches, process by process, in the order in which they began. `None` if only
+/// some calls were recorded.
 pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
     let brackets = Brackets::new(profile, true);
     let mut all = Vec::new();
@@ -395,8 +401,8 @@ pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
 /// The sites of one iteration, by position and function.
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
-/// A site while it is added up. `sum`, `sums`, `busiest` and `equal` are in parts of a tick
-/// ([`crate::amounts::PARTS`] parts are one tick); all other times are in ticks.
+/// A site while dispatches are added to it. `sum`, `sums`, `busiest` and `equal` are in units of
+/// 1/[`crate::amounts::PARTS`] tick; all other times are in ticks.
 #[derive(Debug, Default)]
 struct Sum {
     dispatches: u64,
@@ -407,9 +413,9 @@ struct Sum {
     least: Option<u64>,
     most: u64,
     sum: u128,
-    /// The sum of the workgroups' durations for each dispatch.
+    /// For each dispatch, the sum of its workgroups' durations.
     sums: Durations,
-    /// Sum over the dispatches of wall time times number of threads.
+    /// Sum over the dispatches: wall time times number of threads.
     room: u128,
     busiest: u128,
     equal: f64,

@@ -9,32 +9,33 @@
 //!                                                             └─► pairs ──────────► Pair
 //! ```
 //!
-//! The calls are the outermost ones of each op, and their durations are without the time that the
-//! recorder added (`forest`), as in every other view. Counters can only be corrected as sums, so
-//! their values are as they were read; [`Scope::brackets`] has the mean that should be subtracted.
+//! The described calls are the outermost ones of each op. The time that the recorder added
+//! (`forest`) is subtracted from their durations, as in every other view. Counters can only be
+//! corrected as sums, so the values of single calls are as they were read; [`Scope::brackets`] has
+//! the mean that should be subtracted from them.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
 //! metric. A counter has a value if it was read and was counting all the time; otherwise the value
-//! is missing. A metric is missing if one of its counters is missing, or if it is not defined.
-//! Every variable is described over the calls in which it has a value, and every pair over the
-//! calls in which both have one.
+//! is missing. A metric is missing if one of its counters is missing, or if it is not defined. The
+//! statistics of a variable cover the calls in which it has a value; those of a pair cover the
+//! calls in which both variables have one.
 //!
 //! **Buckets.** The `n` values of a variable are sorted. Bucket `b` of `B` covers the sorted
 //! positions from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is the mean of the
 //! values there. With fewer values than buckets, some buckets are empty: they have no mean and no
 //! calls.
 //!
-//! **Ties.** Equal values can lie in several buckets. In the table of a pair, all of them count for
-//! the lowest bucket that contains this value, which is the bucket of the first sorted position
-//! that they take. So equal calls are never separated, and a value counts for a bucket whose mean
-//! includes it.
+//! **Ties.** Equal values can span several buckets. In the table of a pair, all calls with such a
+//! value are counted in the lowest bucket that contains it: the bucket of the first sorted position
+//! that the value takes. So calls with equal values are never separated, and every value is counted
+//! in a bucket whose mean includes it.
 //!
 //! **Numbers.** Sums of values are exact. Squares and products are sums in `f64` of differences
 //! from the mean. The smallest value is subtracted from all values first, so that large values with
 //! small differences keep their precision. Ranks and their products are integers. The values of a
 //! metric are floats; they are mapped to a grid of 2⁵² steps between the smallest and the largest
-//! value of the op, which keeps their order and moves none by more than half a step. A variable
-//! with only one value has no correlation with anything: `None`, not NaN.
+//! value of the op, which keeps their order and changes no value by more than half a step. A
+//! variable with only one value has no correlation with anything: `None`, not NaN.
 
 mod blocks;
 mod choice;
@@ -73,8 +74,8 @@ use work::{Workspace, parallel};
 pub const MOST_BUCKETS: usize = 256;
 /// The largest number of calls of one op, because doubled ranks have 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
-/// A scope with fewer calls than this is given to one worker as a whole; in larger ones, each
-/// worker takes some of the variables.
+/// A scope with fewer calls than this is described by one worker. In a larger scope, several
+/// workers share the variables.
 const SMALL: usize = 1 << 16;
 /// The most memory for collected values, in bytes.
 const MOST_MEMORY: usize = 640 << 20;
@@ -82,29 +83,30 @@ const MOST_MEMORY: usize = 640 << 20;
 /// Options of [`stats`](stats()).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// If set, only calls of ops whose name matches (`*`, `?`) are described.
+    /// If set, only calls of ops whose name matches this pattern (with `*` and `?`) are described.
     pub op: Option<String>,
-    /// If set, only threads with this kernel id, or with a name that matches (`*`, `?`), are
-    /// described.
+    /// If set, only threads that have this kernel id, or a name that matches this pattern (with `*`
+    /// and `?`), are described.
     pub thread: Option<String>,
-    /// Whether to describe the calls of each rank of a distributed job, and not those of each thread.
+    /// Whether to describe the calls of each rank of a distributed job, instead of each thread.
     pub by_rank: bool,
     /// Time in ns after the start of each thread's first recorded call, which may be of any op.
     /// Calls that begin within this time are left out.
     pub skip_ns: u64,
     /// Number of buckets, 1 to [`MOST_BUCKETS`]; other values are clamped.
     pub buckets: usize,
-    /// Whether to compute the tables of pairs, which have the calls by buckets.
+    /// Whether to compute [`Pair::table`] for each pair of variables.
     pub tables: bool,
-    /// Metrics to describe besides the counters, bound to the profile's counters.
+    /// Metrics to describe besides the counters. Each is bound to the profile's counters.
     pub metrics: Vec<Bound>,
-    /// Number of worker threads; 0 for as many as the machine has.
+    /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
-    /// Whether durations are left as they were recorded.
+    /// Whether durations are described as they were recorded, without subtracting anything.
     pub raw: bool,
     /// The most memory for collected values, in bytes; `None` for 640 MiB. If the values need more,
-    /// ops are described in several batches, each after a pass of its own over the pages. An op
-    /// that needs more alone is a batch of its own. The result does not depend on this limit.
+    /// the ops are described in several batches, and every page is read once for each batch. If an
+    /// op needs more by itself, it is the only op of its batch. The results do not depend on this
+    /// limit.
     pub memory: Option<usize>,
 }
 
@@ -131,10 +133,11 @@ pub struct Stats {
     pub buckets: usize,
     /// The metrics among the variables.
     pub metrics: Vec<Bound>,
-    /// The ops that have described calls, the one with the largest sum of durations first.
+    /// The ops with described calls. The op with the largest sum of durations is first.
     pub ops: Vec<OpStats>,
-    /// Whether durations are as they were recorded: because that was requested, or because the
-    /// corrected ones contradict each other. The contradiction is then among the losses.
+    /// Whether durations are as they were recorded, without a correction. They are if this was
+    /// requested, or if corrected durations would contradict each other. In the second case, the
+    /// contradiction is one of the `losses`.
     pub raw: bool,
     /// The cost of the probes in each process that was calibrated.
     pub probes: Vec<ProbeCost>,
@@ -162,10 +165,10 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// Whether the op's calls are described by rank: see [`Options::by_rank`]. Even then, the op
-    /// may have no rank.
+    /// Whether the op's calls are described by rank (see [`Options::by_rank`]). True even if no
+    /// call has a rank.
     pub fn is_by_rank(&self) -> bool {
-        // If ops are not described by rank, each op has the threads of its calls.
+        // An op that is described by thread has at least one thread.
         self.threads.is_empty()
     }
 }
@@ -186,23 +189,25 @@ pub struct ThreadStats {
 pub struct Scope {
     /// Number of calls that are not inside of another call of the op.
     pub calls: u64,
-    /// Number of calls of the op inside of these, which are not described.
+    /// Number of the op's calls that are inside of one of these calls. They are not described.
     pub inner: u64,
     /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
     /// The duration in ticks, then each counter of the run, then each metric.
     pub variables: Vec<Variable>,
-    /// The pairs of variables: each variable with all earlier ones.
+    /// All pairs of variables: each variable with every earlier one.
     pub pairs: Vec<Pair>,
-    /// In a run with a budget, whose calls have weights: the number of calls of equal weight that
-    /// would be as informative.
+    /// In a run with a budget, where calls have different weights: the effective sample size, which
+    /// is the number of calls of equal weight that would be as informative.
     pub effective: Option<f64>,
-    /// In a run with a budget: the estimates for all calls, of which `calls` were timed. `None` if
-    /// they are not known, as when calls were chosen by time.
+    /// In a run with a budget: the estimates for all calls, of which only `calls` were timed.
+    /// `None` if they are not known, for example because calls were chosen by time.
     pub sampled: Option<Box<SampledRow>>,
-    /// The mean and the standard deviation of the amount that the recorder added to a value: to the
-    /// duration in ticks, from whose values it was already subtracted, and to each counter, from
-    /// whose values it was not. `None` if the brackets were not calibrated. Metrics have no entry.
+    /// For each variable except metrics: the mean and the standard deviation of the amount that the
+    /// recorder added to a value. The first element is for the duration in ticks, and is already
+    /// subtracted from the durations. The others are for the counters, and are not subtracted from
+    /// their values. `None` if the brackets (the readings before and after a call) were not
+    /// calibrated.
     pub brackets: Vec<Option<Bracket>>,
 }
 
@@ -212,8 +217,8 @@ impl Scope {
         self.sampled.as_ref()?.calls
     }
 
-    /// Estimates the mean of a variable over all calls from the timed ones. `None` without a
-    /// budget, for metrics, and if nothing is known. Durations are in ticks.
+    /// Estimates the mean of a variable over all calls from the timed calls. `None` without a
+    /// budget, for metrics, and if there is no estimate. Durations are in ticks.
     pub fn estimated_mean(&self, variable: usize) -> Option<Estimated> {
         let sampled = self.sampled.as_deref()?;
         match variable.checked_sub(1) {
@@ -222,9 +227,9 @@ impl Scope {
         }
     }
 
-    /// Whether the values of a variable scatter mostly because of the recorder: the bracket's
-    /// standard deviation is at least half of the values' standard deviation, which is a quarter of
-    /// their variance.
+    /// Whether much of the scatter of a variable's values comes from the recorder: the bracket's
+    /// standard deviation is at least half of the values' standard deviation, so it explains at
+    /// least a quarter of their variance.
     pub fn is_noise(&self, variable: usize) -> bool {
         let bracket = self.brackets.get(variable).copied().flatten();
         let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);
@@ -234,7 +239,7 @@ impl Scope {
     }
 }
 
-/// One variable over the calls in which it has a value.
+/// The statistics of one variable, over the calls in which it has a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
     pub calls: u64,
@@ -275,37 +280,39 @@ impl Number {
 /// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the earlier variable. The table contains probabilities of its buckets.
+    /// Index of the earlier variable. The table contains the probabilities of this variable's
+    /// buckets.
     pub of: usize,
-    /// Index of the later variable, whose bucket is the condition of the probabilities.
+    /// Index of the later variable. The probabilities are conditional on its bucket.
     pub given: usize,
     /// Number of calls in which both have a value.
     pub calls: u64,
     /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
-    /// Spearman's correlation, which is Pearson's correlation of the ranks. Equal values have the
-    /// mean of the ranks that they span.
+    /// Spearman's correlation, which is Pearson's correlation of the ranks. Equal values all get
+    /// the mean of the ranks that they span.
     pub spearman: Option<f64>,
-    /// The calls by buckets; `None` if the table was not requested.
+    /// The numbers of calls by the buckets of both variables; `None` if the table was not
+    /// requested.
     pub table: Option<Table>,
     /// The same as [`Scope::effective`], for the calls in which both variables have a value.
     pub effective: Option<f64>,
 }
 
-/// Calls by the buckets of two variables. The buckets are the same as in
-/// [`Variable::bucket_means`].
+/// The number of calls in each combination of the buckets of two variables. The buckets are the
+/// same as in [`Variable::bucket_means`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The cells with calls, sorted by the bucket of `given`, then of `of`.
+    /// The cells that have calls, sorted by the bucket of `given`, then by the bucket of `of`.
     pub cells: Vec<Cell>,
 }
 
-/// A cell with calls.
+/// A combination of one bucket of each variable, with the calls that are in both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Bucket of [`Pair::given`]: the column.
+    /// The column: a bucket of the variable [`Pair::given`].
     pub given: u8,
-    /// Bucket of [`Pair::of`]: the row.
+    /// The row: a bucket of the variable [`Pair::of`].
     pub of: u8,
     pub calls: u32,
     /// Sum of the calls' weights; without a budget, each weight is 1.
@@ -342,10 +349,11 @@ pub struct TooManyCalls {
     pub calls: u64,
 }
 
-/// Describes the calls of `profile`, reading every page once for each batch of ops.
+/// Describes the calls of `profile`. Every page is read once for each batch of ops
+/// ([`Options::memory`]).
 ///
-/// Memory: per call and variable as many bytes as the value needs, and 8 for metrics, for the ops of a
-/// batch ([`Options::memory`]). In addition, for the op that is being described, 9 bytes per call and
+/// Memory: for all ops of a batch, as many bytes per call and variable as the value needs, and 8
+/// per call and metric. In addition, for the op that is being described, 9 bytes per call and
 /// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
 ///
 /// # Errors
@@ -366,8 +374,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// Computes the statistics, and the number of all calls from which more was to be subtracted than
-/// there is.
+/// Computes the statistics. Also returns how many of all calls have a self time of 0 after the
+/// correction.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -435,8 +443,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If one thread or rank made all calls, it equals the total, so it is described only once.
-        // Calls without a rank are only part of the total.
+        // If one thread or rank made all calls, its statistics equal those of `all`, so they are
+        // computed only once. Calls without a rank are only part of `all`.
         let several = parts.len() > 1;
         let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {
@@ -481,7 +489,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     }
     ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
-    // If calls are chosen by time, the number of chosen calls that were only counted is not known.
+    // If calls are chosen by time, it is not known how many of the calls that were only counted
+    // belong to the choice.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }
@@ -495,7 +504,7 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process)?.job.map(|job| job.rank)
 }
 
-/// Converts a duration from parts of a tick to ticks.
+/// Converts the statistics of a duration from units of 1/`PARTS` tick to ticks.
 fn in_ticks(duration: &mut Variable) {
     let ticks = |parts: f64| parts / PARTS as f64;
     let number = |number: Option<Number>| match number? {
@@ -508,7 +517,7 @@ fn in_ticks(duration: &mut Variable) {
     duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
 }
 
-/// Describes calls that are already in columns, for data that did not come from a profile.
+/// Describes calls that are already stored in columns, for data that does not come from a profile.
 /// [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are ignored.
 pub fn describe(samples: &Samples, buckets: usize, tables: bool) -> Scope {
     let kept = samples.len().min(MOST_CALLS as usize);

@@ -22,27 +22,27 @@ use crate::walk::{Walked, walk_several};
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub by: By,
-    /// If set, only calls of ops whose name matches (`*`, `?`) are shown.
+    /// If set, only calls of ops whose name matches this pattern (with `*` and `?`) are shown.
     pub filter: Option<String>,
-    /// If set, only activities whose kind matches are shown: by its name in the trace
-    /// (`cuda_runtime`), or by the generic name of the kind (`runtime`).
+    /// If set, only activities whose kind matches this pattern are shown. The pattern is compared
+    /// with the kind's name in the trace (`cuda_runtime`) and with its generic name (`runtime`).
     pub kind: Option<String>,
     /// If set, only activities on a device whose number or name matches are shown.
     pub device: Option<String>,
     /// If set, only activities on a stream whose number or name matches are shown.
     pub stream: Option<String>,
-    /// Metrics to compute for each row, bound to the counters of the profile.
+    /// Metrics to compute for each row. Each is bound to the counters of the profile.
     pub metrics: Vec<Bound>,
-    /// Number of worker threads; 0 for as many as the machine has.
+    /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
     /// Whether to show values as they were recorded, without subtracting the cost of brackets.
     pub raw: bool,
-    /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The result does
-    /// not depend on it.
+    /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The results do not
+    /// depend on this number.
     pub round: Option<usize>,
-    /// Whether to find the gaps between the calls of threads. The filters do not apply to them.
+    /// Whether to find the gaps between the calls of threads. The filters do not apply to gaps.
     pub gaps: bool,
-    /// Whether [`Gaps::levels`] are found with the gaps.
+    /// Whether to find [`Gaps::levels`], too, if `gaps` is set.
     pub levels: bool,
 }
 
@@ -55,40 +55,42 @@ pub struct Summary {
     pub calls: u64,
     /// Number of all dispatches. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
-    /// Time in recorded calls, in ticks: the sum of the self times of all calls, to which
-    /// percentages refer. In a run with a budget, an estimate; `None` if it is not known.
+    /// Time in recorded calls, in ticks: the sum of the self times of all calls. Percentages are
+    /// parts of this time. In a run with a budget, it is an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
-    /// The part of `total` that brackets took; `None` if they were not calibrated for all calls.
+    /// The part of `total` that brackets (the readings around calls) took. `None` if they were not
+    /// calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// Whether values are as they were recorded: nothing was subtracted.
+    /// Whether values are shown as they were recorded, so nothing was subtracted.
     pub raw: bool,
-    /// Number of calls that ended after a call of their thread in which they had begun; see
+    /// Number of calls that began inside of another call of their thread and ended after it; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Calls that belong to no thread. They have rows by op, and are included in nothing else here.
+    /// Numbers of calls that belong to no thread. These calls have rows in a table by op, and no
+    /// other field includes them.
     pub apart: Apart,
     /// The times of each thread that has calls. The filter does not apply.
     pub threads: Vec<ThreadTime>,
-    /// The gaps between the threads' calls, if they were asked for. `None` in a run with a budget,
-    /// in which calls that were only counted are in the gaps, and for several passes. The filter
-    /// does not apply.
+    /// The gaps between the threads' calls, if they were requested. `None` in a run with a budget,
+    /// because calls that were only counted would be in the gaps, and for several passes. The
+    /// filter does not apply.
     pub gaps: Option<Gaps>,
-    /// Threads of the same processes without recorded calls.
+    /// Threads of the same processes that have no recorded calls.
     pub silent: Vec<SilentThread>,
     /// The cost of recording in each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
-    /// Whether some calls have a set of counters that their process did not calibrate.
+    /// Whether some calls have a set of counters that was not calibrated in their process.
     pub uncalibrated_probes: bool,
-    /// Losses of each process: its own, those of its files, and those inside its pages.
+    /// Losses by process: those of the process itself, of its files, and inside of its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// The contradictions in the values. Each is counted as a loss. If the correction can have
-    /// caused one of them, all values are as they were recorded.
+    /// The contradictions between the values. Each one is counted as a loss. If the correction may
+    /// have caused one of them, all values are shown as they were recorded.
     pub violations: Vec<Violation>,
-    /// All losses together, including those of the run as a whole.
+    /// All losses, including those of the run as a whole.
     pub losses: Vec<LossCount>,
-    /// In a run with a budget: the estimates for all calls. The sums above are then estimates, and
+    /// In a run with a budget: the estimates for all calls. The sums above are then estimates, but
     /// the numbers of calls are exact.
     pub sampled: Option<SampledRun>,
 }
@@ -97,27 +99,27 @@ impl Summary {
     /// Counts the processes, threads and devices that have calls. The filter does not apply.
     pub fn places(&self, profile: &Profile) -> Counts {
         let timed = self.threads.iter().map(|time| (time.process, time.thread));
-        // The begin and end of calls that were only counted are not known, so their threads may be
-        // missing in `threads`.
+        // For calls that were only counted, begin and end are not known. So `threads` may lack
+        // threads that have only such calls.
         let counted = self.sampled.iter().flat_map(|run| &run.threads).map(|(at, _)| *at);
         Counts::of(profile, timed.chain(counted))
     }
 }
 
-/// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice. If
-/// the corrected values contradict each other, the result has the recorded values, and its `raw` is
-/// set. All ops of the profile decide whether there is a contradiction, so that reports with other
-/// rows and other filters show the same values.
+/// Reads every page of `profile` once and adds up its calls. Pages with nested calls are read
+/// twice. If the corrected values contradict each other, the summary has the recorded values, and
+/// its `raw` is set. This is decided from all ops of the profile, so reports with other rows and
+/// other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     summarize_each(profile, std::slice::from_ref(options)).remove(0)
 }
 
-/// Makes several summaries of one profile, for which every page is read once, and pages with nested
-/// calls once more for each summary. `raw`, `workers`, `round`, `gaps` and `levels` of the first
-/// one apply to all.
+/// Makes several summaries of one profile. Every page is read once for all of them, and pages with
+/// nested calls once more for each summary. The first options' `raw`, `workers`, `round`, `gaps`
+/// and `levels` apply to all summaries.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
-        // The sample is read for the rows of a single summary.
+        // The estimates of a run with a budget can only be made for one summary at a time.
         true => each.iter().flat_map(|one| once(profile, std::slice::from_ref(one))).collect(),
         false => once(profile, each),
     };
@@ -156,8 +158,8 @@ pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation
     checks::exhausted_ops(&all.rows)
 }
 
-/// Whether views show the values of this profile as they were recorded, because the corrected ones
-/// are contradictory. Reads all calls.
+/// Whether views show the values of this profile as they were recorded, because corrected values
+/// would be contradictory. Reads all calls.
 pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
@@ -167,7 +169,7 @@ pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// Makes one summary. Also returns the number of all calls whose self time was used up by the
+/// Makes one summary. Also returns how many of all calls have a self time of 0 after the
 /// correction.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
@@ -184,8 +186,8 @@ fn places_of<'a>(profile: &Profile, options: &'a Options) -> Places<'a> {
     Places::new(profile, &selection)
 }
 
-/// Makes several summaries in one pass over the calls; the first of `each` decides how calls are
-/// read. In a run with a budget, `each` has one element.
+/// Makes several summaries in one pass over the calls. The first element of `each` decides how
+/// calls are read. In a run with a budget, `each` must have a single element.
 fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     let Some(options) = each.first() else { return Vec::new() };
     let workers = match options.workers {
@@ -215,7 +217,7 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     }
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
-    // The times of a thread do not depend on the rows, so those of the first table are used.
+    // The times of a thread are the same in every table, so those of the first table are used.
     let of_threads = all.first().map(|sums| &sums.of_threads);
     for thread in &mut threads {
         let place = (thread.process, thread.thread);
@@ -274,7 +276,8 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     finished.collect()
 }
 
-/// Replaces the numbers of threads, which come from timed calls, by estimates for all calls.
+/// Replaces the numbers of threads, which were computed from timed calls, by estimates for all
+/// calls.
 fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTime]) {
     for thread in threads {
         let place = (thread.process, thread.thread);
@@ -285,19 +288,19 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTi
         if thread.calls == of_thread.timed {
             continue;
         }
-        // The begin and end of the other calls are not known.
+        // Begin and end of the calls that were only counted are not known.
         thread.off_cpu = None;
         thread.off_cpu_in_calls_ns = None;
         thread.dispatch_known = of_thread.total.is_some();
         if let Some(total) = of_thread.total {
-            // A thread is not in calls for longer than it lives.
+            // An estimate must not say that a thread was in calls for longer than it lived.
             let ns = total.value * profile.timeline.ns_per_tick();
             thread.dispatch_ns = ns.min(thread.wall_ns);
         }
     }
 }
 
-/// Replaces sums over the timed calls of a run with a budget by estimates for all of its calls.
+/// In a run with a budget, replaces the sums over timed calls by estimates for all calls.
 fn estimate(
     profile: &Profile,
     mut found: HashMap<Key, Found>,
@@ -342,7 +345,7 @@ fn estimate(
     summary.sampled = Some(run);
 }
 
-/// Returns, for each thread with clusters, the time in which any call of them was running.
+/// Returns, for each thread with clusters, the time in which any call of its clusters was running.
 fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {

@@ -1,5 +1,5 @@
-//! Defines the table of a report: calls added up by op, thread, CPU or process, or by properties of
-//! activities.
+//! Defines the table of a report. Its rows add up calls by op, thread, CPU or process, or by
+//! properties of activities.
 
 mod fill;
 mod finish;
@@ -18,7 +18,7 @@ pub(crate) use fill::Table;
 pub use places::Counts;
 pub(crate) use places::{Places, Selection, devices};
 
-/// The kind of thing that a row of the table stands for.
+/// What the calls of a row have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// One exported function; [`profile::ops`] defines when two functions are the same.
@@ -29,9 +29,9 @@ pub enum By {
     Thread,
     Cpu,
     Process,
-    /// One rank of a distributed job, with all of its processes.
+    /// One rank of a distributed job, with all processes of the rank.
     Rank,
-    /// One kind of activities, by its name in the trace (`cuda_runtime`).
+    /// One kind of activities, identified by its name in the trace (`cuda_runtime`).
     Kind,
     /// One device, or everything that is not on a device.
     Device,
@@ -50,13 +50,13 @@ pub enum Key {
     OpIn(usize, OpId),
     /// Process index and thread index.
     Thread(usize, usize),
-    /// CPU and node.
+    /// Number of the CPU and of the node.
     Cpu(u32, u32),
     /// Process index.
     Process(usize),
     /// Index of the first process of the rank: see [`Profile::ranks`].
     Rank(usize),
-    /// A kind of activities: the first op that is of the kind.
+    /// A kind of activities, identified by the first op of this kind.
     Kind(OpId),
     /// Process index of a device; `None` for everything that is not on a device.
     Device(Option<usize>),
@@ -66,41 +66,42 @@ pub enum Key {
 }
 
 impl Key {
-    /// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
-    /// Such calls have rows of their own only by op and by kind.
+    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans, or a
+    /// profiler's own work. They have rows of their own only in tables by op and by kind.
     pub fn is_apart(self, profile: &Profile) -> bool {
         let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
     }
 }
 
-/// One row. Times are in ticks, without the time that the recorder added, unless the summary is one
-/// of recorded values. All values except `own`, `dispatches`, `threads` and `cpus` are of the row's
-/// outermost calls: those that are not inside of another call of the row.
+/// One row. Times are in ticks. The time that the recorder added is subtracted, unless the summary
+/// has recorded values. `own`, `dispatches`, `threads` and `cpus` are computed from all calls of
+/// the row, all other values from its outermost calls: those that are not inside of another call of
+/// the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub key: Key,
-    /// The first call of each thread.
+    /// The first calls of the row, one per thread.
     pub first: FirstCalls,
     /// Number of outermost calls.
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls, outermost or inner, whose self time was used up by the correction.
+    /// Number of calls, outermost or inner, whose self time is 0 after the correction.
     pub exhausted: u64,
-    /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if the
+    /// Number of calls with workgroup id 0,0,0. There is one such call per dispatch. `None` if the
     /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total: Estimate,
-    /// Sum of the self times: the durations minus the time that belongs to calls which began later
-    /// on the same thread ([`crate::innermost`]).
+    /// Sum of the self times: each call's duration without the time that belongs to calls that
+    /// began later on the same thread ([`crate::innermost`]).
     pub own: Estimate,
-    /// The time of brackets that was subtracted from `total` and `own`; `None` if the brackets were
-    /// not calibrated for all of the calls.
+    /// The time of brackets (the readings around calls) that was subtracted from `total` and `own`.
+    /// `None` if the brackets were not calibrated for all of the calls.
     pub taken: Option<Taken>,
-    /// The part of the recorded durations that empty calls would have taken, 0 to 1. `None` if
-    /// empty calls were not calibrated.
+    /// The time of empty calls as a part of the recorded durations, from 0 to 1. `None` if empty
+    /// calls were not calibrated.
     pub empty_share: Option<f64>,
     /// Shortest duration.
     pub min: f64,
@@ -116,38 +117,36 @@ pub struct Row {
     pub counters: Vec<Option<CounterTotal>>,
     /// The value of each requested metric.
     pub metrics: MetricValues,
-    /// The part of each pass that recorded something. Empty in a profile without passes. A pass
-    /// that was not run has no entry.
+    /// The row's numbers in each pass that was run. Empty in a profile without passes.
     pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
     /// In a run with a budget: the estimates for all calls. The other fields then have the same
-    /// values without their intervals. `min`, `max`, `first` and `cpus` are of the timed calls
-    /// only, and if [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
+    /// values, but without intervals. `min`, `max`, `first` and `cpus` describe the timed calls
+    /// only. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
     pub sampled: Option<Box<SampledRow>>,
 }
 
 /// The time of brackets that was subtracted from the times of a row, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// The time subtracted from the total: the durations of empty calls, and the whole brackets of
-    /// calls inside.
+    /// The time subtracted from `Row::total`: the durations of empty calls, and the whole brackets
+    /// of the calls inside.
     pub total: Estimate,
-    /// The time subtracted from the self times: the durations of empty calls, and the part of the
-    /// brackets of the calls directly inside that is outside of these calls' durations.
+    /// The time subtracted from `Row::own`: the durations of empty calls and, for each call
+    /// directly inside, the part of its bracket that is outside of its duration.
     pub own: Estimate,
 }
 
-/// Subtracts the time or the counts of brackets from a sum as it was recorded. This happens after
-/// sums of sampled calls were scaled up. If the brackets were not calibrated, nothing is
-/// subtracted.
+/// Subtracts what brackets added, in time or in counts, from a recorded sum. Sums of sampled calls
+/// must be scaled up before. If the brackets were not calibrated, nothing is subtracted.
 pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
     brackets.map_or(recorded, |brackets| recorded.minus(brackets))
 }
 
-/// The part of one pass in a row.
+/// The numbers of a row in one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassTotal {
     /// Number of outermost calls.
@@ -165,22 +164,22 @@ pub struct PassTotal {
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.
     pub total: u128,
-    /// The sum without the counts of brackets, unless the summary is one of recorded values.
+    /// The sum without what the brackets added, unless the summary has recorded values.
     pub value: Estimate,
     pub calls: u64,
-    /// Number of calls whose value is an estimate. In a run without estimates, this and the
-    /// following two fields are 0.
+    /// Number of calls whose value was estimated because the counter counted only part of the time.
+    /// In a run without such estimates, this and the next two fields are 0.
     pub estimated: u64,
     /// Time in ns for which the counter's group was enabled, summed over all calls in which the
     /// group was read, including calls in which it never counted.
     pub enabled_ns: u128,
     /// The part of `enabled_ns` in which the group counted.
     pub running_ns: u128,
-    /// The counts of the brackets in the calls that have a value; `None` if the brackets were not
-    /// calibrated for all of these calls. They are included in `total`.
+    /// What the brackets added to `total` in the calls that have a value. `None` if the brackets
+    /// were not calibrated for all of these calls.
     pub brackets: Option<Estimate>,
-    /// In a run with a budget: the interval of the sum, which was estimated from the calls in which
-    /// the counter was read. `None` if it is not known, and in other runs.
+    /// In a run with a budget: the sum, estimated from the calls in which the counter was read,
+    /// with its interval. `None` if the interval is not known, and in other runs.
     pub sampled: Option<Estimate>,
 }
 
@@ -195,14 +194,15 @@ impl CounterTotal {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
-    /// Returns the part of the sum that comes from empty brackets, 0 to 1; `None` if the brackets
+    /// Returns the part of the sum that empty brackets added, from 0 to 1. `None` if the brackets
     /// were not calibrated.
     pub fn empty_share(&self) -> Option<f64> {
         metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// Computes the value that is shown: the sum without the counts of brackets, or with them if
-    /// `raw`. It is not negative, because brackets cannot have counted more than there was.
+    /// Computes the value that is shown. It is the sum without what the brackets added or, if
+    /// `raw`, the recorded sum. It is not negative, because brackets cannot have counted more than
+    /// the sum.
     pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
@@ -230,7 +230,7 @@ impl Row {
         self.passes.windows(2).all(|pair| number(&pair[0]) == number(&pair[1]))
     }
 
-    /// Whether the durations of the row's calls are known. They are not if all calls were only
+    /// Whether the durations of the row's calls are known. They are unknown if all calls were only
     /// counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
@@ -268,8 +268,8 @@ impl Row {
         self.total.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// Returns `ticks`, which is a quantile of the durations or the shortest or longest one, with
-    /// the interval of the time that was subtracted from each call.
+    /// Returns `ticks` with the interval of the time that was subtracted from each call. `ticks` is
+    /// a quantile of the durations, or the shortest or longest duration.
     pub fn call(&self, ticks: f64) -> Estimate {
         let each = 1.0 / self.calls.max(1) as f64;
         let taken = self.taken.map_or(Estimate::default(), |taken| taken.total.times(each));
@@ -278,12 +278,12 @@ impl Row {
     }
 }
 
-/// Numbers of calls that belong to no thread.
+/// Numbers of calls that belong to no thread, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
     /// Number of asynchronous spans.
     pub spans: u64,
-    /// Number of entries of a profiler about its own work.
+    /// Number of entries about a profiler's own work.
     pub bookkeeping: u64,
 }
 
@@ -301,8 +301,8 @@ impl Apart {
 pub struct FirstCalls {
     /// The number of first calls, one for each thread.
     pub calls: u64,
-    /// The sum of their durations.
+    /// The sum of the durations of these calls.
     pub total: f64,
-    /// The longest of their durations.
+    /// The longest of these durations.
     pub max: f64,
 }

@@ -1,5 +1,5 @@
-//! Computes three times for each thread: in dispatches, outside of dispatches, and outside of
-//! dispatches while the thread was off the CPU.
+//! Computes three times for each thread: the time in dispatches, the time outside of dispatches,
+//! and the part of that in which the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment
@@ -7,12 +7,13 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end. This module goes through them backwards. A call that ends
-//! after the earliest start seen so far lies at least partly inside another call, and only the part
-//! before that start counts. So the time in which any dispatch was running needs a single number of
-//! state. Pages are summed separately, in any order, and joined backwards afterwards. A page must
-//! be read again only if a call reaches into an earlier page. Imported calls can have any order:
-//! for threads with nested calls, the time is the one that [`crate::innermost`] computes.
+//! Most calls are recorded when they end, so this module goes through them backwards. If a call
+//! ends after the earliest start seen so far, it is at least partly inside of another call, and
+//! only the part before that start is added. So one number of state suffices to compute the time in
+//! which any dispatch was running. Pages are added up separately, in any order, and joined
+//! backwards afterwards. A page must be read again only if a call of a later page reaches into it.
+//! Imported calls can have any order. For threads with nested calls, the time computed by
+//! [`crate::innermost`] is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,7 +23,7 @@ use profile::{Columns, Homes, PageDecoder, PageHeader, PageKey, Profile, Status,
 use crate::clusters::PageSpan;
 use crate::table::devices;
 
-/// The times of one thread. They are in nanoseconds, as exactly as the clock is calibrated.
+/// The times of one thread, in nanoseconds. They are as exact as the calibration of the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadTime {
     /// Process index.
@@ -30,60 +31,60 @@ pub struct ThreadTime {
     /// Thread index.
     pub thread: usize,
     pub calls: u64,
-    /// When its first call began and its last one ended, in ticks.
+    /// When the thread's first call began, in ticks.
     pub begin: u64,
-    /// See `begin`.
+    /// When the thread's last call ended, in ticks.
     pub end: u64,
-    /// From the start of its first call to the last known moment of the thread.
+    /// Wall time: from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
-    /// Time in calls, which is the sum of their self times. The time that the recorder added is
-    /// subtracted, unless the summary has values as they were recorded. In a run with a budget,
-    /// this is an estimate.
+    /// Time in calls: the sum of their self times. The time that the recorder added is subtracted,
+    /// unless the summary has recorded values. In a run with a budget, this is an estimate.
     pub dispatch_ns: f64,
-    /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
+    /// The time that was subtracted from `dispatch_ns`. It is treated as time outside of calls.
     pub recorder_ns: f64,
-    /// Whether the time in dispatches is known. False in a run with a budget if only some calls
-    /// were timed and some are nested; `dispatch_ns` is then the time in the timed calls.
+    /// Whether the time in dispatches is known. It is not known in a run with a budget if only some
+    /// calls were timed and some are nested; `dispatch_ns` is then the time in the timed calls.
     pub dispatch_known: bool,
-    /// The time that the thread was off the CPU while it was in no dispatch. `None` if its CPU
-    /// clock was not read twice.
+    /// The time in which the thread was off the CPU and in no dispatch. `None` if its CPU clock was
+    /// not read at least twice.
     pub off_cpu: Option<OffCpu>,
-    /// The time in ns that the thread was off the CPU while it was in a dispatch or call. `None` if
-    /// some call had no counter group that shows how long it was on a CPU.
+    /// The time in ns in which the thread was off the CPU and in a dispatch or call. `None` if some
+    /// call had no counter group that shows how long it was on a CPU.
     pub off_cpu_in_calls_ns: Option<f64>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
-    /// The kernel's counts for the thread, added up over its pages: since its first call, without
-    /// flushes, and, if the process was killed, without the time after the last flush. `None` in
-    /// older profiles, which do not contain these counts, and if no page has ended.
+    /// The kernel's counts for the thread, added up over its pages. They begin with the first call
+    /// and leave out flushes. If the process was killed, they also lack the time after the last
+    /// flush. `None` in older profiles, which do not contain these counts, and if no page has
+    /// ended.
     pub usage: Option<Usage>,
-    /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`]; for a page
-    /// that has not ended, it comes from the last reading of the thread's clocks.
+    /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`] or,
+    /// for a page that has not ended, from the last reading of the thread's clocks.
     pub cpu_ns: Option<f64>,
 }
 
 /// The time that a thread was neither in a dispatch nor on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffCpu {
-    /// This time in ns.
+    /// The time off the CPU, in ns.
     pub ns: f64,
-    /// The time in no dispatch between the first and the last reading of the thread's CPU clock. It
-    /// can be less than the thread's whole time in no dispatch.
+    /// The time in no dispatch between the first and the last reading of the thread's CPU clock, in
+    /// ns. It can be less than the thread's whole time in no dispatch.
     pub of_ns: f64,
     /// Whether some calls had no counter group that shows how long they were on a CPU. These calls
-    /// are assumed to have been on one all the time, so `ns` may be too large.
+    /// are assumed to have been on a CPU all the time, so `ns` may be too large.
     pub assumed: bool,
 }
 
 impl ThreadTime {
-    /// Returns the rest of the thread's wall time: the time between calls, and the time that the
-    /// recorder added.
+    /// Returns the wall time minus the time in calls. This includes the time that the recorder
+    /// added.
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
 }
 
-/// Returns those that are threads of the program, and not streams of devices.
+/// Returns the times of those threads that belong to the program. Streams of devices are left out.
 pub(crate) fn threads_of_program<'a>(
     profile: &Profile,
     times: &'a [ThreadTime],
@@ -97,9 +98,9 @@ pub(crate) fn threads_of_program<'a>(
 struct Spent {
     /// The time in which any dispatch was running.
     ticks: u64,
-    /// The part of the time for which a group showed that the thread was not on a CPU.
+    /// The part of this time in which, according to a counter group, the thread was not on a CPU.
     off_ticks: u64,
-    /// The part of the time for which no group showed anything.
+    /// The part of this time for which no group shows whether the thread was on a CPU.
     assumed_ticks: u64,
 }
 
@@ -127,14 +128,14 @@ pub(crate) struct PageTime {
     last_begin: u64,
     last_end: u64,
     last_moment: u64,
-    /// Whether each call begins after all calls recorded before it have ended.
+    /// Whether each call begins after all earlier recorded calls have ended.
     flat: bool,
     all: Spent,
     /// The reading of the thread's clocks at the begin of the page.
     base: Moment,
     /// The last clock record before the page's first call.
     early: Option<Moment>,
-    /// The first clock record after a call.
+    /// The first clock record after the page's first call.
     first: Option<Moment>,
     /// The last clock record.
     last: Option<Moment>,
@@ -145,8 +146,8 @@ pub(crate) struct PageTime {
 struct Moment {
     ticks: u64,
     cpu_ns: u64,
-    /// The time in dispatches before this moment: at first within its page, and after joining
-    /// within its thread.
+    /// The time in dispatches before this moment: first within its page and, after joining, within
+    /// its thread.
     before: Spent,
 }
 
@@ -191,7 +192,7 @@ impl PageTime {
             }
             let counted = end.min(earliest).saturating_sub(begin);
             earliest = earliest.min(begin);
-            // The call is inside another one, whose CPU time includes its own.
+            // The call is inside of another call, whose CPU time includes that of this call.
             if counted == 0 {
                 continue;
             }
@@ -199,8 +200,8 @@ impl PageTime {
             let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
             all.add(match told {
                 Some(column) => {
-                    // The group is read outside of the clock readings, so its time is slightly
-                    // longer than the call. The call's duration is the limit.
+                    // The group is read outside of the readings of the call's time, so it shows
+                    // slightly more time than the call took. It is limited to the call's duration.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -234,14 +235,14 @@ impl PageTime {
     }
 }
 
-/// The pages that a worker has seen.
+/// The times of the pages that a worker has read.
 #[derive(Debug, Default)]
 pub(crate) struct PageTimes {
     pages: BTreeMap<PageKey, PageTime>,
 }
 
 impl PageTimes {
-    /// Adds a page. Returns whether each of its calls begins after all calls recorded before it have
+    /// Adds a page. Returns whether each of its calls begins after all earlier recorded calls have
     /// ended.
     pub fn add(&mut self, columns: &Columns, profile: &Profile) -> bool {
         let key = PageKey { process: columns.process, thread: columns.thread, page: columns.page };
@@ -267,8 +268,9 @@ impl PageTimes {
         })
     }
 
-    /// Joins the pages of each thread that has calls. `busy` is the time in which any call of its
-    /// pages in `clusters` was running, which is correct for calls recorded in any order.
+    /// Joins the pages of each thread that has calls. `busy` is the time in which any call of the
+    /// thread's pages in `clusters` was running. Unlike the pages' own sums, it is right for calls
+    /// recorded in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -300,8 +302,8 @@ impl PageTimes {
                 others.entry(home).or_default().add(&time);
             }
         }
-        // If only another source has calls of a thread, it is one of the program's threads all the
-        // same.
+        // If only another source recorded calls of a thread, the thread is still one of the
+        // program's threads.
         for home in others.keys() {
             threads.entry(*home).or_default();
         }
@@ -349,7 +351,7 @@ fn join(
     let mut cursor = u64::MAX;
     for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
         if time.last_end > cursor {
-            // A later call reaches into this page.
+            // A call of a later page reaches into this page.
             let columns = decoder.decode(*key);
             if let Some(again) = PageTime::of(columns, profile, cursor) {
                 *time = again;
@@ -371,9 +373,9 @@ fn join(
     for (_, time) in &pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
         // A page, and with it the thread's data, begins before the recorder is ready. The program
-        // continues at the first clock record. If there is none before the first call, the page's
-        // begin is used if it is not before the first call, or else the first clock record after
-        // it.
+        // continues at the first clock record, so this is where the measured time begins. If there
+        // is no clock record before the first call, it begins at the page's begin. If that is
+        // before the first call, it begins at the first clock record after the call.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -399,10 +401,10 @@ fn join(
         let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
         let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
         // The first clock record is slightly before the first call, where `wall_ns` begins, so the
-        // time is limited.
+        // time must be limited.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
-        // The calls that another source recorded do not show how long they were on a CPU.
+        // Calls that another source recorded do not show how long they were on a CPU.
         let assumed = inside.assumed_ticks > 0 || other.is_some();
         Some(OffCpu { ns, of_ns, assumed })
     });
@@ -428,8 +430,8 @@ fn join(
     })
 }
 
-/// Adds up the processor time of each page, from its start to its end, or to its last clock
-/// reading. The time between two pages belongs to the flush, so it is not added.
+/// Adds up the processor time of each page, from its start to its end or, without an end, to its
+/// last clock reading. The time between two pages belongs to a flush, so it is not included.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

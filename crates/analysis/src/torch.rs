@@ -1,5 +1,5 @@
-//! Adds up recordings of PyTorch's profiler by module and by shape. The data for these tables are
-//! in the arguments of the ops, so the tables are computed from activities, not from calls.
+//! Adds up recordings of PyTorch's profiler by module and by shape. The necessary data is in the
+//! arguments of the ops, so the tables are computed from activities instead of calls.
 //!
 //! ```text
 //!  activities ─ slices ─► ops and modules of each row, nested ─┬─► by_shape

@@ -1,13 +1,14 @@
-//! Summarises the series of tracks: totals, rates, and how evenly they were sampled. One pass over
-//! the samples keeps a small state per series. Only the order of samples within a series matters.
+//! Summarises the series of tracks: totals, rates, and how evenly they were sampled. The samples
+//! are read in one pass, with a small state for each series. Only the order of samples within a
+//! series matters.
 //!
-//! A cumulative series (a sampled counter) is a list of intervals between two readings. The count
-//! of an interval is the difference of the raw values, modulo 2⁶⁴. If the kernel ran the counter
-//! during only a part of the interval, the difference is scaled by enabled / running, and the
-//! coverage is the part that was really counted. The intervals are far longer than the time slices
-//! in which the kernel multiplexes counters, so this is a fair estimate. If the counter did not run
-//! at all, the interval has no value. A failed reading ends no interval: the next interval begins
-//! at the last successful reading.
+//! The readings of a cumulative series (a sampled counter) divide the time into intervals. The
+//! count of an interval is the difference of the raw values at its two ends, modulo 2⁶⁴. If the
+//! kernel ran the counter during only a part of the interval, the difference is multiplied by
+//! enabled / running. The coverage is the part of the time in which the counter really counted. The
+//! intervals are far longer than the time slices in which the kernel multiplexes counters, so this
+//! is a fair estimate. If the counter did not run at all, the interval has no value. A failed
+//! reading does not end an interval: the next interval begins at the last successful reading.
 
 use std::collections::BTreeMap;
 
@@ -24,21 +25,21 @@ pub struct SeriesSummary {
     pub samples: u64,
     /// Number of samples whose reading failed.
     pub failed: u64,
-    /// Number of samples that are missing between the existing ones.
+    /// Number of samples that are missing between the recorded ones.
     pub overruns: u64,
     /// Time of the first sample, in ns on `CLOCK_MONOTONIC`.
     pub first_ns: i64,
     /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
-    /// Shortest and longest time between samples, in ns; `None` with fewer than two. The end of the
-    /// program cuts the last interval of a sampled series short, so it is left out if there is
-    /// another.
+    /// Shortest and longest time between two samples, in ns. `None` with fewer than two samples.
+    /// The end of the program cuts the last interval of a sampled series short, so this interval is
+    /// left out if there are others.
     pub steps_ns: Option<(f64, f64)>,
     /// The values of the series' readings; `None` if there are no readings.
     pub values: Option<Values>,
 }
 
-/// The values of a series, in its unit (the scale is applied).
+/// The values of a series, converted to its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
     /// Values of a cumulative series.
@@ -53,14 +54,15 @@ pub enum Values {
         min_rate: f64,
         /// The largest rate of an interval, per second.
         max_rate: f64,
-        /// The part of the time in which the counter was really counting. If it is below 1, the
-        /// total is scaled.
+        /// The part of the time in which the counter was really counting. If it is below 1, `total`
+        /// was scaled up.
         coverage: f64,
     },
     /// Values of a series of levels.
     Level {
-        /// The mean over time, in which each reading counts until the next one. It is the mean over
-        /// readings if there is no time between them, or if they are not ordered by time.
+        /// The mean over the time, where each reading is valid until the next one. If there is no
+        /// time between readings, or if they are not sorted by time, it is the mean over the
+        /// readings.
         mean: f64,
         /// The smallest reading.
         min: f64,
@@ -74,7 +76,7 @@ pub enum Values {
 /// The summaries of all tracks of a profile, and the losses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracksSummary {
-    /// The series, in the order of the profile's tracks and of the numbers of their series.
+    /// The series, sorted by the profile's tracks and by number.
     pub series: Vec<SeriesSummary>,
     /// Losses: damaged data, failed readings, and missing samples.
     pub losses: Vec<LossCount>,
@@ -122,7 +124,7 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// A sample may be late by this part of an interval before an overrun is counted.
+/// A sample may be late by this part of an interval without being counted as an overrun.
 const LATE: f64 = 0.1;
 
 /// The state of a series while its samples are read.
@@ -131,10 +133,10 @@ struct State {
     samples: u64,
     failed: u64,
     overruns: u64,
-    /// The number of the last sample's interval, counted from the first sample.
+    /// The number of the interval that the last sample belongs to, counted from the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// The shortest and longest step, not including the last one.
+    /// The shortest and the longest step. The last step is not included.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,
@@ -179,8 +181,8 @@ impl State {
         self.times =
             Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
-            // The number of the interval is rounded down, because a sample may be late. The first
-            // sample may be late, too.
+            // The interval's number is rounded down, because a sample may be late. `LATE` is added
+            // because the first sample may be late, too.
             let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
             let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;
             self.overruns += turn.saturating_sub(self.turn + 1);

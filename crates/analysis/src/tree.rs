@@ -1,16 +1,15 @@
-//! Adds up calls by the calls around them: there is one node for each function and each chain of
-//! calls that leads to it.
+//! Builds the tree of calls: there is one node for each function and each chain of calls that leads
+//! to it.
 //!
 //! ```text
 //!  main ─► layer ─► matmul      two nodes of matmul, because it is called
 //!      └─► matmul                in two places
 //! ```
 //!
-//! A node's self time is the time of its calls outside of the calls inside of them, and its total
-//! time is its self time plus the total times of the nodes below it. So the self times of all nodes
-//! add up to the time in calls. The nodes of a function together have the self time of the
-//! function's row in the table by op, and as many calls as that row, including the calls inside of
-//! others.
+//! A node's self time is the time of its calls without the calls inside of them. Its total time is
+//! its self time plus the total times of the nodes below it. So the self times of all nodes add up
+//! to the time in calls. All nodes of a function together have the self time of the function's row
+//! in the table by op, and as many calls as that row, including its calls inside of others.
 
 mod rows;
 mod stacks;
@@ -30,67 +29,66 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls with this many calls around them have no nodes of their own. They share one node, which
-/// has the key of the node above.
+/// Calls with at least this many calls around them have no nodes of their own. All of them below a
+/// node share one node, which has the key of the node above.
 const DEEPEST: u32 = 100;
-/// Marks a call that is inside of another call of the same node. The bit is part of the number of a
-/// call's node.
+/// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;
-/// A parent with this or a larger number stands for a thread.
+/// A parent with this number or a larger one is a thread.
 const THREADS: u32 = 1 << 30;
 
 /// One node. Times are in ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
-    /// Index of the node above; `None` for calls that are in no other call.
+    /// Index of the node above. `None` for calls that are not inside of another call.
     pub parent: Option<usize>,
     /// The function, as in a table by op.
     pub key: Key,
-    /// The number of nodes above.
+    /// The number of nodes above this one.
     pub depth: u32,
-    /// Whether the node does not stand for one function, but for the calls that are deeper than
-    /// nodes go.
+    /// Whether the node is for all calls that are too deep for nodes of their own, instead of a
+    /// single function.
     pub is_deeper: bool,
     pub calls: u64,
     /// Sum of the durations of the calls.
     pub total: Estimate,
     /// Sum of the self times of the calls.
     pub own: Estimate,
-    /// The thread that the calls are on, by process and thread index; `None` if nodes are not
-    /// separate for each thread.
+    /// The thread on which the calls ran, as process and thread index. `None` if calls of all
+    /// threads share nodes.
     pub thread: Option<(usize, usize)>,
-    /// For each counter of the profile, the sum over the calls that have a value, including the
-    /// calls inside of them. Empty if counters were not asked for.
+    /// For each counter of the profile, the sum over the calls that have a value. The counts of
+    /// calls inside are included. Empty if counters were not requested.
     pub values: Vec<Option<u128>>,
 }
 
 /// Options of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Detailed {
-    /// Whether calls on different threads have different nodes.
+    /// Whether calls on different threads get different nodes.
     pub by_thread: bool,
-    /// Whether nodes have values of counters.
+    /// Whether nodes get values of counters.
     pub counters: bool,
 }
 
 /// The calls of a profile as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallTree {
-    /// The nodes, each after the node above it. Those below one node are sorted by total time, the
-    /// largest first.
+    /// The nodes. Each node comes after the node above it. The nodes directly below a node are
+    /// sorted by total time, the largest first.
     pub nodes: Vec<TreeNode>,
 }
 
 impl CallTree {
-    /// Returns the time in calls, in ticks: the self times of all nodes together.
+    /// Returns the time in calls, in ticks: the sum of the self times of all nodes.
     pub fn own(&self) -> f64 {
         self.nodes.iter().map(|node| node.own.value).sum()
     }
 }
 
-/// Builds the tree. It leaves out calls that belong to no thread. If the corrected values are
-/// contradictory, its times are the recorded ones, as in a [`Summary`](crate::Summary). `None` in a
-/// run with a budget, in which the calls around a call are not known.
+/// Builds the tree. Calls that belong to no thread are left out. If corrected values would be
+/// contradictory, the tree has recorded times, as in a [`Summary`](crate::Summary). `None` in a run
+/// with a budget, because the calls around a call are not known then.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     detailed(profile, raw, workers, Detailed::default())
 }
@@ -115,8 +113,7 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// Builds the tree. Also returns the number of all calls whose self time was used up by the
-/// correction.
+/// Builds the tree. Also returns how many of all calls have a self time of 0 after the correction.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
@@ -127,7 +124,7 @@ fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (Call
     (all.finish(&brackets), exhausted)
 }
 
-/// A node while it is added up. Times are in [`crate::amounts::PARTS`] of a tick.
+/// A node while calls are added to it. Times are in units of 1/[`crate::amounts::PARTS`] tick.
 #[derive(Debug)]
 struct Node {
     parent: u32,
@@ -143,7 +140,7 @@ struct Node {
     values: Vec<(u64, u128)>,
 }
 
-/// The nodes that one worker has seen.
+/// The nodes of the calls that one worker has read.
 struct Nodes<'a> {
     profile: &'a Profile,
     places: &'a Places<'a>,
@@ -152,14 +149,15 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
-    /// Stands for the thread of the page, if nodes are separate for each thread.
+    /// The parent of outermost calls. It is the thread of the page, if nodes are separate for each
+    /// thread.
     root: u32,
     by_thread: bool,
-    /// The number of counters of which nodes have values.
+    /// The number of counters whose values nodes have.
     counters: usize,
-    /// The number of the first thread of each process among all threads.
+    /// For each process, the number of its first thread among all threads of the profile.
     first_threads: Vec<u32>,
-    /// Number of all calls whose self time was used up by the correction.
+    /// How many of all calls have a self time of 0 after the correction.
     exhausted: u64,
 }
 
@@ -218,7 +216,7 @@ impl<'a> Nodes<'a> {
         self.page_rows = rows;
     }
 
-    /// Returns the thread that a parent stands for.
+    /// Returns the thread that a parent is. `None` if it is a node.
     fn thread(&self, parent: u32) -> Option<(usize, usize)> {
         if parent == NO_ROW || parent < THREADS {
             return None;
@@ -227,7 +225,7 @@ impl<'a> Nodes<'a> {
         Some((process, (parent - self.first_threads[process]) as usize))
     }
 
-    /// Returns the node of this function below `parent`, and adds it if it is missing.
+    /// Returns the node of this function below `parent`. Adds the node if it is missing.
     fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
         let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
         let counters = self.counters;
@@ -251,7 +249,7 @@ impl<'a> Nodes<'a> {
 
     fn merge(&mut self, other: &Self) {
         self.exhausted += other.exhausted;
-        // The nodes are in an order in which a node comes after the node above it.
+        // Each node comes after the node above it, so the place of the node above is already known.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
             let parent = places.get(node.parent as usize).copied().unwrap_or(node.parent);
@@ -289,7 +287,7 @@ impl<'a> Nodes<'a> {
             Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
         };
         let mut nodes: Vec<TreeNode> = Vec::new();
-        // The node with the largest total time is last on the stack, so it comes out first.
+        // The node with the largest total time is last on the stack, so it is taken first.
         let mut open: Vec<(u32, Option<usize>)> = Vec::new();
         let push = |open: &mut Vec<(u32, Option<usize>)>, of: u32, parent: Option<usize>| {
             open.extend(below.get(&of).into_iter().flatten().map(|place| (*place, parent)));
@@ -324,7 +322,7 @@ impl Rows for Nodes<'_> {
     }
 
     fn child(&mut self, parent: u32, row: u32) -> u32 {
-        // A call without a row has no node, and calls inside of it become outermost ones.
+        // A call without a row has no node. The calls inside of it are treated as outermost calls.
         if row == NO_ROW {
             return NO_ROW;
         }

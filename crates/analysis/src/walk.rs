@@ -1,6 +1,6 @@
-//! Reads the pages of a profile, finds those with nested calls, and passes each page once, with the
-//! marks of its calls, to the code that adds calls up. All code that adds up calls by op, thread or
-//! CPU gets the same calls in this way, so that all views have the same numbers.
+//! Reads the pages of a profile, finds those with nested calls, and passes each page once to the
+//! code that adds calls up, with the marks of the page's calls. All code that adds up calls by op,
+//! thread or CPU uses this module, so all views have the same numbers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use crate::gaps::{Gathered, Wanted};
 use crate::probe::InPlace;
 use crate::threads::PageTimes;
 
-/// Adds up the calls of pages, in any order.
+/// Adds up the calls of pages. The pages can come in any order.
 pub(crate) trait Adder: Rows + Send {
-    /// Adds the calls of one page. `marks` has the nesting of the calls; without marks, no call is
-    /// inside of another.
+    /// Adds the calls of one page. `marks` describes how the calls are nested; without it, no call
+    /// is inside of another.
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>);
 }
 
 /// The results after all pages were read.
 pub(crate) struct Walked<A> {
-    /// The adders, each with a part of the calls.
+    /// The adders. Each has added up a part of the calls.
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
@@ -31,11 +31,11 @@ pub(crate) struct Walked<A> {
     pub clusters: Vec<Vec<PageSpan>>,
     /// For each cluster, the time in which any call was running.
     pub busy: Vec<u64>,
-    /// Number of calls that overlap others without being nested in them.
+    /// Number of calls that overlap other calls without being nested in them.
     pub overlapping: u64,
     /// The threads whose calls were recorded by two sources.
     pub homes: Homes,
-    /// The gaps between the calls, if they were asked for.
+    /// The gaps between the calls, if they were requested.
     pub gaps: Option<Gathered>,
     /// The losses found inside pages, by process.
     pub losses: Vec<Vec<LossCount>>,
@@ -48,14 +48,14 @@ struct Worker<A> {
     gaps: Option<Gathered>,
 }
 
-/// Returns the role of a page's calls if they belong to no thread. Such calls have pages of their
-/// own.
+/// Returns the role of a page's calls if they belong to no thread. A page with such calls has no
+/// other calls.
 pub(crate) fn apart(profile: &Profile, columns: &Columns) -> Option<Role> {
     let op = profile.ops.of(columns.process, *columns.export.first()?)?;
     profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
 }
 
-/// Passes every page to one of the adders that `make` makes. Pages with nested calls are usually
+/// Passes every page to one of the adders that `make` returns. Pages with nested calls are usually
 /// decoded twice.
 pub(crate) fn walk<A: Adder>(
     profile: &Profile,
@@ -70,9 +70,9 @@ pub(crate) fn walk<A: Adder>(
     Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
 }
 
-/// Does the same with several adders for each worker, each of which gets every page. The adders may
-/// assign the same call to different rows, so nested calls are marked for each adder. `with_gaps`
-/// says what is gathered of the time between the calls.
+/// Does the same as [`walk`], but each worker has several adders, each of which gets every page of
+/// the worker. The adders may assign the same call to different rows, so nested calls are marked
+/// once for each adder. `with_gaps` says which times between the calls are gathered.
 pub(crate) fn walk_several<A: Adder>(
     profile: &Profile,
     workers: usize,
@@ -91,8 +91,8 @@ pub(crate) fn walk_several<A: Adder>(
     };
     let (states, losses) = profile.visit(workers, worker, |worker, columns| {
         worker.in_place.add(columns, profile);
-        // Calls that belong to no thread are left out of the times of threads, and they are marked
-        // as flat.
+        // Calls that belong to no thread are left out of the times of threads, and are treated as
+        // calls without nesting.
         let apart = apart(profile, columns).is_some();
         if apart || worker.times.add(columns, profile) {
             worker.adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
@@ -111,8 +111,8 @@ pub(crate) fn walk_several<A: Adder>(
         merge(&mut gaps, state.gaps);
     }
     let clusters = clusters(times.spans(&homes));
-    // A page that looks flat can be inside of a call of another page. Such pages were added as flat
-    // ones, so all flat pages are added again.
+    // A page that looks flat can be inside of a call of another page. If there are such pages, they
+    // were wrongly added as flat pages, so all flat pages are added again.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts.clear();
         gaps = no_gaps();
@@ -192,7 +192,7 @@ impl<A: Adder> Marked for Added<'_, A> {
     }
 }
 
-/// The results of a worker: its adders, the findings of each cluster with its number, and the gaps.
+/// The results of a worker: its adders, the results for each cluster with its number, and the gaps.
 type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>);
 
 /// Marks the pages of all clusters and adds them to new adders.
@@ -217,7 +217,8 @@ fn add_nested<A: Adder>(
             for (number, adder) in adders.iter_mut().enumerate() {
                 let gaps = gaps.as_mut().filter(|_| number == 0);
                 let of_cluster = marker.mark_at(cluster, &mut Added { adder, brackets }, gaps);
-                // The findings do not depend on the adder, so those of the first one suffice.
+                // The results for a cluster are the same with every adder, so those of the first
+                // adder suffice.
                 if number == 0 {
                     found.push((at, of_cluster));
                 }

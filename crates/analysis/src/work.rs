@@ -1,29 +1,30 @@
-//! Computes the work of a call: its floating-point operations and the bytes that it has to move,
-//! from the shapes of its arguments. A table has rules for each kind of op; users can add rules of
-//! their own.
+//! Computes the work of a call from the shapes of its arguments: its floating-point operations, and
+//! the bytes that it has to move. A table contains rules for each kind of op, and users can add
+//! rules of their own.
 //!
 //! ```text
 //!  aten::addmm  [*], [m, k], [k, n]  flop = 2*m*k*n;  bytes = arguments + size*m*n
 //!  ─ name ────  ─ shapes ──────────  ─ formulas of the dimensions ───────────────
 //! ```
 //!
-//! The name is a glob. Shapes describe the first tensors, in their order: a word stands for one
-//! dimension, a number for a dimension of that size, and `*word` for any number of dimensions,
-//! whose product is then the value of the word. A word that occurs twice must be the same both
-//! times. A single shape without brackets, `mxnxk`, stands for dimensions in the name itself, as in
-//! the names of IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. Without any shape, the
-//! formulas can use only the variables below.
+//! The name is a glob. Shapes are compared with the first tensors, in their order. In a shape, a
+//! word stands for one dimension, a number for a dimension of that size, and `*word` for any number
+//! of dimensions; the value of `word` is then their product. A word that occurs twice must have the
+//! same value both times. A single shape without brackets, such as `mxnxk`, stands for dimensions
+//! in the name itself, as in the names of IREE's dispatches:
+//! `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas can use only the
+//! variables below.
 //!
 //! | variable | value |
 //! |---|---|
-//! | `size` | bytes of a number of the first tensor, or of the type at the end of the name |
+//! | `size` | bytes per number of the first tensor, or of the type at the end of the name |
 //! | `arguments` | bytes of all tensors together |
-//! | `elements` | number of elements of the result of an elementwise op: that of all tensors, stretched to one shape |
+//! | `elements` | elements of an elementwise op's result: of all tensors, stretched to one shape |
 //! | `last` | number of elements of the last tensor |
 //!
-//! Formulas are [metrics](model::metric) of these names. The first rule whose name and shapes fit
-//! decides. A rule such as `aten::* unknown` makes the work of its ops unknown, even if later rules
-//! fit. If no rule fits, the work is not known, which is not 0.
+//! Formulas are [metrics](model::metric) that use these names. The first rule whose name and shapes
+//! fit is used. A rule such as `aten::* unknown` makes the work of its ops unknown, even if later
+//! rules fit. If no rule fits, the work is unknown, which is not the same as 0.
 
 mod builtin;
 mod shapes;
@@ -39,12 +40,13 @@ pub use shapes::{Number, Tensor, tensors};
 /// The operations and bytes of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Floating-point operations. `None` if not known.
+    /// Floating-point operations. `None` if the number is not known.
     pub flop: Option<f64>,
-    /// The least number of bytes that the op has to read and write, if each input is read once and
-    /// each result is written once. `None` if not known.
+    /// The least number of bytes that the op has to read and write: each input is read once, and
+    /// each result is written once. `None` if it is not known.
     pub bytes: Option<f64>,
-    /// The numbers that the op computes with. `None` if not known, or of several types.
+    /// The type of the numbers that the op computes with. `None` if it is not known, or if there
+    /// are several types.
     pub number: Option<Number>,
 }
 
@@ -61,7 +63,7 @@ struct Rule {
 enum Shapes {
     Any,
     Arguments(Vec<Pattern>),
-    /// The words for the dimensions in the name.
+    /// The words for the dimensions in the op's name.
     Name(Vec<String>),
 }
 
@@ -87,13 +89,13 @@ pub struct RuleError {
     pub what: String,
 }
 
-/// The variables that formulas can use without a shape.
+/// The variables that formulas can always use.
 const VARIABLES: [&str; 4] = ["size", "arguments", "elements", "last"];
 
-/// Takes the place of formulas in a rule. Later rules are then not tried.
+/// A rule with this word instead of formulas makes the work unknown. Later rules are not tried.
 const UNKNOWN: &str = "unknown";
 
-/// A table with more rules is refused.
+/// A table with more rules than this is refused.
 const MOST_RULES: usize = 10_000;
 
 impl Rules {
@@ -102,7 +104,8 @@ impl Rules {
         Self::parse(builtin::RULES).unwrap_or_default()
     }
 
-    /// Reads a table: a rule in each line. Empty lines and lines that begin with `#` are ignored.
+    /// Reads a table with one rule in each line. Empty lines and lines that begin with `#` are
+    /// ignored.
     ///
     /// # Errors
     /// Fails if a line is not a rule.
@@ -123,14 +126,14 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// Adds rules after these, for ops that match none of these.
+    /// Adds `others` after these rules. They are used for ops that match none of these rules.
     pub fn before(mut self, others: Self) -> Self {
         self.rules.extend(others.rules);
         self
     }
 
-    /// Returns the work of one call of an op with these arguments, as [`profile::Op::arguments`] has
-    /// them, or of one dispatch. `None` if no rule fits.
+    /// Returns the work of one call of an op with these arguments, or of one dispatch. `arguments`
+    /// has the form of [`profile::Op::arguments`]. `None` if no rule fits.
     pub fn of(&self, name: &str, arguments: &str) -> Option<Work> {
         let tensors = tensors(arguments);
         let inner = in_name(name);

@@ -1,7 +1,7 @@
-//! Checks what must be true of every table of a profile, with random profiles that have nested and
+//! Checks what must be true of every table of a profile, for random profiles. They have nested and
 //! recursive calls, several threads, and brackets of two classes: of calls whose counters were
-//! read, and of calls that were only timed. Sums over outermost calls are compared with a search
-//! through all pairs.
+//! read, and of calls that were only timed. Sums over outermost calls are compared with those of a
+//! search through all pairs of calls.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,17 @@ use profile::{Calibration, Profile};
 use record::meta::FIRST_PLUGIN_GENERATION;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// A call: op, begin, end, and its counter; `None` if it was not read.
+/// A call: op, begin, end, and the value of its counter. The value is `None` if the counter was not
+/// read.
 type Call = (u32, u64, u64, Option<u64>);
 
-/// The times of a bracket: in the duration of its own call, and in the call around it altogether.
+/// The times that a bracket adds: to the duration of its own call, and, in all, to the call around
+/// it.
 const READ: (u64, u64) = (40, 300);
 const TIMED: (u64, u64) = (20, 60);
 
-/// Adds calls inside of an interval. Each call is at least as long as all brackets inside of it.
+/// Adds random calls between `begin` and `end`. Each call is at least as long as all brackets
+/// inside of it. Returns the sum of the counter over the added calls.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<Call>) -> u64 {
     let (mut at, mut inside) = (begin, 0);
     while at + 1_000 < end && r.below(5) > 0 {
@@ -75,15 +78,15 @@ fn is_inside(inner: &Call, outer: &Call) -> bool {
 }
 
 /// Returns the time that must be subtracted from a call: half of the duration of an empty call for
-/// its own bracket, and the whole brackets of all calls inside.
+/// its own bracket, plus the whole brackets of all calls inside.
 fn taken(calls: &[Call], call: &Call) -> u64 {
     let price = |call: &Call| if call.3.is_some() { READ } else { TIMED };
     let inside = calls.iter().filter(|inner| is_inside(inner, call));
     price(call).0 / 2 + inside.map(|inner| price(inner).1).sum::<u64>()
 }
 
-/// Number of calls, total, shortest and longest duration, and the counter's sum, over outermost
-/// calls.
+/// Number of calls, total, shortest duration, longest duration, and sum of the counter, over
+/// outermost calls.
 type Expected = (u64, u64, u64, u64, u64);
 
 fn expected(threads: &[Vec<Call>], key: impl Fn(usize, &Call) -> Key) -> BTreeMap<Key, Expected> {
@@ -108,7 +111,7 @@ fn found(row: &Row) -> Expected {
     (row.calls, row.total.value as u64, row.min as u64, row.max as u64, faults)
 }
 
-/// Checks what must be true of every row that is shown.
+/// Checks what must be true of every row.
 fn holds(row: &Row) {
     let (least, most) = (row.min - 1e-9, row.max + 1e-9);
     assert!(row.min >= 0.0 && row.own.value >= 0.0 && row.total.value >= row.own.value, "{row:?}");
@@ -153,7 +156,7 @@ fn random_profiles() {
             recursive += summary.rows.iter().map(|row| row.inner).sum::<u64>();
             let calls = summary.rows.iter().map(|row| row.calls + row.inner).sum::<u64>();
             assert_eq!(calls, summary.calls);
-            // In each table, the self times add up to the time in recorded calls.
+            // In every table, the self times add up to the time in recorded calls.
             let whole = summary.total.expect("without a budget").value;
             assert!((own(&summary) - whole).abs() < 1e-6, "round {round} by {by:?}");
             wholes.push(whole);
@@ -168,8 +171,8 @@ fn random_profiles() {
     assert!(recursive > 1_000, "{recursive}");
 }
 
-/// The bracket of a call inside is longer than the call around it, so it cannot have taken that
-/// much. No more is subtracted than there is, and no value is negative.
+/// The bracket of the inner call is calibrated as longer than the outer call, so it cannot really
+/// have taken that long. At most the time of a call is subtracted, and no value becomes negative.
 #[test]
 fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
@@ -190,8 +193,8 @@ fn no_more_is_taken_than_there_is() {
     assert_eq!(summary.total.unwrap().value, 70.0);
 }
 
-/// If this is so in most calls of a row, the calibrated bracket is not that of this program. Then
-/// all values are as they were recorded, and the loss names the row.
+/// If this happens in most calls of a row, the calibrated bracket is not right for this program.
+/// Then all values are shown as they were recorded, and a violation and a loss report the row.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
     let (_scratch, profile) = contradicted().opened();
@@ -207,7 +210,7 @@ fn a_correction_that_contradicts_the_recording_is_not_used() {
     }
 }
 
-/// Makes a profile in which the brackets of most calls of `a` took more time than the calls.
+/// Makes a profile in which the brackets would take more time than most calls of `a`.
 fn contradicted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -222,8 +225,8 @@ fn contradicted() -> ProfileScript {
     script
 }
 
-/// All ops decide whether there is a contradiction: a report with other rows, a filter for another
-/// op, and statistics of another op show recorded values, too.
+/// All ops decide whether there is a contradiction. So a report with other rows, a filter for
+/// another op, and statistics of another op show recorded values, too.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
     let (_scratch, profile) = contradicted().opened();
@@ -249,10 +252,11 @@ fn a_filter_does_not_change_what_is_subtracted() {
     assert_eq!(of_c(&only), of_c(&all));
 }
 
-/// A counter is counted in only one of two passes, and each call of one op has another op inside.
-/// In the first pass, each call of the outer op has 50 faults, of which its own empty bracket
-/// counts 2 and the bracket inside counts 4 (twice as many): 44 are left. The same calls of the
-/// other pass have no value, so nothing must be subtracted for the brackets inside of them.
+/// A counter is counted in only one of two passes, and each call of one op contains a call of
+/// another op. In the first pass, each call of the outer op has 50 faults. The call's own empty
+/// bracket counts 2 of them, and the bracket inside counts 4 (twice as many), so 44 are left. The
+/// same calls of the other pass have no value, so nothing must be subtracted for the brackets
+/// inside of them.
 #[test]
 fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     let mut script = ProfileScript::monotonic();
@@ -288,8 +292,8 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     }
 }
 
-/// The pages of a thread have no call, but the host's profiler saw calls of it. It is a thread of
-/// the program.
+/// The pages of a thread contain no calls, but the host's profiler recorded calls of it. So it is a
+/// thread of the program.
 #[test]
 fn a_thread_that_only_another_source_saw_is_in_the_table() {
     let mut script = two_sources(false);
@@ -304,8 +308,8 @@ fn a_thread_that_only_another_source_saw_is_in_the_table() {
     assert_eq!(threads, [(0, 0, 2, 900.0, 900.0), (1, 1, 1, 50.0, 50.0)]);
 }
 
-/// Makes a thread of a program, and the same thread in the events of its host's own profiler; one
-/// tick is 1 ns. `counterpoint run` makes a profile of the same form from a recording of PyTorch.
+/// Makes a thread of a program, and the same thread in the events of its host's own profiler. One
+/// tick is 1 ns. From a recording of PyTorch, `counterpoint run` makes a profile of the same form.
 ///
 /// ```text
 ///  7 program                 thread 70   b 200 – 500      b 600 – 900     c 2,000 – 2,100
@@ -337,8 +341,8 @@ fn two_sources(sampled: bool) -> ProfileScript {
     script
 }
 
-/// The calls that two sources recorded of one thread form one tree: `f` itself took 900 − 300 −
-/// 400, and `g` 400 − 300.
+/// If two sources recorded calls of one thread, these form one tree. The self time of `f` is 900 −
+/// 300 − 400, and the self time of `g` is 400 − 300.
 #[test]
 fn two_sources_of_one_thread() {
     for sampled in [false, true] {
@@ -371,8 +375,8 @@ fn two_sources_of_one_thread() {
     }
 }
 
-/// The streams of a device may have the same numbers as threads. The second argument of `part` is
-/// the number that the plugin gives the process or the device.
+/// The streams of a device may have the same numbers as threads. `number` is the number that the
+/// plugin uses for the process or the device.
 #[test]
 fn streams_of_a_device_are_not_threads() {
     for (number, none) in [("7", false), ("0", true)] {
@@ -385,7 +389,8 @@ fn streams_of_a_device_are_not_threads() {
     }
 }
 
-/// Four ops take 600, 100, 100 and 100 of 1,000 ticks, and nothing is recorded in the last 100.
+/// Four ops take 600, 100, 100 and 100 of 1,000 ticks. Between the third and the fourth op, nothing
+/// is recorded for 100 ticks.
 #[test]
 fn what_matters_most() {
     let mut script = ProfileScript::monotonic();

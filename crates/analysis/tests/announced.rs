@@ -1,5 +1,6 @@
-//! Checks the time in which PyTorch announces ops to the recorder, and the time of threads that
-//! wait for their next task meanwhile, against numbers computed on paper. One tick is 1 ns.
+//! Checks two costs against numbers that were computed on paper: the time in which PyTorch
+//! announces ops to the recorder, and the time of threads that wait for their next task meanwhile.
+//! One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,13 +18,13 @@ fn used(ticks: u64, cpu_ns: u64) -> Usage {
     Usage { ticks, cpu_ns, ..Usage::default() }
 }
 
-/// Makes `n` announcements of the same length. Below 32 ticks, each length has a bucket of its own.
+/// Makes `n` announcements of the same length. Below 32 ticks, each length has its own bucket.
 fn announced(thread_uid: u32, before: u64, after: u64, n: u32) -> Brackets {
     let times = |ticks| Histogram(vec![(bucket_of(ticks) as u16, n)]);
     Brackets { thread_uid, before: times(before), after: times(after), ..Brackets::default() }
 }
 
-/// Makes 100 ops of 300 ticks in 100,000 on one thread. An empty bracket takes 50.
+/// Makes 100 ops of 300 ticks each, within 100,000 ticks, on one thread. An empty bracket takes 50.
 fn ops() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
@@ -41,8 +42,8 @@ fn ops() -> ProfileScript {
     script
 }
 
-/// Adds a region to the launching thread, and a thread with the region's task of 10,000. From the
-/// begin of the task until 100,000, that thread used `cpu_ns`.
+/// Adds a region to the launching thread, and a worker thread with the region's task, which takes
+/// 10,000. From the task's begin until 100,000, the worker used `cpu_ns` of processor time.
 fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
     let process = &mut script.processes[0];
     let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
@@ -59,10 +60,11 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!((cost(&script).way, cost(&script).waiting), (None, None), "an earlier version");
     let process = &mut script.processes[0];
     process.announced = vec![
-        // This frame must not count, because the next one of the same thread replaces it.
+        // This frame must be ignored, because the next frame of the same thread replaces it.
         announced(0, 31, 31, 500),
         announced(0, 20, 10, 40),
-        // These times must not count: more than 20 µs means that the thread was interrupted.
+        // These times must be ignored, because more than 20 µs means that the thread was
+        // interrupted.
         Brackets {
             thread_uid: 1,
             before: announced(1, 30_000, 0, 9).before,
@@ -70,8 +72,8 @@ fn announcing_ops_is_a_part_of_the_cost() {
         },
     ];
     let found = cost(&script);
-    // 100 ops took 30 each. The estimate is a tenth more, and between four fifths and one and a
-    // half times as much is possible.
+    // 100 ops took 30 each. The estimate is a tenth higher, and its interval reaches from four
+    // fifths to one and a half times this time.
     let way = found.way.unwrap();
     let expected = [3_300.0, 2_400.0, 4_500.0];
     for (found, expected) in [way.value, way.low, way.high].into_iter().zip(expected) {
@@ -94,16 +96,16 @@ fn threads_that_wait_pay_as_well() {
     half.processes[0].announced = script.processes[0].announced.clone();
     with_worker(&mut half, 10_000 + 45_000);
     let found = cost(&half);
-    // 101 of 102 brackets are on the launching thread, which was lengthened by 101/102 of (102 · 50
-    // + 3,300).
+    // 101 of 102 brackets are on the launching thread. So the recorder made this thread's time
+    // longer by 101/102 of (102 · 50 + 3,300).
     let longer = |probes: f64, way: f64| (102.0 * probes + way) * 101.0 / 102.0;
     let waiting = found.waiting.unwrap();
     assert!((waiting.value - 0.5 * longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
     assert!((waiting.high - 0.5 * longer(100.0, 4_500.0)).abs() < 1e-6, "{waiting:?}");
     assert!((waiting.low - 0.25 * longer(50.0, 2_400.0)).abs() < 1e-6, "{waiting:?}");
     assert!((found.of_calls().value - (8_400.0 + waiting.value)).abs() < 1e-6);
-    // A worker that slept adds no cost, and one that used its processor all the time adds the whole
-    // time.
+    // A worker that slept adds no cost. A worker that used its processor all the time adds the
+    // whole time.
     for (cpu_ns, part) in [(10_000, 0.0), (100_000, 1.0), (500_000, 1.0)] {
         let mut script = script.clone();
         with_worker(&mut script, cpu_ns);
@@ -113,14 +115,14 @@ fn threads_that_wait_pay_as_well() {
             "{cpu_ns} {waiting:?}"
         );
     }
-    // While the launching thread sleeps, nobody waits because of the recorder: it used its processor for half of
-    // the time, and so did the worker.
+    // While the launching thread sleeps, nobody waits for the recorder. Here, it used its processor
+    // for half of the time, and so did the worker.
     let mut idle = script.clone();
     idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
     with_worker(&mut idle, 10_000 + 45_000);
     let waiting = cost(&idle).waiting.unwrap();
     assert!((waiting.value - longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
-    // If the processor time is not known, the part is not known.
+    // If the worker's processor time is not known, the cost of waiting is not known either.
     with_worker(&mut script, 0);
     let worker = &mut script.processes[0].threads[1];
     worker.usages.clear();
@@ -128,9 +130,9 @@ fn threads_that_wait_pay_as_well() {
     assert_eq!(cost(&script).waiting, None);
 }
 
-/// An empty bracket takes 50, of which 10 before and 20 after the call are timed. In the program
-/// these parts take 24 and 31. So a bracket takes 25 more, or up to 45 more with PyTorch's shim,
-/// which is not timed and whose code may be as cold.
+/// An empty bracket takes 50. Of this, 10 before and 20 after the call are timed. In the program,
+/// these parts take 24 and 31, so a bracket takes 25 more. It may take up to 45 more with PyTorch's
+/// shim, which is not timed and whose code may be as cold.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -140,11 +142,11 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim may be slower by as much again, and so may the 20 that are never timed: by 55
-    // instead of 30.
+    // PyTorch's shim may be slower by the same factor. The 20 that are never timed may be, too: by
+    // the factor 55 / 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
-    // The cost is lower if the caches are warmer than in the calibration.
+    // The cost is lower if the caches are warmer in the program than in the calibration.
     script.processes[0].brackets[1] = of(false, 5, 20);
     assert!((cost(&script).probes.value - 100.0 * 45.0).abs() < 1e-6);
     // TVM calls the recorder without a shim.
@@ -153,7 +155,7 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     assert!((cost(&script).probes.value - 100.0 * 75.0).abs() < 1e-6);
 }
 
-/// With a budget, an op that is only counted is announced as well.
+/// In a run with a budget, ops that are only counted are announced as well.
 #[test]
 fn ops_that_are_only_counted_are_announced() {
     let mut script = ops();
@@ -167,7 +169,7 @@ fn ops_that_are_only_counted_are_announced() {
     assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
 }
 
-/// A worker may also launch regions, inside of its tasks, as a library of PyTorch's does. It still
+/// A worker may also launch regions inside of its tasks, as a library of PyTorch does. It still
 /// waits for the other thread.
 #[test]
 fn a_worker_with_regions_of_its_own_waits() {
@@ -177,18 +179,18 @@ fn a_worker_with_regions_of_its_own_waits() {
     let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
     let threads = &mut script.processes[0].threads;
     let first = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
-    // Before the end of the worker's task, a region is added, with the region's task on the same
-    // thread.
+    // Before the end of the worker's task, a region is added. Its only task is on the same thread.
     threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
     let waiting = cost(&script).waiting.unwrap();
-    // 101 of 104 brackets are on the launching thread, which was lengthened by these and by
-    // announcing 100 ops.
+    // 101 of 104 brackets are on the launching thread. These brackets and announcing 100 ops made
+    // its time longer.
     let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
-/// A task may call a library many times that launches a region each time: most of the worker's tasks are then its
-/// own. It still waits for the other thread, and the other thread for nobody.
+/// A task may call a library many times, which launches a region each time. Then most of the
+/// worker's tasks are its own. The worker still waits for the other thread, and the other thread
+/// waits for nobody.
 #[test]
 fn a_worker_with_many_regions_of_its_own_waits() {
     let mut script = ops();
@@ -200,21 +202,22 @@ fn a_worker_with_many_regions_of_its_own_waits() {
     let inside = |start: u64| [call(task, start + 100, 100), call(region, start, 300)];
     let nested = (1..9).flat_map(|i| inside(1_000 * i));
     threads[1].items.splice(0..0, nested.collect::<Vec<_>>());
-    // The launching thread's own task, with a region inside of it. That takes 20,000 of its 90,000.
+    // The launching thread's own task, with a region inside of it, takes 20,000 of the thread's
+    // 90,000.
     let own = [call(task, 98_000, 100), call(region, 97_900, 300), call(task, 79_300, 20_000)];
     let end = threads[0].items.len() - 1;
     threads[0].items.splice(end..end, own);
     let Item::Call(around) = &mut threads[0].items[end + 3] else { panic!("the region") };
     *around = CallScript::op(region, 79_200, 20_400);
     let waiting = cost(&script).waiting.unwrap();
-    // 104 of 121 brackets are on the launching thread. The worker used 45,000 outside of its task, while the
-    // launching thread used 70,000.
+    // 104 of 121 brackets are on the launching thread. Outside of tasks, the worker used 45,000
+    // while the launching thread used 70,000.
     let longer = (121.0 * 50.0 + 3_300.0) * 104.0 / 121.0;
     assert!((waiting.value / longer - 45.0 / 70.0).abs() < 2e-2, "{waiting:?}, {longer}");
 }
 
-/// With the budget 0, nothing is timed, but announcing ops, counting them and starting still have a
-/// cost. The cost of the worker that waited meanwhile is not known.
+/// With the budget 0, nothing is timed, but announcing ops, counting them, and starting still cost
+/// time. The cost of the worker that waited meanwhile is not known.
 #[test]
 fn a_budget_of_0_has_a_price() {
     let mut script = ops();
@@ -231,13 +234,13 @@ fn a_budget_of_0_has_a_price() {
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (0, 1_030));
     assert_eq!((found.per_call_ns, found.probes), (0.0, Estimate::exact(0.0)));
-    // Each counted call costs 5 ns, and each announced op costs 30 and a tenth more.
+    // Each counted call costs 5 ns. Each announced op costs 30, plus a tenth.
     assert!((found.counting.value - 5_150.0).abs() < 1e-6, "{found:?}");
     assert!((found.way.unwrap().value - 33_000.0).abs() < 1e-6, "{found:?}");
     assert!(found.total().value >= 38_150.0, "{found:?}");
     assert!(found.waits && found.waiting.is_none());
-    // If some calls were timed, the worker's time on a processor is known, but not its time in
-    // tasks: it waited at most for its whole time.
+    // If some calls were timed, the worker's processor time is known, but not its time in tasks. So
+    // it waited for at most its whole processor time.
     script.budget(0.02);
     script.processes[0].calibrations = calibrations;
     with_worker(&mut script, 50_000);
@@ -248,8 +251,9 @@ fn a_budget_of_0_has_a_price() {
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
 }
 
-/// In a run with a budget, a timed task stands for all tasks of its draw: the launching thread was in its
-/// own tasks for ten times as long as in the timed one. Outside of them it used 45,000, as did the worker.
+/// In a run with a budget, a timed task represents several tasks according to its weight: here, the
+/// launching thread was in its own tasks for ten times as long as in the timed task. Outside of its
+/// tasks it used 45,000, as much as the worker.
 #[test]
 fn a_timed_task_stands_for_those_that_are_only_counted() {
     let mut script = ops();
@@ -270,12 +274,12 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     // 120 of 130 calls are on the launching thread.
     let longer = (found.probes.value + found.counting.value + 3_300.0) * 120.0 / 130.0;
     assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
-    // A single task says little about the other nine.
+    // A single task shows little about the other nine.
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
 }
 
-/// A worker's task launches regions for so long that they fill more than a page. Only the task is outside
-/// of others, and the time in tasks is its time.
+/// A worker's task launches so many regions that they fill more than a page. Only the task is
+/// outside of all others, so the time in tasks is the time of this task.
 #[test]
 fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
     let mut script = ops();
@@ -296,14 +300,14 @@ fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
         (Some(used(9_000, 9_000)), Some(used(100_000, 55_000))),
     ];
     let waiting = cost(&script).waiting.expect("a thread works for others");
-    // 101 of 118 brackets are on the launching thread, which used 90,000 while the worker used 45,000
+    // 101 of 118 brackets are on the launching thread. It used 90,000 while the worker used 45,000
     // outside of its task.
     let longer = (118.0 * 50.0 + 3_300.0) * 101.0 / 118.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
-/// The launching thread's own task goes on over two pages. Its time is the time in tasks, and that of the
-/// tasks inside of it is not added.
+/// The launching thread's own task extends over two pages. The time in tasks is the time of this
+/// task, and the tasks inside of it are not added.
 #[test]
 fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
     let mut script = ops();
@@ -325,7 +329,8 @@ fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
         (Some(used(91_000, 81_000)), Some(used(100_000, 90_000))),
     ];
     let waiting = cost(&script).waiting.unwrap();
-    // 104 of 105 brackets are on the launching thread, which used 90,000 − 18,000 outside of its tasks.
+    // 104 of 105 brackets are on the launching thread. Outside of its tasks, it used 90,000 −
+    // 18,000.
     let longer = (105.0 * 50.0 + 3_300.0) * 104.0 / 105.0;
     assert!((waiting.value / longer - 45.0 / 72.0).abs() < 1e-2, "{waiting:?}, {longer}");
 }

@@ -1,10 +1,10 @@
 //! Checks that the intervals of runs with a budget contain the true values, and that there is no
-//! estimate where it cannot be known: samples of populations with known sums are drawn again and
-//! again.
+//! estimate if the value cannot be known. For this, many samples are drawn from populations whose
+//! sums are known.
 //!
-//! At least 93 of 100 stated intervals must contain the true value, minus two standard errors for
-//! chance in each population, and 95 of 100 in all of them together. `COUNTERPOINT_SHOW=1` prints
-//! the results of each.
+//! In each population, at least 93 of 100 intervals must contain the true value, minus two standard
+//! errors for chance. Over all populations, it must be 95 of 100. `COUNTERPOINT_SHOW=1` prints the
+//! results of each population.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ use testkit::Random;
 
 /// The number of samples that are drawn from every population.
 const DRAWS: u32 = 150;
-/// The first calls of an op are timed in any case.
+/// Number of first calls of an op that are always timed.
 const FIRST: usize = 8;
 
 /// Returns a number from 0 to 1.
@@ -23,7 +23,7 @@ fn part(random: &mut Random) -> f64 {
     (random.next() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Returns a number of the standard normal distribution (Box and Muller).
+/// Returns a number from the standard normal distribution (Box and Muller).
 fn normal(random: &mut Random) -> f64 {
     let (a, b) = (part(random), part(random));
     (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
@@ -32,7 +32,7 @@ fn normal(random: &mut Random) -> f64 {
 /// The values of `calls` calls of one op on one thread.
 type Population = fn(&mut Random, usize) -> Vec<f64>;
 
-/// Times that scatter by 2 %, as the times of equal work do.
+/// Times that scatter by 2 %, as the times of equal work usually do.
 fn times(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> f64) -> Vec<f64> {
     (0..calls).map(|i| of(i, r) * (1.0 + 0.02 * normal(r)).max(0.5)).collect()
 }
@@ -61,7 +61,7 @@ const POPULATIONS: [(&str, Population); 24] = [
     ("time, periodic", |r, n| times(r, n, |i, _| if i / 50 % 2 == 0 { 1_000.0 } else { 100.0 })),
     ("time, every seventh", |r, n| times(r, n, |i, _| if i % 7 == 0 { 2_000.0 } else { 100.0 })),
     ("time, lognormal", |r, n| times(r, n, |_, r| (6.0 + normal(r)).exp())),
-    // A call is off the processor for 10 to 400 times its duration, at any moment.
+    // Some calls are off the processor for 10 to 400 times their duration, at random moments.
     ("time, preempted", |r, n| {
         times(r, n, |_, r| 100.0 + if r.odd(500) { 1_000.0 + 39_000.0 * part(r) } else { 0.0 })
     }),
@@ -74,7 +74,8 @@ const POPULATIONS: [(&str, Population); 24] = [
     ("counter, drifting", |r, n| counts(r, n, |i, r| 100 + 900 * i as u64 / n as u64 + r.below(5))),
     ("counter, periodic", |r, n| counts(r, n, |i, _| if i / 50 % 2 == 0 { 512 } else { 0 })),
     ("counter, every seventh", |r, n| counts(r, n, |i, _| if i % 7 == 0 { 64 } else { 1 })),
-    // Another program displaced data from the caches, which is counted when the call goes on.
+    // In some calls, another program displaces data from the caches, and the misses are counted in
+    // the call.
     ("counter, preempted", |r, n| {
         counts(r, n, |_, r| {
             1_000 + r.below(20) + if r.odd(500) { 500 + r.below(20_000) } else { 0 }
@@ -89,14 +90,14 @@ struct Said {
     value: u32,
     interval: u32,
     held: u32,
-    /// The sum of the differences from the true values, each as a part of the true value.
+    /// The sum of the errors, each as a part of the true value.
     error: f64,
     /// The sum of the squares of the terms in `error`.
     squares: f64,
 }
 
-/// Draws a sample of `values`, which contains the first ones in any case. The others are drawn with
-/// probability 1/weight, independently of each other.
+/// Draws a sample of `values`. The first values are always part of it. Each of the others is drawn
+/// with probability 1/weight, independently of the rest.
 fn draw(values: &[f64], weight: u64, random: &mut Random) -> Strata {
     let mut strata = Strata::default();
     values[..FIRST.min(values.len())].iter().for_each(|value| strata.add(1, *value));
@@ -164,7 +165,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 } else {
                     silent += 1;
                 }
-                // First calls alone give no estimate, and neither do fewer than 30 drawn calls.
+                // With only the first calls, there is no estimate, and with fewer than 30 drawn
+                // calls, there is none either.
                 if calls > FIRST && drawn < 10.0 {
                     assert_eq!(said.nothing, DRAWS, "{what}: {said:?}");
                 }
@@ -174,7 +176,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 if drawn > 2_200.0 {
                     assert_eq!(said.interval, DRAWS, "{what}: {said:?}");
                 }
-                // If all samples give an estimate, the estimates are right on average.
+                // If there is an estimate for every sample, the estimates must be right on average.
                 if said.nothing == 0 {
                     let n = f64::from(DRAWS);
                     let mean = said.error / n;
@@ -192,8 +194,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
     assert!(stated > 100 && silent > 100, "{stated} {silent}");
 }
 
-/// Ops run on several threads, some of which have no drawn call, and their calls differ from thread
-/// to thread: the row of an op adds up all of them.
+/// Ops run on several threads, and their calls differ from thread to thread. Some threads have no
+/// drawn call. The row of an op adds up all threads.
 #[test]
 fn rows_of_several_threads() {
     let mut random = Random(0x5eed_70a1);
@@ -208,7 +210,7 @@ fn rows_of_several_threads() {
                 truth += values.iter().sum::<f64>();
                 pool.add(&draw(&values, 20, &mut random), 12_000, &Tail::default());
             }
-            // One more thread has so few calls that only the first ones were timed.
+            // One more thread has so few calls that only its first calls were timed.
             let values = times(&mut random, FIRST + few, |_, _| 300.0);
             truth += values.iter().sum::<f64>();
             let mut first = Strata::default();
@@ -242,15 +244,15 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
     ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
     ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
-    // A thread that waits makes calls again and again as long as another program has the processor.
+    // A waiting thread repeats its calls as long as another program has the processor.
     ("preempted", |r, n| {
         steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
     }),
 ];
 
-/// Draws steps as the agent does: the first 8 are seen, of which the last 4 belong to the sample,
-/// and then one of `period`. Returns the counts of the seen steps, and the number of calls in the
-/// others.
+/// Draws steps as the agent does: the first 8 steps are seen, the last 4 of these belong to the
+/// sample, and from then on one of `period` steps is drawn. Returns the counts of the seen steps,
+/// and the true number of calls.
 fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
     let mut of = CountedSteps::default();
     let mut seen = 0;
@@ -279,7 +281,7 @@ fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls,
     (counted, calls.iter().sum::<u64>())
 }
 
-/// Checks numbers of calls that were counted in some steps only, with the periods of budgets of 1
+/// Checks numbers of calls that were counted only in some steps, with the periods of budgets of 1
 /// to 10 %.
 #[test]
 fn intervals_of_calls_by_steps_hold_what_is_true() {
@@ -306,7 +308,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 (all_held, all_stated) = (all_held + held, all_stated + stated);
                 let n = f64::from(stated);
                 let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
-                // If few samples give an interval, these samples are not like the others.
+                // If few samples result in an interval, these samples are not representative.
                 let some = 5 * stated > DRAWS;
                 if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
                     wrong.push(what.clone());
@@ -314,7 +316,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
                     println!("{what}");
                 }
-                // A few steps give no interval, and many steps always do.
+                // With few steps, there is never an interval, and with many steps, there always is.
                 assert!(count > 30 || stated == 0, "{what}");
                 assert!(count < 4_000 || name == "only in 1 of 500" || stated == DRAWS, "{what}");
             }

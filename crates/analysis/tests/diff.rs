@@ -1,5 +1,5 @@
-//! Compares runs that are simulated with the spreads of real runs, and small ones whose results are
-//! known from paper.
+//! Compares runs that are simulated with the scatter of real runs, and small runs whose results
+//! were computed on paper.
 
 use analysis::diff::flips::split_mix;
 use analysis::diff::matching::Relation;
@@ -19,7 +19,7 @@ impl Random {
         (split_mix(&mut self.0) >> 11) as f64 / 2f64.powi(53) + 2f64.powi(-54)
     }
 
-    /// Returns a number of the standard normal distribution, by Box and Muller.
+    /// Returns a number from the standard normal distribution, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (u, v) = (self.uniform(), self.uniform());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -46,16 +46,17 @@ fn run(rows: Vec<RunRow>) -> Recorded {
     Recorded { rows, total_ns, ..Recorded::default() }
 }
 
-/// The scatter of runs, as coefficients of variation from the study: a factor of each run, part of
-/// which lasts over some runs (frequency levels), and the additional scatter of each statistic of
-/// each op.
+/// The scatter of runs, as coefficients of variation that were measured in the study
+/// (docs/diff.md). One factor is common to all ops of a run; a part of it lasts over several runs
+/// (frequency levels). Each statistic of each op has additional scatter.
 #[derive(Clone, Copy)]
 struct Spread {
     common: f64,
     lasting: f64,
     floor: f64,
     typical: f64,
-    /// The part of the runs in which the median is in its slow mode, and how slow that mode is.
+    /// The part of the runs in which the median is in its slow mode, and the factor by which that
+    /// mode is slower.
     slow: (f64, f64),
     mean: f64,
 }
@@ -73,7 +74,8 @@ const BUSY: Spread = Spread { slow: (0.3, 1.25), typical: 0.05, mean: 0.5, floor
 const OPS: usize = 6;
 const BASE: [f64; OPS] = [400e3, 250e3, 90e3, 40e3, 12e3, 5e3];
 
-/// Simulates a series of pairs in random order. In B, the first op is `factor` times as slow.
+/// Simulates a series of pairs in random order. In B, the time of the first op is multiplied by
+/// `factor`.
 fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Diff {
     let mut level = random.normal();
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -101,7 +103,7 @@ fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Dif
     compare(&a, &b, &in_pairs, &OPTIONS)
 }
 
-/// Returns the rows that are reported to differ; `whole` stands for the whole.
+/// Returns the names of the rows that are reported to differ, and `whole` if whole runs differ.
 fn differing(diff: &Diff) -> Vec<String> {
     let rows = diff.rows.iter().filter(|row| row.verdict.change().is_some());
     let rows = rows.map(|row| row.identity().map_or(String::new(), |one| one.name.clone()));
@@ -150,12 +152,12 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // 95 % of 200 are 190. A number that is smaller by up to three standard deviations, which are
-    // 9, is chance.
+    // 95 % of 200 is 190. A difference of up to three standard deviations, which are 9, may be
+    // chance.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
-/// Makes six pairs in which each B takes `factor` times as long, exactly.
+/// Makes six pairs. In each of them, the changed op takes exactly `factor` times as long in B.
 fn exact_pairs(factor: f64) -> (Vec<Recorded>, Vec<Recorded>, Vec<(usize, usize)>) {
     let of = |pair: usize, factor: f64| {
         let base = 1_000.0 * (1.0 + 0.01 * pair as f64);
@@ -176,8 +178,8 @@ fn parts_and_remainder_add_up_to_the_difference() {
     let changed = diff.rows[0].verdict.change().unwrap();
     assert!((changed.by - 0.1).abs() < 1e-12 && !changed.floor_unchanged);
     assert_eq!(diff.rows[1].verdict, Verdict::Same(0.03));
-    // The mean of the bases is 1,025. An execution takes 102.5 more, so a run of 200 takes 20,500
-    // more. The recorded time is twice that.
+    // The mean of the bases is 1,025. An execution takes 102.5 more, so 200 executions take 20,500
+    // more. The recorded time increases by twice that.
     let part = |row: usize| diff.rows[row].part.unwrap().ns;
     assert!((part(0) - 20_500.0).abs() < 1e-6, "{}", part(0));
     assert_eq!(part(1), 0.0);
@@ -188,7 +190,7 @@ fn parts_and_remainder_add_up_to_the_difference() {
         a.iter().zip(&b).map(|(a, b)| b.total_ns.unwrap() - a.total_ns.unwrap()).sum::<f64>() / 6.0;
     let sum = whole.explained.unwrap().ns + whole.remainder.unwrap().ns;
     assert!((differences - sum).abs() < 1e-6);
-    // Both ops take the same time, so the whole takes 5 % more.
+    // Both ops take the same time, so a whole run takes 5 % more.
     assert!((whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
 }
 
@@ -205,7 +207,7 @@ fn without_pairs_or_with_few_of_them_nothing_is_tested() {
     }
 }
 
-/// If a dispatch of B has another number of workgroups, single calls cannot be compared.
+/// If a dispatch has a different number of workgroups in B, single calls cannot be compared.
 #[test]
 fn another_tiling_is_compared_by_dispatch() {
     let (a, mut b, pairs) = exact_pairs(1.1);
@@ -280,7 +282,7 @@ fn counters_that_are_exact_are_facts() {
     assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
 }
 
-/// If a counter was 0 and is not any more, there is no ratio, but both numbers are shown.
+/// If a counter was 0 in A and is not 0 in B, there is no ratio, but both numbers are shown.
 #[test]
 fn counters_with_zeros_keep_their_medians() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -305,7 +307,8 @@ fn counters_with_zeros_keep_their_medians() {
     assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
 }
 
-/// An op whose time is used up by the compensation counts as 0 in the whole, and not as unknown.
+/// If nothing is left of an op's time after the compensation, it counts as 0 in the whole, and not
+/// as unknown.
 #[test]
 fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let (mut a, mut b, pairs) = exact_pairs(1.1);
@@ -342,8 +345,8 @@ fn new_gone_and_missing_rows() {
     assert_eq!(of("same").verdict, Verdict::Same(0.03));
 }
 
-/// B uses 10 % less processor time in each pair, although its calls take as long as those of A: of the 64 flips of
-/// six pairs, two reach that.
+/// B uses 10 % less processor time in each pair, although its calls take as long as those of A. Of
+/// the 64 flips of six pairs, two are as extreme as that.
 #[test]
 fn processor_time_is_compared_beside_the_whole() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -362,14 +365,14 @@ fn processor_time_is_compared_beside_the_whole() {
             .all(|part| (part + 0.1).abs() < 1e-12)
     );
     assert_eq!(diff.processor.compared[0].p, Some(2.0 / f64::from(1 << pairs.len())));
-    // What is said of calls does not depend on it.
+    // The verdicts about calls do not depend on the processor time.
     assert_eq!(diff.whole.verdict, without.whole.verdict);
     assert_eq!(diff.whole.compared, without.whole.compared);
-    // Without pairs there is a ratio, and no test.
+    // Without pairs, there is a ratio but no test.
     let diff = compare(&a, &b, &[], &OPTIONS);
     assert_eq!(diff.processor.verdict, Verdict::Untested(Untested::NotPaired));
     assert!((diff.processor.compared[0].change + 0.1).abs() < 1e-12);
-    // A run that was killed.
+    // This run was killed, so its processor time is not known.
     b[1].processor_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.processor.verdict, Verdict::Missing);

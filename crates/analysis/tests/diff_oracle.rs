@@ -1,6 +1,6 @@
 //! Compares the statistics of `diff` with numpy and scipy, on random and awkward differences. The
-//! interval is checked by inverting scipy's exact Wilcoxon test, and the step-down by a program
-//! that goes through all flips with scipy's t.
+//! interval is checked by inverting scipy's exact Wilcoxon test. The step-down procedure is checked
+//! by a program that computes scipy's t for every flip.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Checks which variables are found to go with slow calls: on data in which none does, on data in
-//! which one does, and on scripted profiles.
+//! Checks which variables are reported for slow calls: on data in which no variable has an effect,
+//! on data in which one has, and on scripted profiles.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -42,7 +42,7 @@ impl Draw {
         (0..calls).map(next).collect()
     }
 
-    /// Makes classes that stay the same for about `stay` calls.
+    /// Makes classes. The class changes after about `stay` calls.
     fn sticky(&mut self, calls: usize, classes: u32, stay: u64) -> Vec<u32> {
         let mut class = 0;
         let next = |_| {
@@ -59,11 +59,11 @@ impl Draw {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     LogNormal,
-    /// Pareto with a shape of 1.1: the mean exists, the variance does not.
+    /// A Pareto distribution with a shape of 1.1: its mean exists, but its variance does not.
     HeavyTail,
     /// Only three different values.
     Ties,
-    /// An autoregressive series.
+    /// An autoregressive series, in which neighbours are similar.
     Alike(f64),
     /// Two speeds, each of which lasts for about 50 calls.
     Modes,
@@ -104,7 +104,8 @@ fn durations(draw: &mut Draw, kind: Kind, calls: usize) -> Vec<f64> {
 }
 
 /// Makes variables as in recordings: alternating threads, a CPU that stays the same for a while,
-/// consecutive workgroups, a rare counter, one that drifts, one with bursts, and neighbours.
+/// consecutive workgroups, four counters (one is rare, one drifts, one has bursts), and calls on
+/// other threads.
 fn variables(draw: &mut Draw, calls: usize) -> Vec<Variable> {
     let ordered =
         |at, values| Variable { what: What::Counter(at), values: Values::Ordered(values) };
@@ -155,13 +156,14 @@ fn silent_where_nothing_goes_with_anything() {
         }
         println!("{kind:?}: {silent} of {runs} silent, {asked} asked");
         assert!(silent * 100 >= runs * 95, "{kind:?}: only {silent} of {runs} are silent");
-        // If neighbours are much alike, there may be no answer; that must not be the reason why
-        // nothing is found.
+        // If neighbours are very similar, there may be no answer. That must not be the only reason
+        // why nothing is found.
         assert!(asked * 4 >= runs, "{kind:?}: only {asked} of {runs} were asked");
     }
 }
 
-/// Makes durations depend on one variable, with a factor for each call.
+/// Makes the durations depend on one variable: the duration of each call is multiplied by a factor
+/// that depends on the variable.
 fn plant(what: What, variables: &mut [Variable], durations: &mut [f64], draw: &mut Draw) {
     let calls = durations.len();
     let variable = variables.iter_mut().find(|one| one.what == what).unwrap();
@@ -207,8 +209,8 @@ fn what_was_planted_is_found() {
                 others += leads.iter().filter(|lead| **lead != what).count();
             }
             println!("{kind:?}, {what:?}: found in {found} of 20, {others} others");
-            // The noise of a heavy tail hides an effect of a few percent of 64 workgroups, and that
-            // of a first call.
+            // The noise of a heavy tail hides a small effect, such as a few percent of one of 64
+            // workgroups, and the effect of a single first call.
             let is_hidden = matches!(kind, Kind::HeavyTail)
                 && matches!(what, What::First | What::Workgroup | What::Counter(0) | What::Time);
             assert!(found >= 19 || is_hidden, "{kind:?}, {what:?}: {found} of 20");
@@ -219,7 +221,7 @@ fn what_was_planted_is_found() {
     }
 }
 
-/// In a random walk, all neighbours are alike; and if all calls are equal, none is slow.
+/// In a random walk, all neighbours are similar. If all calls are equal, none is slow.
 #[test]
 fn says_why_it_asked_nothing() {
     let mut draw = Draw::new(7);
@@ -237,8 +239,8 @@ fn says_why_it_asked_nothing() {
     assert_eq!(stand_out(&walk[..40], &variables, 1).silent, Some(Silent::TooFew));
 }
 
-/// Two threads run on CPUs of their own. Calls of thread 1 take twice as long and have 8 page
-/// faults instead of 2, except for one in 50.
+/// Two threads run on different CPUs. Calls of thread 1 take twice as long and have 8 page faults
+/// instead of 2, except for one call in 50.
 #[test]
 fn of_a_profile() {
     let mut script = ProfileScript::monotonic();
@@ -254,7 +256,7 @@ fn of_a_profile() {
             let call = CallScript::new(0, 1_000 + call * 1_000, duration).on(4 + thread, 0);
             calls.call(call.group(duration, &[faults]));
         }
-        // The op that runs beside the calls is always the same, so it explains nothing.
+        // The op on the other thread is always the same, so it explains nothing.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
     let (_scratch, profile) = script.opened();
@@ -276,8 +278,8 @@ fn of_a_profile() {
             }
             (What::Thread, Effect::Class { class, share, of_slow, .. }) => {
                 let of = matmul.class(what, class).unwrap();
-                // The threads 0 and 1 are equally far from the middle, so either of them may be
-                // named.
+                // The classes of the threads 0 and 1 are equally far from the middle, so either of
+                // them may be reported.
                 assert!(matches!(of, Class::Thread(0, 0 | 1)), "{of:?}");
                 let expected = if of == Class::Thread(0, 1) { 1.0 } else { 0.0 };
                 assert_eq!((share, of_slow), (0.5, expected));
@@ -292,8 +294,8 @@ fn of_a_profile() {
     assert_eq!(format!("{:?}", again[0].answer), format!("{:?}", matmul.answer));
 }
 
-/// On one CPU, calls take 1,000 to 1,029 ns, all of it on the CPU. One in 10 was also off the CPU
-/// for 8,000 ns, and half of these were on it for 500 ns longer.
+/// On one CPU, calls take 1,000 to 1,029 ns and are on the CPU all the time. One call in 10 is also
+/// off the CPU for 8,000 ns, and half of these calls are on the CPU for 500 ns longer.
 #[test]
 fn time_off_a_cpu_comes_first() {
     let mut script = ProfileScript::monotonic();
@@ -317,11 +319,11 @@ fn time_off_a_cpu_comes_first() {
         panic!("{:?}", found[0].answer)
     };
     assert_eq!((first.what, slow.median, others.median), (What::OffCpu, 8_000.0, 0.0));
-    // The slow calls take 9,000 to 9,529 ns, of which 8,000 are off the CPU.
+    // The slow calls take 9,000 to 9,529 ns. For 8,000 ns of this, they are off the CPU.
     assert!(share > 0.83 && share < 0.89, "{share}");
     assert!(means[0] >= 9_000.0 && means[0] < 9_530.0 && means[1] < 3_000.0, "{means:?}");
     assert!((share * means[0] - slow.mean).abs() < 1e-6);
-    // The slowest calls are the same ones here as at the head.
+    // The effect must be computed from the same slowest calls as `slow`.
     assert_eq!(found[0].answer.slow.mean, means[0]);
     assert!(of_excess > 0.9 && of_excess <= 1.0, "{of_excess}");
 }

@@ -14,8 +14,8 @@ fn op(op: u32) -> Side {
     Side::Op(Key::Op(op))
 }
 
-/// Two calls of 1,000 ns are 3,000 ns apart, and there is a clock record 500 ns after the second
-/// one. The recorder took 10 ns of each call.
+/// Two calls of 1,000 ns are 3,000 ns apart, and a clock record follows 500 ns after the second
+/// call. The recorder took 10 ns of each call.
 #[test]
 fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let mut script = ProfileScript::monotonic();
@@ -43,7 +43,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
     assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
-    // Sentences about gaps use the same numbers as the table and the report's head.
+    // Sentences about gaps must use the same numbers as the table and the head of the report.
     let threads = found.of_threads();
     assert_eq!((threads.len(), threads[0].total_ns, threads[0].wall_ns), (1, 3_520.0, 5_500.0));
 }
@@ -59,8 +59,8 @@ fn a_run_with_a_budget_has_no_gaps() {
     assert_eq!(with_gaps(&profile).gaps, None);
 }
 
-/// Adds a call and the calls that it makes, as (op, begin, end). Each comes after the calls inside
-/// of it.
+/// Adds a call and the calls that it makes, as (op, begin, end). Each call is added after the calls
+/// inside of it.
 fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u64, u64)>) {
     let (op, begin) = (random.below(5) as u32, *now);
     *now += 1 + random.below(20);
@@ -74,8 +74,8 @@ fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u6
     all.push((op, begin, *now));
 }
 
-/// Calls are nested, in pages of some calls each, so that an outer call is on another page than the
-/// calls inside of it. The expected gaps come from the outermost calls alone.
+/// Calls are nested, and each page has only a few calls, so an outer call is on another page than
+/// the calls inside of it. The expected gaps are computed from the outermost calls.
 #[test]
 fn gaps_of_nested_calls_on_many_pages() {
     for seed in 1..30 {

@@ -1,12 +1,12 @@
-//! Checks change points in histories: how often one is found without a change, whether a change
-//! that was made is found, and whether another program finds the same.
+//! Checks change points in histories: how often one is found although nothing changed, whether a
+//! change that the test made is found, and whether another program finds the same change points.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::diff::history::{FEWEST, LEVEL, change_points};
 use testkit::python;
 
-/// Xorshift; the sum of twelve uniform numbers serves as a normal one.
+/// An xorshift generator. The sum of twelve uniform numbers is used as a normal one.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// Makes rows of times with 2 % of noise; half of the variance is common to all rows, like the
+/// Makes rows of times with 2 % of noise. Half of the variance is common to all rows, like the
 /// noise of a machine.
 fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     let machine: Vec<f64> = (0..points).map(|_| random.normal()).collect();
@@ -33,7 +33,8 @@ fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     (0..rows).map(|i| row(random, 1e5 * (i + 1) as f64)).collect()
 }
 
-/// At most 5 of 100 histories of five rows may have a change point; by the level, 2 are expected.
+/// At most 5 of 100 histories of five rows may have a change point. According to the level, 2 are
+/// expected.
 #[test]
 fn a_history_without_a_change_has_no_change_point() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -45,7 +46,7 @@ fn a_history_without_a_change_has_no_change_point() {
     assert!(alarms <= 5, "{alarms} of 100 at a level of {LEVEL}");
 }
 
-/// One of ten rows takes 5 % more from a point on that is not near the ends.
+/// From some point on that is not near the ends, one of ten rows takes 5 % more.
 #[test]
 fn a_step_of_5_percent_is_found() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -81,7 +82,7 @@ fn what_cannot_be_tested_has_none() {
     assert_eq!(change_points(&[step]), [[]]);
     assert_eq!(change_points(&[vec![3.0; 30]]), [[]]);
     assert!(change_points(&[]).is_empty());
-    // The step has no noise, so the interval must contain nothing but the change itself.
+    // The step has no noise, so the interval must contain only the change itself.
     let step: Vec<f64> = (0..20).map(|i| if i < 8 { 1.0 } else { 2.0 }).collect();
     let [one] = change_points(&[step])[0].clone().try_into().unwrap();
     assert_eq!((one.at, one.interval), (8, [1.0, 1.0]));
@@ -95,7 +96,7 @@ fn numpy_finds_the_same() {
     let mut histories = Vec::new();
     for round in 0..12usize {
         let mut rows = history(&mut random, 3, 24);
-        // The steps range from hardly visible to obvious.
+        // The steps range from nearly invisible to obvious.
         let step = 1.0 + 0.01 * (round % 6) as f64;
         rows[round % 3][12..].iter_mut().for_each(|time| *time *= step);
         histories.push(rows);
@@ -106,7 +107,7 @@ fn numpy_finds_the_same() {
     let mut seen = [0, 0];
     for (rows, (row, at, _, p)) in histories.iter().zip(theirs) {
         let ours = change_points(rows);
-        // The oracle's p comes from 200 orders, and ours from 1,000 others.
+        // The oracle computes p from 200 orders, and Counterpoint from 1,000 other orders.
         if p < LEVEL / 3.0 {
             let first = ours[row].iter().find(|one| one.at == at);
             assert!(first.is_some_and(|one| one.p <= 2.0 * LEVEL), "{row} {at} {p}: {ours:?}");

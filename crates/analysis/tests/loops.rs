@@ -1,4 +1,4 @@
-//! Compares trees of loops with numbers that are computed on paper from the rows in this file.
+//! Compares trees of loops with numbers that were computed on paper from the rows in this file.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use profile::loops::{HitCost, LoopEvent, LoopModule, LoopRow};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 
-/// Makes the side table of `f` with a loop that contains two others.
+/// Makes the side table of the function `f`. Its loop contains two other loops.
 fn side_table() -> SideTable {
     let entry = |id: u32, parent: Option<u32>| Entry {
         id,
@@ -56,7 +56,7 @@ fn module(mode: u32, cost: Option<HitCost>) -> LoopModule {
     }
 }
 
-/// Returns a row of mode timed.
+/// Makes a row of mode timed.
 fn timed(module: usize, tid: u32, id: u32, hits: u64, ticks: u64, child_ticks: u64) -> LoopRow {
     LoopRow {
         module,
@@ -97,9 +97,9 @@ fn a_timed_tree_on_paper() {
         timed(0, 1, 2, 100, 500, 0),
         timed(0, 1, 3, 100, 200, 0),
     ];
-    // The self time of loop 1 would be the raw one, 200, minus 10 of its own, plus the 200 that its
-    // children measured, minus the 400 that they added. That is below zero, so nothing is
-    // subtracted in this tree.
+    // The self time of loop 1 would be its raw self time, 200, minus 10 for its own hits, plus the
+    // 200 that its children measured of their own cost, minus the 400 that they added. This is
+    // below zero, so nothing is subtracted in this tree.
     let refused = of(&[module(1, Some(COST))], &rows);
     assert!((0..4).all(|id| node(&refused.modules[0], id).all.refused));
     assert!((0..4).all(|id| node(&refused.modules[0], id).all.compensated.is_none()));
@@ -122,9 +122,10 @@ fn a_timed_tree_on_paper() {
     assert_eq!(raw(tree, 2).share, Some(exact(500.0 / 900.0)));
     assert_eq!(raw(tree, 1).mean, Some(exact(90.0)));
     assert_eq!(raw(tree, 0).share, None);
-    // The cost of measuring is subtracted: each of the 100 hits of a loop inside measures 1 of its
-    // own cost, and adds 1.5 to the loop around it. The self time of loop 1 is the raw one, 200,
-    // minus 10 of its own, plus the 200 that its children measured, minus the 300 that they added.
+    // The cost of measuring is subtracted. Each of the 100 hits of a loop inside measures 1 of its
+    // own cost, and adds 1.5 to the loop around it. The self time of loop 1 is its raw self time,
+    // 200, minus 10 for its own hits, plus the 200 that its children measured of their own cost,
+    // minus the 300 that they added.
     let compensated = |id: u32| node(tree, id).all.compensated.unwrap();
     for (id, inclusive, own) in
         [(0, 684.0, 94.0), (1, 590.0, 90.0), (2, 400.0, 400.0), (3, 100.0, 100.0)]
@@ -132,11 +133,10 @@ fn a_timed_tree_on_paper() {
         let times = compensated(id);
         assert_eq!((times.inclusive.value, times.own.unwrap().value), (inclusive, own), "{id}");
     }
-    // The overlap may have hidden all of the 110 that were subtracted, and each part may be wrong
-    // by 35 %.
+    // The overlap may have hidden all 110 that were subtracted, and each part may be wrong by 35 %.
     let doubt = compensated(1).own.unwrap().margin.unwrap();
     assert!((doubt - 110f64.hypot(0.35 * 190f64.hypot(300.0))).abs() < 1e-9, "{doubt}");
-    // The raw value is always within the interval.
+    // The interval always contains the raw value.
     for id in 0..4 {
         let (raw, found) = (raw(tree, id), compensated(id));
         let pairs = [(raw.inclusive, found.inclusive), (raw.own.unwrap(), found.own.unwrap())];
@@ -144,14 +144,14 @@ fn a_timed_tree_on_paper() {
             assert!((raw.value - found.value).abs() <= found.margin.unwrap(), "{id}: {found:?}");
         }
     }
-    // A hit of 5 is shorter than ten times 1.5; one of 90 is longer.
+    // A mean hit of 5 is shorter than ten times 1.5, and a mean hit of 90 is longer.
     assert!(node(tree, 2).all.sampled_only && !node(tree, 1).all.sampled_only);
 }
 
 #[test]
 fn children_and_self_add_up_exactly_for_each_thread() {
-    // This is also true if a parent's hit did not end: the time of its children is then in no time
-    // of the parent.
+    // This is also true if a hit of the parent did not end: then no time of the parent includes the
+    // time of the children in this hit.
     let mut rows = vec![
         timed(0, 1, 0, 3, 1_000, 900),
         timed(0, 1, 1, 9, 901, 7),
@@ -168,8 +168,8 @@ fn children_and_self_add_up_exactly_for_each_thread() {
     assert_eq!(node(tree, 0).threads[0].1.raw.unwrap().own, Some(exact(100.0)));
 }
 
-/// One module is registered in two processes and runs on several threads: all numbers are added up,
-/// and each thread's are kept.
+/// One module is registered in two processes and runs on several threads. All numbers are added up,
+/// and the numbers of each thread are kept, too.
 #[test]
 fn threads_and_registrations_add_up() {
     let other = LoopModule { process: 1, ..module(1, Some(COST)) };
@@ -179,7 +179,7 @@ fn threads_and_registrations_add_up() {
         timed(0, 1, 1, 1, 100, 0),
         timed(0, 2, 1, 1, 500, 0),
         timed(2, 1, 1, 1, 300, 0),
-        // The same thread runs the same module after it was loaded again.
+        // The same module was loaded again, and the same thread runs it.
         timed(3, 2, 1, 2, 100, 0),
         timed(1, 1, 0, 5, 5, 0),
         timed(9, 1, 0, 5, 5, 0),
@@ -195,10 +195,11 @@ fn threads_and_registrations_add_up() {
     assert_eq!((loop1.all.hits, loop1.all.raw.unwrap().inclusive), (5, exact(1_000.0)));
     let each: Vec<_> = loop1.threads.iter().map(|(t, n)| (*t, n.hits, n.ticks)).collect();
     assert_eq!(each, [(0, 1, 100), (1, 3, 600), (2, 1, 300)]);
-    // Each hit measures 1 of its own cost: 99, 597 and 299 are left, of which the mean is 995/3.
+    // Each hit measures 1 of its own cost, so 99, 597 and 299 are left. Their mean is 995/3.
     assert!((loop1.imbalance.unwrap() - 597.0 * 3.0 / 995.0).abs() < 1e-12);
     assert!((loop1.hit_imbalance.unwrap() - 3.0 / (5.0 / 3.0)).abs() < 1e-12);
-    // Without a side table there are only ids, and numbers that need the nesting are missing.
+    // Without a side table, there are only ids, and all numbers that depend on the nesting are
+    // missing.
     let other = &table.modules[1];
     assert_eq!((other.choice.clone(), other.nodes.len()), (TableChoice::Missing, 1));
     let times = raw(other, 0);
@@ -228,14 +229,14 @@ fn what_is_missing_is_not_zero() {
     let tree = &of(&[module(0, None)], &[hits(0, 3, 3), hits(1, 9, 0)]).modules[0];
     assert_eq!((raw(tree, 0).inclusive, raw(tree, 0).own), (exact(30.0), None));
     assert_eq!(node(tree, 1).all.raw, None);
-    // Of a row with damaged numbers, only the hits are used.
+    // If the numbers of a row are damaged, only its hits are used.
     let bad = LoopRow { first_ended: 5, ..hits(1, 9, 3) };
     let tree = &of(&[module(0, None)], &[bad]).modules[0];
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));
 }
 
-/// The hits that were recorded one by one stand for all hits: 2 of 4, which took 30 and 10. They
-/// are the first ones, so it is not known whether the others are like them.
+/// The hits that were recorded one by one represent all hits: 2 of 4 were recorded, and took 30 and
+/// 10. They are the first hits, so it is not known whether the others are like them.
 #[test]
 fn mode_log_takes_its_times_from_events() {
     let modules = [module(3, None)];
@@ -251,7 +252,7 @@ fn mode_log_takes_its_times_from_events() {
     assert_eq!(loop1.all.raw.unwrap().inclusive.margin, None);
 }
 
-/// Two passes of one program have a counter each, and a third process has none.
+/// Each of two passes of a program has a different counter, and a third process has none.
 #[test]
 fn counters_of_passes_stay_apart() {
     let module = |process| LoopModule { process, ..module(1, None) };

@@ -1,5 +1,6 @@
-//! Checks how often the intervals of mode sampled contain the true time. Populations of known times
-//! are sampled as `include/counterpoint/loops.h` specifies, and the true time is the sum of all.
+//! Checks how often the intervals of mode sampled contain the true time. Hits are sampled from
+//! populations of known times, as `include/counterpoint/loops.h` specifies. The true time is the
+//! sum over all hits.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,13 +10,13 @@ use profile::loops::{LoopModule, LoopRow};
 
 const FIRST: u64 = 100;
 const MASK: u64 = 127;
-/// Number of samples for each population and number of hits; for the largest number of hits, a
-/// fifth of it.
+/// Number of samples for each population and number of hits. For the largest number of hits, a
+/// fifth of it is used.
 const DRAWS: u64 = 100;
-/// The least part of the stated intervals that must contain the true time.
+/// At least this part of the intervals must contain the true time.
 const LEAST: f64 = 0.93;
 
-/// xorshift64*, for the populations; instrumented code has its own random numbers.
+/// An xorshift64* generator for the populations. Instrumented code has a different generator.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +36,7 @@ impl Random {
     }
 }
 
-/// Makes the row of hits with these times, with an independent copy of the code of a hook.
+/// Makes the row for hits with these times. This code is independent of the code of the real hook.
 fn sample(id: u32, times: &[u64], seed: u64) -> LoopRow {
     let mut row = LoopRow { id, tid: 1, ..LoopRow::default() };
     let (mut next, mut state) = (1, seed | 1);
@@ -82,8 +83,8 @@ fn entry(id: u32, parent: Option<u32>) -> Entry {
     }
 }
 
-/// Estimates a loop and the function around it. The function was entered once, and took `around`
-/// more than all hits of the loop together.
+/// Estimates the time of a loop and the self time of the function around it. The function was
+/// entered once, and took `around` more than all hits of the loop together.
 fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     let table = SideTable {
         counterpoint_loops: ir::table::VERSION,
@@ -102,7 +103,7 @@ fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     [Some(nodes[1].all.raw.unwrap().inclusive), nodes[0].all.raw.unwrap().own]
 }
 
-/// Estimates a function without anything instrumented around it.
+/// Estimates a function that is not inside of anything instrumented.
 fn alone(times: &[u64], seed: u64) -> Estimate {
     let modules = [LoopModule { ids: 1, ticks_per_second: 1e9, ..LoopModule::default() }];
     let rows = [sample(0, times, seed)];

@@ -45,8 +45,8 @@ def row(id, tid, times, seed):
         return total, 0.0
     error = population * math.sqrt(1 - len(rest) / population) * scipy.stats.sem(rest, ddof=1)
     t = scipy.stats.t.ppf(0.975, len(rest) - 1)
-    # The largest third moment that values with these squares and this largest distance can have, and the
-    # farther end of Hall's interval for it.
+    # First the largest third moment that is possible with these squares and this largest distance. Then
+    # the farther end of Hall's interval for this third moment.
     squares = float(((rest - rest.mean()) ** 2).sum())
     most = min(math.sqrt(squares), max(max(timed) - rest.mean(), 0))
     third = (population / len(rest)) ** 3 * (1 - len(rest) / population) * squares * most
@@ -77,7 +77,7 @@ def populations(random):
         "two modes": (20_000, lambda n: random.choice([500, 5_000], n, p=[0.8, 0.2])),
         "slow at first": (10_000, lambda n: warm(random.normal(1_000, 100, n))),
         "drifting": (20_000, lambda n: numpy.linspace(500, 1_500, n) + random.normal(0, 50, n)),
-        # A fixed gap of 64 would see only one of the 64 times.
+        # Timing every 64th hit would measure only one of the 64 different times.
         "periodic": (20_000, lambda n: 500 + 20 * (numpy.arange(n) % 64) + random.normal(0, 5, n)),
         "few": (600, lambda n: random.normal(1_000, 100, n)),
         "hardly any": (260, lambda n: random.normal(1_000, 100, n)),
@@ -97,18 +97,18 @@ for name, (count, make) in populations(random).items():
     for _ in range(DRAWS):
         print("draw", name)
         times = whole(make(count))
-        # One hit of what is around it, which takes a hundredth longer.
+        # The function around the loop has one hit, which takes a hundredth longer than the loop.
         around = int(times.sum() * 1.01)
         row(0, 1, numpy.array([around]), seed())
         total, margin = row(1, 1, times, seed())
         margin = within(total, margin, around)
-        # An estimate above what is around it is moved to where it fits.
+        # An estimate above the time of the function around the loop is reduced to this time.
         total = min(total, around)
         print("truth 1 inclusive", int(times.sum()))
         print("expect 1", repr(float(total)), "none" if margin is None else repr(float(margin)))
 
-# A loop with eight hits of a loop inside in each of its own, in three threads. Nothing is around it, so no
-# interval is stated.
+# In each hit of a loop, a loop inside has eight hits. Three threads run this. Nothing instrumented is
+# around the outer loop, so there is no interval.
 for _ in range(DRAWS):
     print("draw nested")
     sums = numpy.zeros(2)

@@ -1,5 +1,5 @@
 //! Compares estimates and intervals of loops with numpy and scipy, if the test environment has
-//! them: the numbers must be the same, and at least 93 of 100 intervals of 95 % must contain the
+//! them. The numbers must be the same, and at least 93 of 100 intervals of 95 % must contain the
 //! true time.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -77,7 +77,8 @@ fn intervals_hold_what_is_true() {
                     let what = (name.to_owned(), format!("{} {}", words[2], words[1]));
                     let (held, of) = coverage.entry(what).or_default();
                     let Some(margin) = estimate.margin else { continue };
-                    // An exact estimate has a margin of 0, so rounding errors need some room.
+                    // An exact estimate has a margin of 0, so a tolerance for rounding errors is
+                    // needed.
                     let margin = margin + 1e-12 * truth.abs();
                     *held += u32::from((estimate.value - truth).abs() <= margin);
                     *of += 1;

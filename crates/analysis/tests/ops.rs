@@ -1,4 +1,5 @@
-//! Compares trees of ops on random threads with an owner that is computed for every single tick.
+//! Compares trees of ops on random threads with a slow computation of which call owns each single
+//! tick.
 
 use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
@@ -6,7 +7,7 @@ use profile::Role;
 use profile::columns::KEY_CORRELATION;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// A call. Calls are listed in the order in which they are recorded, which is by their end.
+/// A call. Calls are listed in the order in which they are recorded: sorted by end.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     role: Role,
@@ -15,7 +16,8 @@ struct Call {
     faults: Option<u64>,
 }
 
-/// Adds non-empty consecutive calls in `begin..end`, of kinds that may be inside of `outer`.
+/// Adds consecutive calls between `begin` and `end`. Each call has a duration above 0, and a kind
+/// that may be inside of `outer`.
 fn fill(r: &mut Random, outer: Option<Role>, (begin, end): (u64, u64), into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(5) > 0 {
@@ -103,24 +105,25 @@ fn timed(role: Role) -> bool {
     matches!(role, Role::Run | Role::Op)
 }
 
-/// Returns the innermost call that contains call `i` and that `wanted` accepts. It is recorded
-/// after call `i`.
+/// Returns the innermost call that contains call `i` and that `wanted` accepts. Such a call is
+/// recorded after call `i`.
 fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usize> {
     let around = |o: &Call| o.begin <= calls[i].begin && calls[i].end <= o.end;
     (i + 1..calls.len()).find(|o| around(&calls[*o]) && wanted(calls[*o].role))
 }
 
-/// Computes what a visitor should see of one thread. Numbers continue after those in `seen`.
+/// Computes what a visitor must receive for one thread. The numbers of runs and ops continue after
+/// those in `seen`.
 fn expected(calls: &[Call], seen: &mut Seen) {
-    // The owner of each tick is the innermost op or run.
+    // The innermost op or run at a tick owns the tick.
     let last = calls.iter().map(|call| call.end).max().unwrap_or(0);
     let owner = |tick: u64| {
         let inside = |c: &Call| c.begin <= tick && tick < c.end && timed(c.role);
         (0..calls.len()).find(|i| inside(&calls[*i]))
     };
     let owners: Vec<Option<usize>> = (0..last).map(owner).collect();
-    // Outer calls come first: calls are sorted by begin, and of equal begins, the last recorded one
-    // comes first.
+    // Outer calls must come first, so calls are sorted by begin, and of calls with equal begins,
+    // the one that was recorded last comes first.
     let mut order: Vec<usize> = (0..calls.len()).filter(|i| timed(calls[*i].role)).collect();
     order.sort_by_key(|i| (calls[*i].begin, std::cmp::Reverse(*i)));
     let (mut runs, mut ops) = (seen.runs.len() as u64, seen.ops.len() as u64);
@@ -221,13 +224,15 @@ fn random_trees() {
         assert_eq!(seen.ops, wanted.ops, "round {round}");
         assert_eq!(seen.loose, wanted.loose);
 
-        // The rows of runs add up to their wall time, whether book-keeping is folded or not.
+        // The self times of the rows inside of runs add up to the wall time of the runs, with and
+        // without folding of book-keeping.
         for fold in [true, false] {
             let table = OpTable::new(&trees, &OpFilter::default(), fold, false);
             let rows = || table.rows.iter().filter(|row| !row.outside);
             assert_eq!(rows().map(|row| row.own.value).sum::<f64>(), table.wall.value);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
-            // A run inside an op that is outside of all runs counts as outside of all runs.
+            // If an op is outside of all runs, a run inside of it counts as outside of all runs,
+            // too.
             assert_eq!(table.wall.value, outermost.map(|run| run.duration as f64).sum::<f64>());
             let of_ops: u64 =
                 wanted.ops.iter().filter(|op| op.run.is_none()).map(|op| op.own).sum();
@@ -252,8 +257,8 @@ impl OpVisitor for Regions {
     fn region(&mut self, _: usize, _: usize, _: &Region) {}
 }
 
-/// Makes one region on a machine with `cpus` processors. Each task has a thread, a CPU, a begin and
-/// an end.
+/// Makes one region on a machine with `cpus` processors. A task is given as (thread, CPU, begin,
+/// end).
 fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<Option<u64>>) {
     let mut script = ProfileScript::monotonic();
     script.manifest.logical_cpus = cpus;
@@ -286,20 +291,21 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
 fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
     // The tasks run at the same time on two processors, then one after the other on two processors,
-    // and then on one.
+    // and finally one after the other on one processor.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
-    // They alternated on one CPU, so they did not run one after the other.
+    // The two tasks overlap in time on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
-    // There is only one processor, or as many processors as were used.
+    // There is only one processor, or there are only as many processors as were used.
     assert_eq!(serial(1, &[(0, 0, 10, 50), (1, 0, 50, 60)]), None);
     assert_eq!(serial(1, &[(0, 0, 10, 50), (0, 0, 50, 60)]), None);
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];
     assert_eq!(serial(2, &four), None);
     assert_eq!(serial(3, &four), Some(Serial::Thread));
-    // The two tasks are not neighbours by begin: they are the first and the last one.
+    // Sorted by begin, the two tasks are not next to each other: they are the first and the last
+    // one.
     let three = [(0, 2, 10, 20), (1, 2, 12, 40), (2, 2, 30, 40)];
     assert_eq!(serial(4, &three), Some(Serial::Cpu(2)));
 }
@@ -317,8 +323,8 @@ fn imbalance_and_workers() {
     assert_eq!(workers, [None]);
 }
 
-/// Computed on paper: calls with and without tensors make one row of 2 + 3 ticks, besides the op's
-/// row.
+/// Computed on paper: book-keeping calls, with and without tensors, make one row of 2 + 3 ticks.
+/// The other op has a row of its own.
 #[test]
 fn book_keeping_is_one_row() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! Compares the cost of recording, and the values that are hidden because of it, with numbers
-//! computed on paper. One tick is 1 ns.
+//! Compares two things with numbers that were computed on paper: the cost of recording, and the
+//! values that are hidden because of it. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,10 +28,10 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
     }
 }
 
-/// Makes one thread with `task-clock` and two pages of forty calls. An empty call takes 40, counts
-/// 400 of its clock, and is enabled for 400. A probe takes 900. The forty calls take 1,000 each, of
-/// which the clock counts 1,720. So a reading takes 720 in the program instead of 360, and the
-/// bracket takes twice as long: 1,800.
+/// Makes one thread with `task-clock`, and two pages of forty calls. In the calibration, an empty
+/// call takes 40, counts 400 of its clock, and is enabled for 400, and a probe takes 900. In the
+/// program, each of the forty calls takes 1,000, but its clock counts 1,720. So a reading takes 720
+/// in the program instead of 360, and the bracket takes twice as long: 1,800.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -85,12 +85,12 @@ fn every_part_of_the_cost() {
     assert_eq!((cost.calls, cost.of_calls), (40, 40));
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
     assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
-    // (9 − 5) + (2 − 1) switches in the first page, and (23 − 20) + (5 − 3) in the second. Each
-    // took 1,200 more, between 1,100 and 1,400.
+    // There were (9 − 5) + (2 − 1) switches in the first page, and (23 − 20) + (5 − 3) in the
+    // second. The counters added 1,200 to each of them, with an interval from 1,100 to 1,400.
     let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
     assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
-    // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time are not
-    // processor time.
+    // Flushing took 110,000 − 90,000 between the pages and 7,000 at the end. The wall time of
+    // 50,000 is not processor time, so it is not used.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
     assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
     let rest = 27_000.0 + 300_000.0;
@@ -101,7 +101,7 @@ fn every_part_of_the_cost() {
     };
     assert_eq!(cost.total(), total);
     // The processor times of the two pages are 80,000 and 110,000. The time between the pages
-    // belongs to the flush, so it is not added.
+    // belongs to the flush, so it is not included.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
     assert_eq!(cost.dispatch_ns, Some(40_000.0));
@@ -120,7 +120,7 @@ fn usage_and_processor_time_of_a_thread() {
         involuntary_switches: 3,
     };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(expected), Some(190_000.0)));
-    // The process is killed in its second page. Everything after the flush is lost, except for the
+    // The process was killed in its second page. Everything after the flush is lost, except for the
     // clock record.
     let mut killed = counted();
     let thread = &mut killed.processes[0].threads[0];
@@ -140,7 +140,8 @@ fn usage_and_processor_time_of_a_thread() {
     assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
 }
 
-/// A value that goes backwards is damaged: the page gives no usage, but its neighbours do.
+/// A value that goes backwards is damaged. The usage of this page is ignored, but that of the other
+/// pages is used.
 #[test]
 fn damaged_usages() {
     let mut script = counted();
@@ -163,7 +164,7 @@ fn switches_that_were_not_measured() {
     let mut script = counted();
     script.manifest.switch_cost = None;
     assert_eq!((cost(&script).switches, cost(&script).switched), (10, None));
-    // Without counters, a context switch of the thread costs nothing extra.
+    // Without counters, recording adds nothing to a thread's context switches.
     let mut timing = counted();
     timing.manifest.counters.clear();
     timing.processes[0].calibrations[0] =
@@ -176,12 +177,12 @@ fn switches_that_were_not_measured() {
     let cost = cost(&timing);
     assert_eq!((cost.switches, cost.switched), (0, Some(Estimate::exact(0.0))));
     assert_eq!(cost.per_call_ns, 50.0);
-    // Nothing shows how cold the caches were.
+    // The true value may be twice as high, because nothing shows how cold the caches were.
     assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
-/// Consecutive ops: there are 700 ticks from the end of one to the begin of the next, of which the
-/// bracket explains 300 − 20.
+/// The ops are consecutive. Between the end of an op and the begin of the next one are 700 ticks,
+/// of which the bracket explains 300 − 20.
 #[test]
 fn the_time_in_which_a_machine_calls_the_instrument() {
     let mut script = ProfileScript::monotonic();
@@ -195,7 +196,7 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     }
     let cost = cost(&script);
     assert_eq!(cost.probes.value, 15_000.0);
-    // The way takes four fifths of the rest, and at least half of it.
+    // The machine's calls of the instrument take four fifths of the rest, and at least half of it.
     let gap = 50.0 * 420.0;
     assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
@@ -207,7 +208,7 @@ fn metric(script: &ProfileScript, text: &str) -> MetricValue {
     summary(script, &options).rows[0].metrics.get(0)
 }
 
-/// Makes forty calls of this duration, with this value of the clock.
+/// Makes forty calls with this duration and this value of the clock.
 fn calls(duration: u64, clock: u64) -> ProfileScript {
     let mut script = counted();
     let thread = &mut script.processes[0].threads[0];
@@ -221,23 +222,24 @@ fn calls(duration: u64, clock: u64) -> ProfileScript {
 
 const BUSY: &str = "busy = task-clock / duration in %";
 
-/// Half of the duration of an empty call is subtracted: 20. The readings take 320 longer than the
-/// calls, so the clock's bracket is 340, and the calls were on a processor all the time:
-/// (2,360 − 340) / (2,040 − 20).
+/// Half of the duration of an empty call, 20, is subtracted. The readings take 320 longer than the
+/// calls, so the clock's bracket is 340. The calls were on a processor all the time: (2,360 − 340)
+/// / (2,040 − 20).
 #[test]
 fn the_bracket_is_subtracted_from_metrics() {
     let script = calls(2_040, 2_360);
     let busy = metric(&script, BUSY);
     assert_eq!((busy.value, busy.calls, busy.hidden), (Some(100.0), 40, None));
     let [low, high] = busy.interval.unwrap();
-    // The clock's bracket is at least 320 and at most 450, the duration's at least 0 and at most 44.
+    // The interval of the clock's bracket is from 320 to 450, and the interval of the duration's
+    // bracket is from 0 to 44.
     assert!(low > 100.0 * 1_900.0 / 2_040.0 && low < 97.0, "{low}");
     assert!(high < 100.0 * 2_050.0 / 1_990.0 && high > 101.0, "{high}");
     let plain = summary(&script, &Options::default());
     let row = &plain.rows[0];
     assert_eq!(row.empty_share, Some(20.0 / 2_040.0));
     assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
-    // The total must stay as it was recorded. Only the value is compensated.
+    // The total must stay as it was recorded. Only the value is corrected.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_020.0);
     assert_eq!(row.total.value, 40.0 * 2_020.0);
@@ -245,11 +247,11 @@ fn the_bracket_is_subtracted_from_metrics() {
 
 #[test]
 fn a_metric_that_is_mostly_the_bracket_is_absent() {
-    // A dispatch takes 65, and 380 of the 425 of its clock come from the bracket.
+    // A call takes 65. Of the 425 of its clock, 380 come from the bracket.
     let busy = metric(&calls(65, 425), BUSY);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
     assert_eq!((busy.value, empty_share), (None, 380.0 / 425.0));
-    // Of a duration of 30, two thirds are subtracted. Of a duration of 44, less than half is
+    // From a duration of 30, two thirds are subtracted. From a duration of 44, less than half is
     // subtracted, but the bracket may have taken all of it.
     for duration in [30, 44] {
         let rate = metric(&calls(duration, 900), "x = 1 / duration");
@@ -265,10 +267,10 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
-/// The same rule for single calls. 39 calls count 260 more than they take, and one counts 660 more,
-/// on average 270, so the clock's bracket is 290: (1,300 − 290) / (1,040 − 20) of the time is
-/// possible, and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than its call, the
-/// bracket is the calibrated one, which is more than half of 799.
+/// The same rule applies to single calls. 39 calls count 260 more than they take, and one call
+/// counts 660 more. The mean is 270, so the clock's bracket is 290. The result (1,300 − 290) /
+/// (1,040 − 20) is possible, and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than
+/// its call, the calibrated bracket is used, which is more than half of 799.
 #[test]
 fn parts_of_the_time_of_single_calls() {
     for (usual, last, of, part) in
@@ -289,9 +291,9 @@ fn parts_of_the_time_of_single_calls() {
     }
 }
 
-/// A thread runs on one processor at a time. `g` counts 960 more than it takes, but all calls
-/// together only (400 · 260 + 40 · 960) / 440 = 323.6 more, so (2,000 − 343.6) / (1,040 − 20) is
-/// impossible.
+/// A thread runs on one processor at a time. Calls of `g` count 960 more than they take, but the
+/// mean over all calls is only (400 · 260 + 40 · 960) / 440 = 323.6. So the result (2,000 − 343.6)
+/// / (1,040 − 20) is impossible.
 #[test]
 fn a_part_of_the_time_above_the_whole_is_hidden() {
     let mut script = calls(1_040, 1_300);
@@ -315,7 +317,7 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     // A metric that is not simply a part of the time may be above 1.
     let twice = of_g("x = 2 * task-clock / duration").value.unwrap();
     assert!((twice - 2.0 * part).abs() < 1e-9, "{twice}");
-    // The clock's own sum is not above the time of the calls either.
+    // The sum of the clock itself is limited to the time of the calls, too.
     let rows = summary(&script, &Options::default()).rows;
     let row = rows.iter().find(|row| row.calls == 40).unwrap();
     let (clock, total) = (row.counters[0].unwrap().value, row.total);
@@ -325,8 +327,8 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_000.0);
 }
 
-/// Makes a histogram with `n` times of the same length. Below 32 ticks, each length has a bucket of
-/// its own.
+/// Makes a histogram with `n` times of the same length. Below 32 ticks, each length has its own
+/// bucket.
 fn times(ticks: u16, n: u32) -> Histogram {
     Histogram(vec![(ticks, n)])
 }
@@ -335,19 +337,19 @@ fn brackets(thread_uid: u32, rehearsed: bool, before: Histogram, after: Histogra
     Brackets { thread_uid, counters: 1, rehearsed, before, after }
 }
 
-/// An empty bracket takes 900, of which 10 before and 12 after the call are timed. In the program
+/// An empty bracket takes 900. Of this, 10 before and 12 after the call are timed. In the program,
 /// these parts take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take
-/// twice as long, as the timed parts do (44 instead of 22).
+/// twice as long, because the timed parts do (44 instead of 22).
 #[test]
 fn brackets_that_were_timed_in_the_program() {
     let mut script = counted();
     let process = &mut script.processes[0];
     process.brackets = vec![
         brackets(0, true, times(10, 64), times(12, 64)),
-        // This frame must not count, because the next one of the same thread replaces it.
+        // This frame must be ignored, because the next frame of the same thread replaces it.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
-        // These brackets have another set of counters.
+        // These brackets belong to another set of counters.
         Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
     ];
     let found = cost(&script);
@@ -361,8 +363,8 @@ fn brackets_that_were_timed_in_the_program() {
     assert_eq!(cost(&script).per_call_ns, 1_800.0);
 }
 
-/// Times of two threads are one sample: 100 × 20 and 300 × 28 are 26 on average; bucket 48 counts
-/// times from 64 to 67. A time of more than 20 µs was interrupted and does not count.
+/// The times of two threads form one sample: 100 × 20 and 300 × 28 have a mean of 26. Bucket 48
+/// contains the times from 64 to 67. A time of more than 20 µs was interrupted, so it is ignored.
 #[test]
 fn times_of_several_threads_and_interrupted_ones() {
     let mut script = counted();
@@ -374,15 +376,15 @@ fn times_of_several_threads_and_interrupted_ones() {
     ];
     let found = cost(&script);
     assert_eq!(found.per_call_ns, 900.0);
-    // The variance of 20 (100 times) and 28 (300 times) is 4,800 / 399.
+    // The variance of 100 values of 20 and 300 values of 28 is 4,800 / 399.
     let half = 1.96 * (4_800.0f64 / 399.0 / 400.0).sqrt();
     assert!((found.probes.low - 40.0 * (900.0 - half)).abs() < 1e-6, "{:?}", found.probes);
     assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
 }
 
 /// Forty calls have two readings each, and the program loses 50 ticks of 1 ns after each reading.
-/// The constructor and loading took 400,000 ns; the time of the dynamic linker comes on top and is
-/// not measured. The process used 10 ms in all.
+/// The constructor and loading took 400,000 ns. The time of the dynamic linker must be added, and
+/// is not measured. The process used 10 ms in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();
@@ -399,14 +401,15 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // The cost of the calls alone, without starting and attaching.
+    // This is the cost of the calls alone, without starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
-    // If only the threads' time is known, it is taken as the program's, and the start is not part
-    // of it.
+    // If only the threads' time is known, it is used as the program's time. It does not include the
+    // start.
     assert_eq!(before.program_ns(), before.alone_ns());
 }
 
-/// 1,000 calls in a run with a budget: 40 were timed, and the other 960 were only counted.
+/// There are 1,000 calls in a run with a budget. 40 of them were timed, and the other 960 were only
+/// counted.
 #[test]
 fn calls_that_were_only_counted() {
     let mut script = counted();
@@ -415,15 +418,16 @@ fn calls_that_were_only_counted() {
     script.processes[0].threads[0].counted = vec![row];
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (40, 960));
-    // The counters were open only around some calls; at most all 10 switches happened during these.
+    // The counters were open only around some calls, so at most all 10 switches happened while they
+    // were open.
     let switched = Estimate { value: 0.0, low: 0.0, high: 14_000.0 };
     assert_eq!((found.switches, found.switched), (10, Some(switched)));
     let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }
 
-/// In a run with a budget, the counters were not read in 10 of 40 timed calls. Their brackets took
-/// 8 before and 12 after the call, and 20 ns are never timed.
+/// In a run with a budget, the counters were not read in 10 of 40 timed calls. The brackets of
+/// these 10 calls took 8 before and 12 after the call. Another 20 ns are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
     let mut script = counted();
@@ -441,8 +445,8 @@ fn calls_without_counters_that_were_not_calibrated() {
     assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }
 
-/// Ten calls of 90 ms are 10 ms apart: 990 ms, of which 500 ms are on a CPU. Of the 490 ms off the
-/// CPU, at most the 90 ms between calls are not in calls.
+/// Ten calls of 90 ms are 10 ms apart. That is 990 ms, and the thread is on a CPU for 500 ms of it.
+/// Of the 490 ms off the CPU, at most 90 ms are between calls.
 #[test]
 fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     let preempted_of = |dispatches: bool, voluntary, involuntary, cpu_ms: u64| {

@@ -1,5 +1,5 @@
-//! Tests each rule on a scripted profile in which it holds, and on one with the opposite. One tick
-//! is 1 ns.
+//! Tests each rule on a scripted profile in which it fires, and on one in which it does not. One
+//! tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,8 +13,9 @@ fn fired(script: &ProfileScript) -> Vec<Fired> {
     rules(&profile, &summary, sites(&profile, false).as_ref())
 }
 
-/// Makes a hundred dispatches of one function, one every `every` ns. `work` has the durations of
-/// each dispatch's workgroups, by worker; the workgroups of a worker follow each other.
+/// Makes a hundred dispatches of one function, one every `every` ns. `work` contains, for each
+/// worker, the durations of its workgroups in each dispatch. The workgroups of a worker follow each
+/// other.
 fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -31,13 +32,13 @@ fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
                 at += duration;
             }
         }
-        // A thread without workgroups is a worker if it ran any, here of another function.
+        // A thread counts as a worker if it ran any workgroup, here one of another function.
         id += worker.len() as u32;
     }
     script
 }
 
-/// Returns the only rule that holds, and the part at stake.
+/// Returns the only rule that fires, and the part of the wall time at stake.
 fn only(script: &ProfileScript) -> (Rule, f64) {
     let all = fired(script);
     let [one] = all.as_slice() else { panic!("{all:?}") };
@@ -50,7 +51,7 @@ fn busy_workers_are_silent() {
     assert_eq!(fired(&dispatches(10_100, balanced)), []);
 }
 
-/// Dispatches of 10 µs run every 40 µs: three quarters of the time are between them.
+/// A dispatch of 10 µs runs every 40 µs, so three quarters of the time are between dispatches.
 #[test]
 fn most_of_the_time_is_between_dispatches() {
     let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
@@ -64,8 +65,8 @@ fn most_of_the_time_is_between_dispatches() {
     assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
 }
 
-/// Makes a hundred runs of two dispatches of 5 µs, with a gap of `inside` ns between them. `begins`
-/// says when each run starts.
+/// Makes a hundred runs of two dispatches of 5 µs, with a gap of `inside` ns between the two.
+/// `begins` returns the start of each run.
 fn runs(inside: u64, begins: impl Fn(u64) -> u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -82,8 +83,8 @@ fn runs(inside: u64, begins: impl Fn(u64) -> u64) -> ProfileScript {
     script
 }
 
-/// Runs of two dispatches with 1 µs between them start every 40 µs, and the last one starts 100 µs
-/// late. What can be saved is the gaps before runs, without those inside of them.
+/// A run of two dispatches with 1 µs between them starts every 40 µs, and the last run starts 100
+/// µs late. Only the gaps before runs can be saved, and not those inside of runs.
 #[test]
 fn most_of_the_time_is_between_runs() {
     let late = |run| 40_000 * run + if run == 99 { 100_000 } else { 0 };
@@ -98,7 +99,8 @@ fn most_of_the_time_is_between_runs() {
     assert!((share - total / wall_ns).abs() < 1e-9, "{share}");
 }
 
-/// Of 27 µs, 9 are before a run, and 8 between its dispatches: neither is most of the time alone.
+/// Of every 27 µs, 9 are before a run and 8 are between its dispatches. Neither of these alone is
+/// most of the time.
 #[test]
 fn gaps_before_and_inside_of_runs_are_between_dispatches() {
     let (rule, share) = only(&runs(8_000, |run| 27_000 * run));
@@ -107,8 +109,8 @@ fn gaps_before_and_inside_of_runs_are_between_dispatches() {
     assert!((share - gaps / (99.0 * 27_000.0 + 18_000.0)).abs() < 1e-9, "{share}");
 }
 
-/// Worker 0 takes 16 µs and worker 1 takes 4 µs: equal shares would take 10, so worker 0 has 1.6 of
-/// them.
+/// Worker 0 takes 16 µs and worker 1 takes 4 µs. With equal work, both would take 10, so worker 0
+/// takes 1.6 times as long.
 #[test]
 fn one_worker_does_the_most() {
     let (rule, share) = only(&dispatches(16_000, &[&[8_000, 8_000], &[4_000]]));
@@ -117,7 +119,7 @@ fn one_worker_does_the_most() {
     assert_eq!(fired(&dispatches(11_000, &[&[5_500, 5_500], &[4_500, 4_500]])), []);
 }
 
-/// There is one workgroup for two workers. The other worker ran a workgroup once.
+/// There is one workgroup for two workers. The other worker ran a workgroup only once.
 #[test]
 fn the_workers_wait_for_workgroups() {
     let mut script = dispatches(10_000, &[&[9_900]]);
@@ -126,12 +128,12 @@ fn the_workers_wait_for_workgroups() {
     let (rule, share) = only(&script);
     assert!(matches!(rule, Rule::FewWorkgroups { workgroups: 1.0, workers: 2, .. }), "{rule:?}");
     assert!((share - 0.495).abs() < 0.01, "{share}");
-    // With one worker, no worker waits for another, so no rule holds.
+    // With only one worker, no worker waits for another, so no rule fires.
     assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
 }
 
-/// Of four workgroups of 200 ns, the second worker gets few, because it wakes up only when the
-/// first one is nearly done.
+/// The second worker gets few of the four workgroups of 200 ns, because it wakes up only when the
+/// first worker is nearly done.
 #[test]
 fn workgroups_are_too_small() {
     let mut script = dispatches(700, &[&[200, 200, 200]]);
@@ -150,11 +152,11 @@ fn workgroups_are_too_small() {
         panic!("{all:?}")
     };
     assert_eq!(*mean_ns, 200.0);
-    // The workers are busy for 400 of 650 ns.
+    // Two workers are busy for 400 ns of work in dispatches that last 650 ns.
     assert!((share - 250.0 / 700.0).abs() < 0.01, "{share}");
 }
 
-/// Of four large workgroups, both workers have the same work, but not at the same time, because the
+/// Both workers have the same work, in four large workgroups, but not at the same time, because the
 /// second worker begins late.
 #[test]
 fn workers_wait_inside_of_dispatches() {
@@ -174,7 +176,7 @@ fn workers_wait_inside_of_dispatches() {
     }
     let (rule, share) = only(&script);
     let Rule::WorkersWait { efficiency, .. } = rule else { panic!("{rule:?}") };
-    // The two workers did 40 µs of work, and had 45 µs each.
+    // The two workers did 40 µs of work together, in 45 µs each.
     assert!((efficiency - 40.0 / 90.0).abs() < 1e-9, "{efficiency}");
     assert!((share - 25.0 / 50.0).abs() < 0.01, "{share}");
 }
@@ -208,7 +210,7 @@ fn memory_bound() {
 }
 
 /// 8 faults in each call of 10 µs take at least 2 µs. If only the first call has faults, memory is
-/// reused.
+/// reused, and the rule does not fire.
 #[test]
 fn fresh_memory_in_each_call() {
     let script = counted(&["page-faults"], (0..100).map(|_| (10_000, vec![8])));
@@ -224,8 +226,8 @@ fn fresh_memory_in_each_call() {
 }
 
 /// Of 300 calls, 30 have large tensors: 1,000 faults in 10 ms of wall time, of which 2 ms are on a
-/// CPU. The median call has no fault. 7.5 ms of faults are 2.5 % of the wall time, and 12 % of the
-/// processor time.
+/// CPU. The median call has no fault. The faults take 7.5 ms, which is 2.5 % of the wall time and
+/// 12 % of the processor time.
 #[test]
 fn fresh_memory_in_few_large_calls() {
     let mixed = |on_cpu: u64| {
@@ -241,7 +243,7 @@ fn fresh_memory_in_few_large_calls() {
     let Rule::FreshMemory { counter: 0, mean, calls, part, of_cpu: true, .. } = rule else {
         panic!("{rule:?}")
     };
-    // The first call, which has no fault, is left out.
+    // The first call is left out. It has no fault.
     assert_eq!((mean, calls), (30_000.0 / 299.0, 30.0 / 299.0));
     assert!((part - 7.5 / 62.7).abs() < 0.001, "{part}");
     assert!((share - 7.5 / 302.7).abs() < 0.001, "{share}");
@@ -279,7 +281,7 @@ fn items() {
     assert_eq!(fired(&torch("aten::item", 5_000, 50, 10_000)), [], "0.5 % of the time");
 }
 
-/// The work of Python for a call is in the gaps before and after it.
+/// Python's work for a call is in the gaps before and after the call.
 #[test]
 fn items_with_the_gaps_around_them() {
     let mut script = ProfileScript::monotonic();
@@ -288,7 +290,7 @@ fn items_with_the_gaps_around_them() {
     let [item, linear] =
         ["aten::item", "aten::linear"].map(|name| process.op(machine, Role::Op, name, ""));
     let of = process.thread("python3");
-    // There are 500 ns in `.item()`, 1 µs before it and 2 µs after it, in 10 µs.
+    // In every 10 µs, 500 ns are in `.item()`, 1 µs is before it, and 2 µs are after it.
     for step in 0..5_000 {
         let at = 1_000 + step * 10_000;
         of.call(CallScript::op(item, at, 500));

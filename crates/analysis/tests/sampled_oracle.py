@@ -35,7 +35,7 @@ def drawn(times, controller, counter_period=1):
         else:
             skipped += 1
         cost += 60.0
-        # The period of the next timed call is chosen now, from what has happened so far.
+        # The period of the next timed call is chosen now, based on the calls so far.
         period = 1 if place + 1 < FIRST else controller(cost, passed, len(known), place + 1)
         gap = int(random.geometric(1 / period)) - 1
     return known
@@ -43,7 +43,7 @@ def drawn(times, controller, counter_period=1):
 
 def margins(error, freedom, third):
     """Distances to both ends of the interval, for an estimate with this third cumulant."""
-    # The table of Student's t has whole numbers of degrees of freedom.
+    # Tables of Student's t contain only whole numbers of degrees of freedom.
     t = scipy.stats.t.ppf(0.975, max(1, math.floor(freedom + 1e-6)))
     skew = third / error**3 if error > 0 else 0.0
     if abs(skew) < 1e-3:
@@ -63,7 +63,7 @@ def estimate(known, calls):
         if len(value) == calls:
             return value.sum(), 0.0, 0.0
         raise ValueError("the first calls are no sample of the others")
-    # Skipped calls before a call of weight 1 belong to the last class before it.
+    # Skipped calls before a call of weight 1 belong to the class of the timed call before them.
     belongs = []
     for stratum in strata:
         belongs.append(belongs[-1] if stratum == 0 and belongs else stratum)
@@ -137,11 +137,11 @@ populations = {
     "phases": lambda n: numpy.append(random.normal(200, 20, n // 2), random.normal(5_000, 500, n - n // 2)),
 }
 controllers = {
-    # No controller.
+    # The period is constant: there is no controller.
     "fixed": (4_000, lambda *state: 32),
-    # By the mean time of a call so far: changes a little with every timed call.
+    # The period depends on the mean time of a call so far, so it changes a little with each call.
     "smooth": (4_000, recent),
-    # By powers of two, with a slow return to 1.
+    # The period is a power of two that depends on the cost so far.
     "powers": (4_000, lambda cost, passed, known, place: 1 << min(9, max(0, int(math.log2(cost / (0.005 * passed)))))),
     # A new weight for each timed call.
     "restless": (4_000, lambda cost, passed, known, place: 10 + known % 30),
@@ -172,7 +172,7 @@ for _ in range(DRAWS):
     show("forty calls", known, 40, times.sum())
     times = random.lognormal(6, 0.5, 400)
     show("four hundred calls", drawn(times, lambda *state: 16), 400, times.sum())
-    # Two stages: one in eight timed calls has its counters read.
+    # There are two stages: counters are read in one of eight timed calls.
     values = random.poisson(50, 20_000)
     show("counter", drawn(values, lambda *state: 16, 8), 20_000, values.sum())
     values = random.lognormal(8, 0.7, 20_000)

@@ -1,4 +1,4 @@
-//! Compares totals of sampled calls with numpy and scipy, if the test environment has them: the
+//! Compares totals of sampled calls with numpy and scipy, if the test environment has them. The
 //! numbers must be the same, at least 90 of 100 intervals of 95 % must contain the true total, and
 //! the estimates must be right on average.
 
@@ -16,7 +16,7 @@ const ORACLE: &str = include_str!("sampled_oracle.py");
 #[derive(Debug, Default)]
 struct Draws {
     held: u32,
-    /// The differences from the true total, as parts of it.
+    /// The differences from the true total, as parts of the true total.
     errors: Vec<f64>,
 }
 
@@ -55,7 +55,8 @@ fn intervals_hold_what_is_true() {
                         && close(above, number(2));
                     assert!(same, "{name}: {found:?}, numpy: {rest}");
                     let of = populations.entry(name).or_default();
-                    // An exact total has an interval of width 0, so rounding errors need some room.
+                    // An exact total has an interval of width 0, so a tolerance for rounding errors
+                    // is needed.
                     let room = 1e-12 * truth;
                     let held = found.low - room <= truth && truth <= found.high + room;
                     of.held += u32::from(held);

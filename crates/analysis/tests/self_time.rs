@@ -1,4 +1,5 @@
-//! Compares the self time of nested calls with an owner that is computed for every single tick.
+//! Compares the self time of nested calls with a slow computation of which call owns each single
+//! tick.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +7,17 @@ use analysis::{By, CallTree, Key, Options, Summary, call_tree, summarize};
 use profile::Origin;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// A call: op, begin, end.
+/// A call, as op, begin and end.
 type Call = (u32, u64, u64);
 
 /// The calls of one thread in the order in which they are recorded.
 struct Thread(Vec<Call>);
 
-/// Computes tick by tick: the self time of each call, the time in which any call was running, and
+/// Computes, tick by tick, the self time of each call, the time in which any call was running, and
 /// the number of overlapping calls.
 fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
-    // The innermost call is the one that began last; of several, the shortest; and of equal ones,
-    // the recorded order decides.
+    // The innermost call is the one that began last. Of several calls that began together, it is
+    // the shortest. Of equal calls, the recorded order decides.
     let inside = |i: usize| {
         let (_, begin, end) = calls[i];
         let place = if first_is_outer { i as i64 } else { -(i as i64) };
@@ -35,7 +36,7 @@ fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
     (own, busy, calls.iter().filter(|call| overlaps(call)).count() as u64)
 }
 
-/// Adds nested calls by splitting the interval again and again.
+/// Adds nested calls by dividing the interval again and again.
 fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(4) > 0 {
@@ -52,9 +53,9 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // The calls are recorded as by an agent: each at its end.
+        // The calls are recorded as an agent records them: each call at its end.
         0 => nest(r, 0, 300, &mut calls),
-        // The calls are in any order, nested or not, as in a trace.
+        // The calls are in any order, nested or not, as in an imported trace.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {
@@ -89,12 +90,12 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
     script
 }
 
-/// The functions of the calls around a call, from the outermost one on, and the call's own
-/// function.
+/// The functions of the calls around a call, beginning with the outermost one, and at the end the
+/// call's own function.
 type Path = Vec<u32>;
 
-/// Returns for each path of properly nested calls: the number of calls, their durations and self
-/// times.
+/// Returns, for each path of properly nested calls, the number of calls, the sum of their
+/// durations, and the sum of their self times.
 fn paths(calls: &[Call], own: &[u64]) -> BTreeMap<Path, (u64, u64, u64)> {
     let order = |i: usize| (calls[i].1, std::cmp::Reverse(calls[i].2), std::cmp::Reverse(i));
     let mut found: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
@@ -126,8 +127,8 @@ fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
     found
 }
 
-/// Nested calls without a duration are left out, because their times do not show whether one that
-/// begins where another one ends is inside of that.
+/// This leaves out nested calls without a duration. If such a call begins where another call ends,
+/// their times do not show whether it is inside of that call.
 #[test]
 fn the_tree_has_a_node_for_each_way_to_call_a_function() {
     let mut r = Random(0x2545_f491_4f6c_dd1d);
@@ -151,7 +152,7 @@ fn the_tree_has_a_node_for_each_way_to_call_a_function() {
         let tree = call_tree(&profile, true, 2).unwrap();
         assert_eq!(paths_of(&tree), expected, "round {round}");
         deepest = deepest.max(tree.nodes.iter().map(|node| node.depth).max().unwrap_or(0));
-        // With the correction, the nodes of a function have the self time of its row.
+        // With the correction, all nodes of a function together have the self time of its row.
         let summary = summarize(&profile, &Options::default());
         let tree = call_tree(&profile, false, 2).unwrap();
         for row in &summary.rows {
@@ -190,14 +191,16 @@ fn random_calls() {
         }
         let busy: u64 = expected.iter().map(|e| e.1).sum();
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
-        // If a round may have only few calls, there are many rounds. The results must be the same.
+        // If a round may have only few calls, there are many rounds. The results must be the same
+        // with every number.
         for calls in [None, Some(1), Some(2), Some(7)] {
             let with =
                 |by| Options { by, raw: true, round: calls, workers: 2, ..Options::default() };
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.total.unwrap().value, busy as f64);
-            // If a call outlives another one that cannot own any more time, this is not counted.
+            // If a call outlives a call that cannot own any more time, it need not be counted, so
+            // the number may be smaller.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
@@ -217,8 +220,9 @@ fn random_calls() {
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
 }
 
-/// A call inside another one lengthens that by its whole bracket, 50. Half of its own duration of
-/// 20 comes from the bracket, so 40 of the bracket are in the self time of the call around it.
+/// A call lengthens the call around it by its whole bracket, 50. Half of the duration of an empty
+/// call, 20, is inside of the call's own duration. The other 40 of the bracket are in the self time
+/// of the call around it.
 ///
 /// ```text
 ///  a  0 ─────────────────────────── 1,000    total 1,000 − 10 − 3 · 50    self 400 − 10 − 2 · 40
@@ -241,6 +245,6 @@ fn brackets_of_calls_inside() {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value), (total, own), "{op}");
     }
-    // The self times are those of the outermost call, without any bracket.
+    // The time in calls is the time of the outermost call without any bracket.
     assert_eq!(found.total.unwrap().value, 840.0);
 }

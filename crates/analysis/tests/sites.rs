@@ -1,12 +1,12 @@
-//! Tests dispatches and their sites, threads without calls, and the gaps between calls, on scripted
-//! profiles whose numbers are computed on paper.
+//! Tests dispatches and their sites, threads without calls, and the gaps between calls. The
+//! profiles are scripted, and the expected numbers are computed on paper.
 
 use analysis::{Before, DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
 use testkit::{CallScript, Item, ProfileScript};
 
-/// Workgroups as (thread, export, id, number, begin, duration).
+/// A workgroup, as (thread, export, id, number, begin, duration).
 type Workgroup = (usize, u32, u32, u32, u64, u64);
 
 fn program(workgroups: &[Workgroup]) -> ProfileScript {
@@ -24,7 +24,8 @@ fn program(workgroups: &[Workgroup]) -> ProfileScript {
     script
 }
 
-/// Returns one iteration of 1,000 ticks: *a* with 4 workgroups, *b* with 1, and *a* with 2.
+/// Returns one iteration of 1,000 ticks: a dispatch of *a* with 4 workgroups, one of *b* with 1,
+/// and one of *a* with 2.
 ///
 /// ```text
 ///  worker 0   a ├0 ┤├2 ┤├3 ┤            b ├0 ────┤              a ├0 ─────┤
@@ -50,9 +51,9 @@ fn each_place_of_the_program_has_a_row() {
     let (_scratch, profile) = program(&workgroups).opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!(found.dispatches, 9);
-    // Each of the three iterations takes 300 + 100 + 200.
+    // The dispatches of each of the three iterations take 300 + 100 + 200.
     assert_eq!(found.busy, 1_800.0);
-    // All gaps before a site are equal.
+    // All gaps before a site have the same length.
     let gaps_of = |total: f64, times| {
         let each = total / times as f64;
         Before { times, total, mean: each, median: each, longest: each }
@@ -76,8 +77,8 @@ fn each_place_of_the_program_has_a_row() {
         before: gaps_of(gap, gaps),
     };
     let expected = [
-        // The gap before it lasts from the end of the last site, 700, to the next iteration, 1,000;
-        // there are two gaps.
+        // The gap before this site is from the end of the last site, 700, to the next iteration,
+        // 1,000. There are two such gaps.
         site(0, 0, 12, 300.0, 500.0, 300.0, 600.0, 2),
         site(1, 1, 3, 100.0, 100.0, 100.0, 150.0, 3),
         site(0, 2, 6, 200.0, 250.0, 200.0, 150.0, 3),
@@ -86,8 +87,9 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
-    // Of the 2,700 ticks, *a* with four workgroups has 300 in each iteration, *b* with one has 100,
-    // and *a* with as many as there are workers has 200. Workgroups take 500 + 100 + 250.
+    // Of the 2,700 ticks, each iteration spends 300 in *a* with four workgroups, 100 in *b* with
+    // one workgroup, and 200 in *a* with as many workgroups as workers. The workgroups take 500 +
+    // 100 + 250.
     let room = Room {
         span: 2_700.0,
         outside: 900.0,
@@ -101,7 +103,7 @@ fn each_place_of_the_program_has_a_row() {
     let before = gaps_of(600.0, 2);
     let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before };
     assert_eq!(found.run(), Some(run));
-    // Of the 8 gaps, six are 50, and two are 300.
+    // Six of the 8 gaps are 50, and two are 300.
     let all = Before { times: 8, total: 900.0, mean: 112.5, median: 50.0, longest: 300.0 };
     assert_eq!(found.before, all);
     // The sums must equal the sums of the table by op.
@@ -112,8 +114,8 @@ fn each_place_of_the_program_has_a_row() {
     }
 }
 
-/// The second dispatch of *a* has lost workgroup 1, and the third one has a workgroup with this
-/// number again.
+/// Workgroup 1 of the second dispatch of *a* is lost. The next workgroup with this number belongs
+/// to the third dispatch.
 #[test]
 fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     let mut workgroups = Vec::new();
@@ -132,7 +134,8 @@ fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     assert_eq!((row.wall, row.range), (150.0 + 100.0 + 150.0, [100.0, 150.0]));
 }
 
-/// Each iteration has 20,000 dispatches: 20 times *a*, then once *b*, 20 times *a*, then twice *b*…
+/// Each iteration has 20,000 dispatches: *a* 20 times, then *b* once, *a* 20 times, *b* twice, and
+/// so on.
 #[test]
 fn an_iteration_of_many_dispatches() {
     let part = |n| std::iter::repeat_n(0, 20).chain(std::iter::repeat_n(1, n));
@@ -156,14 +159,15 @@ fn an_iteration_of_many_dispatches() {
     }
 }
 
-/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two. The dispatches have the
-/// order of the numbers in exports.
+/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two threads. The dispatches
+/// must be in the order of their numbers in exports.
 #[test]
 fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     for workgroups in [inside, beside] {
-        // The readers of threads once had the order of a hash map, which differs from run to run.
+        // This is repeated because the readers of threads were once in the order of a hash map,
+        // which differs from run to run.
         for _ in 0..20 {
             let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
@@ -182,8 +186,9 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     assert_eq!(call_tree(&profile, false, 1), None);
 }
 
-/// Two calls take 1,000 ns on a thread that is known for 5,000 ns. An empty call is recorded with
-/// 20 ns, half of which is the clock, which is also in a call's duration.
+/// Two calls of 1,000 ns are on a thread that is known for 5,000 ns. The recorded duration of an
+/// empty call is 20 ns. Half of it comes from reading the clock, which the duration of every call
+/// includes.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();
@@ -204,8 +209,8 @@ fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     }
 }
 
-/// The process used 90 ms: the thread with calls used 50 ms, one without calls 30 ms, the main
-/// thread 2 ms, and threads that had ended used 8 ms.
+/// The process used 90 ms: 50 ms on the thread with calls, 30 ms on a thread without calls, 2 ms on
+/// the main thread, and 8 ms on threads that had ended.
 #[test]
 fn threads_without_calls_are_listed_with_their_processor_time() {
     let mut script = ProfileScript::monotonic();

@@ -35,7 +35,7 @@ fn moments_and_buckets() {
     assert_eq!(scope.variables[0].bucket_means, [Some(10.0), Some(20.0), Some(30.0), Some(45.0)]);
 }
 
-/// 3·b/4 = 0, 0, 1, 2, 3: the first bucket is empty.
+/// The first of four buckets is empty, because they begin at 3·b/4 = 0, 0, 1, 2, 3.
 #[test]
 fn fewer_calls_than_buckets() {
     let scope = of(&[&[3, 1, 2], &[10, 30, 20]], 4);
@@ -67,8 +67,8 @@ fn one_call_and_none() {
     assert_eq!((scope.pairs[0].pearson, cells(&scope, 0)), (None, vec![]));
 }
 
-/// x sorted: 1 1 | 1 1 | 1 2 | 3 4. The ones span three buckets, and all count for the first; the 2
-/// is the last value of bucket 2.
+/// Sorted, x is 1 1 | 1 1 | 1 2 | 3 4. The ones span three buckets, and all of them count for the
+/// first bucket. The 2 is the last value of the third bucket.
 #[test]
 fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     let scope = of(&[&[1, 1, 1, 1, 1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]], 4);
@@ -84,8 +84,8 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// There are as many distinct values as buckets: each value, including the first one of a bucket,
-/// is in its own bucket.
+/// There are as many distinct values as buckets, so each value is in its own bucket, also the first
+/// value of a bucket.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();
@@ -99,18 +99,20 @@ fn values_without_ties_stay_in_their_bucket() {
 
 #[test]
 fn correlations() {
-    // Differences from 2.5: products 2.25 − 0.25 − 0.25 + 2.25 = 4, squares 5 and 5.
+    // The means are 2.5. The products of the differences add up to 2.25 − 0.25 − 0.25 + 2.25 = 4,
+    // and the squares to 5 and 5.
     let pair = of(&[&[1, 2, 3, 4], &[1, 3, 2, 4]], 2).pairs[0].clone();
     assert_eq!((pair.of, pair.given, pair.calls), (0, 1, 4));
     assert!((pair.pearson.unwrap() - 0.8).abs() < 1e-15);
     assert_eq!(pair.spearman, Some(0.8));
-    // Ranks of x: 1, 2.5, 2.5, 4; products 4.5, squares 4.5 and 5: 3/√10.
+    // The ranks of x are 1, 2.5, 2.5, 4. The products add up to 4.5, and the squares to 4.5 and 5,
+    // so the correlation is 3/√10.
     let pair = of(&[&[1, 2, 2, 3], &[1, 2, 3, 4]], 2).pairs[0].clone();
     assert!((pair.spearman.unwrap() - 3.0 / 10.0f64.sqrt()).abs() < 1e-15);
-    // Monotone but not linear: x³; the ranks are equal.
+    // x³ is monotone but not linear in x, so the ranks are equal.
     let pair = of(&[&[1, 2, 3], &[1, 8, 27]], 2).pairs[0].clone();
     assert_eq!(pair.spearman, Some(1.0));
-    // Differences −1, 0, 1 and −11, −4, 15: 26 / √(2 · 362).
+    // The differences are −1, 0, 1 and −11, −4, 15, so the correlation is 26 / √(2 · 362).
     assert!((pair.pearson.unwrap() - 26.0 / 724.0f64.sqrt()).abs() < 1e-15);
 }
 
@@ -126,7 +128,7 @@ fn a_constant_has_no_correlation() {
     }
 }
 
-/// As 64-bit floats, all of these would be one value.
+/// As 64-bit floats, all of these values would be equal.
 #[test]
 fn large_values_with_small_differences() {
     let scope = of(&[&[u64::MAX, u64::MAX - 1, u64::MAX - 2], &[0, 1, 2]], 3);
@@ -149,14 +151,16 @@ fn missing_values_are_left_out_pair_by_pair() {
     let calls: Vec<u64> = scope.variables.iter().map(|v| v.calls).collect();
     assert_eq!((scope.calls, calls), (5, vec![4, 4, 0, 1]));
     assert_eq!(scope.variables[0].mean, Some(4.25));
-    // Calls with both: (1, 2), (4, 8), (9, 6). Means 14/3 and 16/3; products 1·2 + 4·8 + 9·6 −
-    // 14·16/3 = 40/3, squares 98 − 196/3 = 98/3 and 104 − 256/3 = 56/3.
+    // The calls that have both values are (1, 2), (4, 8), (9, 6). The means are 14/3 and 16/3. The
+    // products add up to 1·2 + 4·8 + 9·6 − 14·16/3 = 40/3, and the squares to 98 − 196/3 = 98/3 and
+    // 104 − 256/3 = 56/3.
     let pair = &scope.pairs[0];
     assert_eq!(pair.calls, 3);
     assert!((pair.pearson.unwrap() - 40.0 / (98.0f64 * 56.0).sqrt()).abs() < 1e-15);
-    // Ranks 1 2 3 and 1 3 2: products 1, squares 2 and 2.
+    // The ranks are 1 2 3 and 1 3 2. The products add up to 1, and the squares to 2 and 2.
     assert_eq!(pair.spearman, Some(0.5));
-    // The buckets are made from all values of a variable: x has 1 3 | 4 9, and y has 2 5 | 6 8.
+    // The buckets are computed from all values of a variable: the buckets of x are 1 3 | 4 9, and
+    // those of y are 2 5 | 6 8.
     assert_eq!(cells(&scope, 0), [(0, 0, 1), (1, 1, 2)]);
     let empty = &scope.pairs[1];
     assert_eq!((empty.of, empty.given, empty.calls), (0, 2, 0));
@@ -166,7 +170,7 @@ fn missing_values_are_left_out_pair_by_pair() {
     assert_eq!((scope.pairs[4].of, scope.pairs[4].given, scope.pairs[4].calls), (1, 3, 1));
 }
 
-/// x is constant in the calls that have both values, but not in the others.
+/// In the calls that have both values, x is constant, but not in the others.
 #[test]
 fn constant_in_the_calls_that_have_both_values() {
     let x = vec![Some(5), Some(5), Some(5), Some(1 << 60)];
@@ -182,7 +186,7 @@ fn open(script: &ProfileScript, options: &Options) -> (Stats, Profile) {
     (stats, profile)
 }
 
-/// Makes two ops in two threads, and one counter; one tick is 1 ns.
+/// Makes two ops on two threads, and one counter. One tick is 1 ns.
 ///
 /// ```text
 ///  main    f  1,000 + 100, cpu 1, counter 5      worker  f  1,500 + 300, cpu 2 of node 1,
@@ -249,15 +253,16 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { thread: Some("work*".into()), ..base() }), worker);
     assert_eq!(calls(Options { thread: Some("11".into()), ..base() }), worker, "by kernel id");
     assert_eq!(calls(Options { thread: Some("12".into()), ..base() }), []);
-    // main starts at 1,000 and worker at 1,500. A call that begins exactly 1,000 later is included.
+    // `main` starts at 1,000 and `worker` at 1,500. A call that begins exactly 1,000 later is
+    // included.
     let kept = [(Key::Op(0), 2), (Key::Op(1), 1)];
     assert_eq!(calls(Options { skip_ns: 1_000, ..base() }), kept);
     assert_eq!(calls(Options { skip_ns: 1_001, ..base() }), [(Key::Op(0), 2)]);
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// There are thousands of calls on many pages: the number of workers, reused buffers and batches of
-/// ops do not change the result, not even in the last bit.
+/// There are thousands of calls on many pages. The number of workers, reused buffers, and batches
+/// of ops must not change the result, not even in the last bit.
 #[test]
 fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();
@@ -300,8 +305,8 @@ fn workers_and_memory_do_not_matter() {
     }
 }
 
-/// Compares means of buckets and Spearman's correlation of many values with the same statistics of
-/// a sorted copy.
+/// Compares the means of buckets and Spearman's correlation of many values with the same statistics
+/// computed from a sorted copy.
 #[test]
 fn many_values_are_ranked() {
     const CALLS: usize = 50_000;
@@ -311,14 +316,14 @@ fn many_values_are_ranked() {
     };
     let columns = [
         column(&|r, _| r >> 40),
-        // Most values are close together, and few are far away.
+        // Most values are close together, and a few are far away.
         column(&|r, i| if i % 1_000 == 0 { r >> 30 } else { r % 9_000 }),
         column(&|r, _| r >> 24),
         column(&|r, _| r >> (r % 64)),
         column(&|r, i| ((i as u64 / 7) << 33) | (r % 3)),
     ];
     let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
-    // Doubled ranks start from 2; equal values have the mean.
+    // Doubled ranks start at 2, and equal values all get the mean.
     let ranks = columns.each_ref().map(|column| {
         let mut sorted = column.clone();
         sorted.sort_unstable();

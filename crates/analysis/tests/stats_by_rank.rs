@@ -1,5 +1,5 @@
-//! Tests statistics of hundreds of ranks, which come from one pass over the pages: each rank must
-//! have the same numbers as if it were described alone.
+//! Tests statistics of hundreds of ranks, which are computed in one pass over the pages. Each rank
+//! must have the same numbers as if it were described alone.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,12 +12,12 @@ use model::metric::Metric;
 use profile::{CounterInfo, Job, Profile, Role};
 use testkit::{CallScript, ProfileScript, Random};
 
-/// The first ranks have a second process, after those of all others.
+/// There are more processes than ranks, so the first ranks have a second process.
 const RANKS: u32 = 256;
 const PROCESSES: u32 = 300;
 
-/// Makes three ops: one of them is inside of another one, and one occurs only in every third
-/// process. Every 50th process has no rank.
+/// Makes three ops. One of them is inside of another, and one occurs only in every third process.
+/// Every 50th process has no rank.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -59,7 +59,7 @@ fn name(profile: &Profile, key: Key) -> String {
     profile.ops.get(op).unwrap().name.clone()
 }
 
-/// Describes the calls of each op in the whole profile, or in one rank.
+/// Describes the calls of each op, in the whole profile or in one rank.
 fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats> {
     let mut profile = Profile::open(dir).unwrap();
     if let Some(rank) = rank {
@@ -69,7 +69,8 @@ fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats>
     ops.into_iter().map(|op| (name(&profile, op.key), op)).collect()
 }
 
-/// Values of a metric are mapped to a grid from the smallest to the largest value of all ranks.
+/// Whether two values of a metric are nearly equal. They may differ a little, because the values
+/// are mapped to a grid from the smallest to the largest value of all ranks.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1e-3),
@@ -105,8 +106,8 @@ fn assert_alike(found: &Scope, alone: &Scope, what: &str) {
     );
 }
 
-/// Checks that each of these ranks has the same numbers as alone. Returns the statistics of all
-/// ranks.
+/// Checks that each of these ranks has the same numbers as when it is described alone. Returns the
+/// statistics of all ranks.
 fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> {
     let (_scratch, dir) = script.written();
     let all = of(&dir, None, true);
@@ -123,8 +124,8 @@ fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> 
             }
         }
     }
-    // The statistics of all ranks and of the processes without a rank together are the same as
-    // without ranks.
+    // With or without ranks, the statistics over all processes must be the same, including
+    // processes without a rank.
     for (name, op) in of(&dir, None, false) {
         assert_alike(&all[&name].all, &op.all, &name);
     }
@@ -142,7 +143,7 @@ fn each_of_hundreds_of_ranks_has_the_numbers_that_it_has_alone() {
     assert_eq!((calls("add"), calls("rare")), (8 * u64::from(PROCESSES), 8 * 100));
 }
 
-/// In each process, 42 of 162 calls were timed: the first two, and then every fourth.
+/// In each process, 42 of 162 calls were timed: the first two, and then every fourth call.
 #[test]
 fn a_run_with_a_budget_as_well() {
     let mut script = ProfileScript::monotonic();
@@ -167,7 +168,7 @@ fn a_run_with_a_budget_as_well() {
     assert_eq!((counted(0), counted(255)), (Some(324), Some(162)));
 }
 
-/// Makes processes with these ranks, with two calls each.
+/// Makes processes with these ranks. Each process has two calls.
 fn of_ranks(ranks: &[Option<u32>]) -> BTreeMap<String, OpStats> {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -198,7 +199,8 @@ fn one_rank_only_is_all_that_has_a_rank() {
     // All processes have the same rank, so all calls must belong to it.
     assert_eq!(found(&[Some(3)]), (2, 100.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[Some(3), Some(3)]), (4, 150.0, vec![(3, 4, 150.0)]));
-    // A process without a rank is part of the total only, before and after the others.
+    // A process without a rank is only part of the total, whether it comes before or after the
+    // others.
     assert_eq!(found(&[Some(3), None]), (4, 150.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[None, Some(3)]), (4, 150.0, vec![(3, 2, 200.0)]));
     assert_eq!(found(&[None, None]), (4, 150.0, vec![]));

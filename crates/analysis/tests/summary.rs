@@ -1,4 +1,4 @@
-//! Compares summaries of scripted profiles with numbers computed on paper.
+//! Compares summaries of scripted profiles with numbers that were computed on paper.
 
 use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
 use model::{Loss, Metric};
@@ -13,8 +13,8 @@ fn row(summary: &Summary, key: Key) -> &Row {
     summary.rows.iter().find(|row| row.key == key).expect("the summary has this row")
 }
 
-/// Makes two processes with the same library and the ops `f` (0) and `g` (1). The tiles of the
-/// dispatches are spread over two threads and CPUs.
+/// Makes two processes with the same library and the ops `f` (0) and `g` (1). The workgroups run on
+/// two threads and two CPUs.
 fn two_processes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("faults", 0);
@@ -22,10 +22,10 @@ fn two_processes() -> ProfileScript {
         let process = script.process(pid);
         process.library("m", &["f", "g"]);
         let main = process.thread("main");
-        // f: one dispatch of two workgroups, 100 and 300 ns.
+        // `f` has one dispatch of two workgroups, which take 100 and 300 ns.
         main.call(CallScript::new(0, 1_000, 100).workgroup(0, 2).on(1, 0).group(100, &[5]))
             .call(CallScript::new(0, 2_000, 300).workgroup(1, 2).on(1, 0).group(300, &[7]));
-        // g: one dispatch of one workgroup, 600 ns, whose counter was not read.
+        // `g` has one dispatch of one workgroup, which takes 600 ns. Its counter was not read.
         let worker = process.thread("worker");
         worker.call(CallScript::new(1, 1_500, 600).on(2, 1).unread());
     }
@@ -57,9 +57,9 @@ fn the_op_table() {
     assert!(summary.losses.is_empty());
 }
 
-/// Two dispatches of `f` have 24 faults in 4 workgroups. Another process has 2 dispatches and 3
-/// workgroups, one of which has no value of the counter, so the number of dispatches of the others
-/// is not known.
+/// Two dispatches of `f` have 24 faults in 4 workgroups. Another process has 2 dispatches with 3
+/// workgroups. One of these has no value of the counter, so it is not known to how many dispatches
+/// the others belong.
 #[test]
 fn metrics_of_a_dispatch() {
     let script = two_processes();
@@ -151,10 +151,10 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
     assert_eq!((row.total.value, row.min, row.max), (5e9, 0.0, 5e9));
 }
 
-/// Makes a thread that begins at 1000. Its calls run 1000–1400 and 2000–2500, and are on a CPU for
-/// 300 and 500 of that. The clock is read at 1000 and 3000, and shows 1300 on a CPU between them.
-/// Wall time is 2000: 900 in dispatches and 1100 in none. Outside of dispatches, the thread is on a
-/// CPU for 1300 − 800 = 500, so it is off the CPU for 600.
+/// Makes a thread that begins at 1000. Its calls run from 1000 to 1400 and from 2000 to 2500, and
+/// are on a CPU for 300 and 500 of that. The clock is read at 1000 and 3000, and shows 1300 on a
+/// CPU between these readings. The wall time is 2000: 900 in dispatches and 1100 outside. Outside
+/// of dispatches, the thread is on a CPU for 1300 − 800 = 500, so it is off the CPU for 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -177,7 +177,8 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (600.0, 1_100.0, false));
 
-    // Without a counter that shows it, calls count as being on a CPU: 1100 − (1300 − 900).
+    // If no counter shows how long calls were on a CPU, they are assumed to be on a CPU all the
+    // time: 1100 − (1300 − 900).
     for simulated in [true, false] {
         let mut script = script.clone();
         if simulated {
@@ -195,9 +196,9 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
-/// The page begins 9 ms before the first call, and the thread sleeps for 8 of these. This is the
+/// The page begins 9 ms before the first call, and the thread sleeps for 8 ms of these. That is the
 /// start of the recorder itself, which is over at the first clock record. The wall time and the
-/// window are 10,000,000 to 10,002,000.
+/// measured time are from 10,000,000 to 10,002,000.
 #[test]
 fn the_recorders_own_start_is_not_off_the_cpu() {
     let with = |first: Option<Item>| {
@@ -215,23 +216,23 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
         assert_eq!((time.wall_ns, time.no_dispatch_ns()), (2_000.0, 1_000.0));
         time.off_cpu.unwrap()
     };
-    // The thread is on a CPU for 1600 of 2000, of which 1000 are in dispatches.
+    // The thread is on a CPU for 1600 of 2000, and in dispatches for 1000 of these 1600.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // There is a record 300 before the first call, and the thread was off the CPU until then. The
+    // A clock record is 300 before the first call, and the thread was off the CPU until then. The
     // result is limited to the time in no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
     assert_eq!((off.ns, off.of_ns), (1_000.0, 1_000.0));
-    // Without such a record, the record after the first call is used: the thread is on a CPU for
-    // 1000 of 1400, of which 500 are in dispatches.
+    // Without such a record, the record after the first call is used. The thread is on a CPU for
+    // 1000 of 1400, and in dispatches for 500 of these 1000.
     let off = with(None);
     assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
 }
 
-/// A group is read outside of the clock readings, so for an empty call it shows more than the
-/// duration.
+/// A group is read outside of the readings of the call's time, so for an empty call it was enabled
+/// for longer than the duration.
 #[test]
 fn a_group_that_was_enabled_for_longer_than_the_call() {
     let mut script = ProfileScript::monotonic();
@@ -241,14 +242,15 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     for i in 0..10 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
     }
-    // The thread is on a CPU all the time: 800 are in no dispatch, and none of it is off the CPU.
+    // The thread is on a CPU all the time. It is in no dispatch for 800, and not off the CPU in
+    // this time.
     thread.then(Item::Clock(2_000, 1_000, 2_000));
     let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
 }
 
-/// The clock is read for the last time at the begin of page 2. Everything after that is outside of
-/// the window, and the process died there.
+/// The clock is read for the last time at the begin of page 2. The process died later, so
+/// everything after that reading is not measured.
 #[test]
 fn off_cpu_time_ends_at_the_last_clock_reading() {
     let mut script = on_and_off();
@@ -257,7 +259,8 @@ fn off_cpu_time_ends_at_the_last_clock_reading() {
         .call(CallScript::new(0, 5_000, 1_000).group(1_000, &[1]));
     let time = summary(&script, &Options::default()).threads[0];
     assert_eq!((time.wall_ns, time.dispatch_ns), (5_000.0, 1_900.0));
-    // Window 1000–4000: 3000 − 900 in no dispatch, of which 1500 − 800 on a CPU.
+    // From 1000 to 4000, the thread is in no dispatch for 3000 − 900. It is on a CPU for 1500 − 800
+    // of this time.
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns), (1_400.0, 2_100.0));
 }
@@ -275,8 +278,8 @@ fn probes_and_empty_calls() {
     assert_eq!((probe.calls, probe.per_call_ns, probe.probes.value), (3, 90.0, 270.0));
     assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
-    // An empty call takes 450 and counts 3. Half of 450 is subtracted from each of the durations
-    // 400, 500 and 500, and 3 from each of the counts 1, 1 and 7.
+    // An empty call takes 450 and counts 3. From each of the durations 400, 500 and 500, half of
+    // 450 is subtracted. From each of the counts 1, 1 and 7, 3 is subtracted.
     let recorded = summary(&script, &Options { raw: true, ..Options::default() });
     assert_eq!((ticks(recorded.total), ticks(summary_plain.total)), (1_400.0, 725.0));
     let row = &summary_plain.rows[0];
@@ -284,16 +287,16 @@ fn probes_and_empty_calls() {
     assert_eq!((recorded.rows[0].min, row.min, row.call(row.min).value), (400.0, 175.0, 175.0));
     let counter = row.counters[0].unwrap();
     assert_eq!((counter.total, counter.value.value), (9, 0.0));
-    // In a profile without the scatter of the empty calls, the cost is between nothing and twice
-    // the median.
+    // A profile of an earlier version does not contain the scatter of empty calls. Then the
+    // interval of the cost is from 0 to twice the median.
     let taken = row.taken.unwrap();
     assert!(taken.total.low <= 0.0 && taken.total.high >= 3.0 * 900.0, "{taken:?}");
     assert_eq!(summary_plain.taken, Some(taken.total));
     assert!(!summary_plain.uncalibrated_probes);
 }
 
-/// The cost of a probe with counters does not show the cost of one without, so such calls are left
-/// out.
+/// The cost of a probe with counters does not show the cost of a probe without counters, so calls
+/// without counters are left out.
 #[test]
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
@@ -310,7 +313,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((probe.calls, probe.of_calls, probe.probes.value), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
-    // Nothing is subtracted from a sum that is only partly calibrated.
+    // Nothing is subtracted from a sum if only some of its calls were calibrated.
     assert_eq!((ticks(found.total), found.taken), (1_000.0, None));
 
     script.processes[0].threads.remove(0);
@@ -319,8 +322,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// Makes a random tree of calls over several pages, and compares the time in dispatches with a
-/// bitmap of ticks.
+/// Makes a random tree of calls over several pages, and compares the time in dispatches with that
+/// of a bitmap of ticks.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -356,7 +359,7 @@ fn nested_calls_are_not_counted_twice() {
     }
 }
 
-/// Damaged headers can contain any number; sums saturate and nothing panics.
+/// Damaged headers can contain any number. Sums must saturate, and nothing may panic.
 #[test]
 fn damage_never_panics() {
     let (_scratch, profile) = on_and_off().opened();
@@ -376,8 +379,8 @@ fn damage_never_panics() {
     }
 }
 
-/// There are 60,000 rows. The summary would take minutes if it looked up the time of each thread
-/// anew for each row.
+/// There are 60,000 rows. The summary would take minutes if it searched for the time of each thread
+/// again for each row.
 #[test]
 fn many_ops() {
     const OPS: u32 = 60_000;
@@ -395,8 +398,8 @@ fn many_ops() {
     assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
 }
 
-/// Makes three steps of 1,000 ns, each with an optimizer of 400 ns and a forward pass of 300 ns,
-/// all inside of a range for the loop.
+/// Makes three steps of 1,000 ns inside of a range for the loop. Each step has an optimizer of 400
+/// ns and a forward pass of 300 ns.
 fn steps(roles: [Role; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -422,11 +425,11 @@ fn what_is_around_most_of_the_time() {
         let name = profile.ops.get(op)?.name.clone();
         Some((name, around.total_ns, around.threads, around.share))
     };
-    // The loop is around everything, and `mul` has 390 ns.
+    // The loop is around everything, so it is left out. `mul` has 390 ns.
     let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
     assert_eq!(found([Role::Range, Role::Range]), step);
     assert_eq!(found([Role::Op, Role::Range]), step);
-    // A run of a model is not what a person would change.
+    // Runs of a model are left out.
     let mul = Some(("mul".to_owned(), 1_170.0, 1, 0.39));
     assert_eq!(found([Role::Run, Role::Run]), mul);
     let (_scratch, profile) = two_processes().opened();
@@ -434,8 +437,8 @@ fn what_is_around_most_of_the_time() {
     assert_eq!(flat, None, "no call is inside of another one");
 }
 
-/// One function takes 60 %, with its region and the region's tasks, with two shapes; and there is
-/// another function.
+/// One function takes 60 %, including its region and the region's tasks. It is called with two
+/// shapes. There is one other function.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

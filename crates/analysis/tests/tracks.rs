@@ -1,4 +1,4 @@
-//! Compares summaries of time series with numbers computed on paper.
+//! Compares summaries of time series with numbers that were computed on paper.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -46,8 +46,8 @@ fn count(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<Reading> {
     Some(Reading::Count { raw, enabled_ns, running_ns })
 }
 
-/// Samples are 100 ms apart: 10 and 30 raw steps of 2 J. The counter wraps around at 2⁶⁴ in
-/// between.
+/// The samples are 100 ms apart, and differ by 10 and 30 raw steps of 2 J. The counter wraps around
+/// at 2⁶⁴ in the first interval.
 #[test]
 fn totals_and_rates_of_a_counter() {
     let ms = 1_000_000;
@@ -70,13 +70,14 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The last step may be cut short, so it does not show how evenly the sampler worked.
+    // The last step may be cut short, so it does not show how evenly the sampler worked, and is
+    // left out.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
 
-/// Times 0, 100, 200, 600, 700, 710: three samples are missing before 600, and the last step is
-/// short.
+/// The times are 0, 100, 200, 600, 700, 710. Three samples are missing before 600, and the last
+/// step is short.
 #[test]
 fn missed_and_failed_samples() {
     let times = [0i64, 100, 200, 600, 700, 710];
@@ -93,7 +94,7 @@ fn missed_and_failed_samples() {
     assert_eq!(losses, [("track_overrun".to_owned(), 3), ("track_read_failed".to_owned(), 1)]);
 }
 
-/// A late sample is not a missed one: the next sample is in time again.
+/// A late sample is not a missed sample: the next sample is on time again.
 #[test]
 fn late_samples() {
     let samples: Vec<_> =
@@ -103,7 +104,8 @@ fn late_samples() {
     assert_eq!(one.steps_ns, Some((11.0, 189.0)));
 }
 
-/// In intervals of 1,000 ns each, the counter counts all the time, a quarter of it, and never.
+/// The intervals are 1,000 ns long. The counter counts all the time in the first, a quarter of the
+/// time in the second, and not at all in the third.
 #[test]
 fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
     let (one, _) = summary(
@@ -116,7 +118,7 @@ fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // The counts are 50, and 10 in a quarter of the time.
+        // The counts are 50 in the first interval, and 10 in a quarter of the second.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,
@@ -136,7 +138,8 @@ fn one_reading_makes_no_interval() {
     assert_eq!((none.samples, none.values, none.steps_ns), (0, None, None));
 }
 
-/// 1 for 300 ns, 5 for 100 ns, then −3 at the end; scaled by 10.
+/// The value is 1 for 300 ns, then 5 for 100 ns, and −3 at the end. All values are multiplied by
+/// 10.
 #[test]
 fn levels_are_weighted_by_time() {
     let value = |value| Some(Reading::Value(value));

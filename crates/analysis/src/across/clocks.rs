@@ -1,4 +1,5 @@
-//! Aligns the clocks of ranks by an op that no rank leaves before all have entered it.
+//! Aligns the clocks of ranks. For this, an op is needed that no rank leaves before all ranks have
+//! entered it.
 //!
 //! ```text
 //!  first rank   ├─ call k ─────┤              its start is not after the end of the other one,
@@ -7,15 +8,16 @@
 //!  begin₀ − end ≤ offset ≤ end₀ − begin       for each k; the largest lower and the smallest upper limit
 //! ```
 //!
-//! These limits follow from what such an op does. Unlike with messages, nothing has to take as long
+//! These limits follow from what such an op does. They do not assume that a message takes as long
 //! in one direction as in the other. The result is the middle of the possible range, and half of
-//! that range is its uncertainty. The limits are close together if some call was short on both
-//! ranks, as it is for the rank that comes last. If clocks run at different rates, the limits can
-//! contradict each other. Then there is no result.
+//! that range is its uncertainty. The limits are close together if one call was short on the first
+//! rank and another was short on the other rank. A call is short on the rank that enters it last.
+//! If clocks run at different rates, the limits can contradict each other; then there is no result.
 
 use std::collections::BTreeMap;
 
-/// The number that is added to the moments of a rank to convert them to moments of the first rank.
+/// The offset of a rank's clock: it is added to times of the rank to convert them to times of the
+/// first rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
     /// The smallest possible offset, in ns.
@@ -30,7 +32,7 @@ impl Offset {
         (self.low_ns as f64 + self.high_ns as f64) / 2.0
     }
 
-    /// Returns the largest error of the middle.
+    /// Returns the largest possible error of the middle.
     pub fn uncertainty_ns(&self) -> f64 {
         (self.high_ns as f64 - self.low_ns as f64) / 2.0
     }
@@ -39,28 +41,28 @@ impl Offset {
 /// The reason why clocks cannot be aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAligned {
-    /// The rank has another number of calls than the first one, so calls of the two cannot be
-    /// assigned to each other.
+    /// The rank has a different number of calls than the first rank, so it is not known which calls
+    /// of the two correspond.
     OtherNumber {
         rank: u32,
         calls: usize,
         /// Number of calls of the first rank.
         first: usize,
     },
-    /// No offset is possible: some rank has left before all had entered, or a clock runs at another
-    /// rate.
+    /// No offset is possible: a rank left the op before all ranks had entered it, or the clocks run
+    /// at different rates.
     Impossible {
         rank: u32,
-        /// By how many ns the limits contradict each other.
+        /// By how many ns the lower limit is above the upper limit.
         by_ns: i64,
     },
 }
 
-/// Finds the offset of each rank. `calls` has the begins and ends of each rank's calls of the op on
-/// that rank's own clock, in the order of the calls.
+/// Finds the offset of each rank. `calls` contains, for each rank, the begin and the end of each
+/// call of the op on the rank's own clock, in the order of the calls.
 ///
 /// # Errors
-/// Returns the reason: see [`NotAligned`].
+/// Returns the reason why clocks cannot be aligned.
 pub fn align(calls: &BTreeMap<u32, Vec<(i64, i64)>>) -> Result<BTreeMap<u32, Offset>, NotAligned> {
     let Some((_, first)) = calls.first_key_value() else { return Ok(BTreeMap::new()) };
     let one = |(rank, own): (&u32, &Vec<(i64, i64)>)| {
@@ -92,16 +94,19 @@ mod tests {
 
     #[test]
     fn offsets_by_hand() {
-        // The clock of rank 4 is 1,000 ns ahead. It comes first in the first call, and last in the second.
+        // The clock of rank 4 is 1,000 ns ahead. Rank 4 enters the first call before the other
+        // rank, and the second call after it.
         let calls = [(2, vec![(100, 160), (200, 250)]), (4, vec![(1_050, 1_155), (1_240, 1_252)])];
         let found = align(&calls.into_iter().collect()).unwrap();
         assert_eq!(found[&2], Offset { low_ns: 0, high_ns: 0 });
-        // From 200 − 1,252 and 100 − 1,155; from 160 − 1,050 and 250 − 1,240.
+        // The lower limit is the larger one of 200 − 1,252 and 100 − 1,155. The upper limit is the
+        // smaller one of 160 − 1,050 and 250 − 1,240.
         assert_eq!(found[&4], Offset { low_ns: -1_052, high_ns: -990 });
         assert_eq!((found[&4].ns(), found[&4].uncertainty_ns()), (-1_021.0, 31.0));
     }
 
-    /// Ranks with random clocks and arrivals: the true offset is always possible.
+    /// The clocks and arrivals of the ranks are random. The true offset must always be in the
+    /// possible range.
     #[test]
     fn the_true_offset_is_inside() {
         let mut random = testkit::Random(0xc10c);
@@ -135,7 +140,7 @@ mod tests {
     fn what_does_not_wait_aligns_nothing() {
         let calls = |own| [(0, vec![(0, 10), (100, 110)]), (1, own)].into_iter().collect();
         let impossible = align(&calls(vec![(0, 10), (300, 310)])).unwrap_err();
-        // The second call asks for −210 to −190, and the first one for −10 to 10.
+        // The second call allows −210 to −190, and the first call allows −10 to 10.
         assert_eq!(impossible, NotAligned::Impossible { rank: 1, by_ns: 180 });
         let other = align(&calls(vec![(0, 10)])).unwrap_err();
         assert_eq!(other, NotAligned::OtherNumber { rank: 1, calls: 1, first: 2 });

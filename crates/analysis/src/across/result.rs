@@ -1,4 +1,4 @@
-//! Computes the comparison of the ranks of a run from their rows.
+//! Computes the comparison of a run's ranks from their rows.
 
 use super::{About, DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
 use crate::diff::ranks::median;
@@ -14,11 +14,11 @@ pub struct RunAcross {
     pub run: String,
     /// Sums over all ranks.
     pub sums: Sums,
-    /// The ranks, by their numbers.
+    /// The ranks, sorted by number.
     pub ranks: Vec<RankAcross>,
-    /// The ops, those with the most self time first.
+    /// The ops. The op with the most self time is first.
     pub ops: Vec<OpAcross>,
-    /// The largest of the ranks' self times as a multiple of their mean.
+    /// The largest self time of a rank, as a multiple of the mean over the ranks.
     pub imbalance: Option<f64>,
 }
 
@@ -30,7 +30,8 @@ pub struct RankAcross {
     pub sums: Sums,
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
-    /// The op in which the rank exceeds the median by most. `None` if it exceeds no median.
+    /// The op in which the rank exceeds the median by most. `None` if it exceeds the median in no
+    /// op.
     pub slow: Option<Excess>,
 }
 
@@ -43,24 +44,24 @@ pub struct OpAcross {
     pub ranks: usize,
     /// Sums over all ranks.
     pub sums: Sums,
-    /// The largest of the ranks' total times as a multiple of their mean, over the ranks that
-    /// called the op.
+    /// The largest total time of a rank, as a multiple of the mean over the ranks that called the
+    /// op.
     pub imbalance: Option<f64>,
-    /// The rank with the largest total time; of equal ones, the first.
+    /// The rank with the largest total time. If several ranks have the same time, the first.
     pub most: Option<u32>,
-    /// 10th percentile, median and 99th percentile of the duration of a call, within 1/128. `None`
-    /// if the durations of some calls are not known.
+    /// 10th percentile of the duration of a call, with an error of at most 1/128. `None` if the
+    /// durations of some calls are not known.
     pub p10_ns: Option<u64>,
-    /// See `p10_ns`.
+    /// Median of the duration of a call, as `p10_ns`.
     pub p50_ns: Option<u64>,
-    /// See `p10_ns`.
+    /// 99th percentile of the duration of a call, as `p10_ns`.
     pub p99_ns: Option<u64>,
 }
 
-/// The excess of a rank over the median of the ranks, in an op.
+/// How much the self time of an op on a rank exceeds the median over the ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Excess {
-    /// The number of the op in [`RunAcross::ops`].
+    /// The index of the op in [`RunAcross::ops`].
     pub op: usize,
     /// The op's self time on the rank, in ns.
     pub own_ns: f64,
@@ -78,8 +79,8 @@ impl Excess {
         self.own_ns - self.median_ns
     }
 
-    /// Returns the excess over the median as a part of the median. `None` if the median rank has no
-    /// time in the op.
+    /// Returns the excess over the median as a part of the median. `None` if the median rank spent
+    /// no time in the op.
     pub fn part(&self) -> Option<f64> {
         (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
     }
@@ -93,14 +94,15 @@ impl RunAcross {
         Some(own as f64 / all as f64)
     }
 
-    /// Returns the ranks that stand out, those with the largest excess first.
+    /// Returns the ranks that stand out. The rank with the largest excess is first.
     pub fn slow(&self) -> Vec<(&RankAcross, Excess)> {
         let mut found = self.by_excess();
         found.retain(|(_, excess)| excess.stands_out);
         found
     }
 
-    /// Returns the ranks that are above the median in an op, those with the largest excess first.
+    /// Returns the ranks that are above the median in an op. The rank with the largest excess is
+    /// first.
     pub fn by_excess(&self) -> Vec<(&RankAcross, Excess)> {
         let all = self.ranks.iter().filter_map(|rank| Some((rank, rank.slow?)));
         let mut all: Vec<(&RankAcross, Excess)> = all.collect();
@@ -151,8 +153,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
     for (number, (_, cells)) in ops.iter().enumerate() {
         for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
-            // An excess that stands out comes before a larger one that does not: in such an op,
-            // ranks differ anyway.
+            // An excess that stands out has priority over a larger one that does not stand out,
+            // because in the other op all ranks differ a lot.
             let weight = |of: &Excess| (of.stands_out, of.ns());
             if let Some(new) = new
                 && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
@@ -181,8 +183,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     }
 }
 
-/// Computes how far each rank is above the median in this op, if it is. `usual` is the self time of
-/// the median rank in all ops.
+/// Computes by how much each rank exceeds the median in this op. `None` for ranks that do not
+/// exceed it. `usual` is the self time that the median rank has in all ops.
 fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>> {
     let own = |cell: &Option<Sums>| match cell {
         Some(cell) => cell.own_ns.map(|ns| ns as f64),
@@ -196,8 +198,8 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     let excess = |cell: &Option<Sums>| {
         let own_ns = own(cell)?;
         let is_estimate = cell.is_some_and(|cell| cell.is_estimate);
-        // An estimate may be too large, so that much of it does not count. Self times have no
-        // interval of their own.
+        // An estimate may be too large. The amount by which the total can be too large is not
+        // counted as excess, because self times have no interval of their own.
         let too_large = match cell.as_ref().filter(|_| is_estimate) {
             None => Some(0),
             Some(cell) => cell.total_ns.zip(cell.total_range_ns).map(|(ns, (low, _))| ns - low),
@@ -210,13 +212,13 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     cells.iter().map(excess).collect()
 }
 
-/// Returns the largest number and its index; of equal ones, the first.
+/// Returns the largest number and its index. If several are equal, returns the first.
 fn most(all: impl Iterator<Item = Option<i128>>) -> Option<(usize, i128)> {
     let known = all.enumerate().filter_map(|(at, ns)| Some((at, ns?)));
     known.reduce(|most, new| if new.1 > most.1 { new } else { most })
 }
 
-/// Returns a number as a multiple of the mean of `all`.
+/// Returns `number` as a multiple of the mean of `all`.
 fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Option<f64> {
     let (count, sum) =
         all.flatten().fold((0u32, 0i128), |(n, sum), ns| (n + 1, sum.saturating_add(ns)));
@@ -224,7 +226,7 @@ fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Opt
     Some(number as f64 * f64::from(count) / sum as f64)
 }
 
-/// Returns quantiles if the histogram has all calls.
+/// Returns quantiles. `None` if the histogram does not contain all calls.
 fn quantiles<const N: usize>(of: &Histogram, sums: &Sums, parts: [f64; N]) -> [Option<u64>; N] {
     let is_whole = sums.calls.is_some_and(|calls| calls == i128::from(of.values()));
     parts.map(|part| of.quantile(part).filter(|_| is_whole))

@@ -1,4 +1,4 @@
-//! Tests with numbers that were computed by hand, and with a slow rank that the test made.
+//! Tests with numbers that were computed by hand, and with ranks of which the test made one slow.
 
 use super::*;
 
@@ -27,22 +27,23 @@ fn sums_and_imbalance_by_hand() {
     let found = all.finish();
     let run = &found[0];
     assert_eq!(run.sums.own_ns, Some(120));
-    // Rank 2 took 60 in `matmul`, twice the mean of 30 over the three ranks that called it. The
-    // fourth rank did not call it.
+    // In `matmul`, rank 2 took 60. That is twice the mean of 30 over the three ranks that called
+    // it. The fourth rank did not call it.
     assert_eq!((run.ops[0].imbalance, run.ops[0].most, run.ops[0].ranks), (Some(2.0), Some(2), 3));
     assert_eq!((run.ops[1].imbalance, run.ops[1].ranks), (Some(1.0), 1));
-    // Rank 2 took 90 in all ops, three times the mean of 30 over four ranks.
+    // In all ops, rank 2 took 90. That is three times the mean of 30 over four ranks.
     assert_eq!(run.imbalance, Some(3.0));
     let of_mean: Vec<_> = run.ranks.iter().map(|rank| rank.of_mean).collect();
     assert_eq!(of_mean, [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(3.0), Some(0.0)]);
-    // The medians are 15 and 0.
+    // The medians of the two ops are 15 and 0.
     let slow = run.ranks[2].slow.unwrap();
     assert_eq!((slow.op, slow.median_ns, slow.ns(), slow.part()), (0, 15.0, 45.0, Some(3.0)));
     assert!(run.slow().is_empty(), "with four ranks, nobody knows what is usual");
     assert_eq!(run.ranks[0].slow, None);
 }
 
-/// One rank computes longer and the others wait for it, so all have the same time in the end.
+/// One rank computes longer and the other ranks wait for it, so all ranks have the same time in the
+/// end.
 #[test]
 fn a_rank_for_which_others_wait_is_found() {
     let mut all = Gathered::default();
@@ -57,8 +58,8 @@ fn a_rank_for_which_others_wait_is_found() {
     let slow = found[0].slow();
     assert_eq!(slow.len(), 1, "{slow:?}");
     assert_eq!((slow[0].0.rank, &*found[0].ops[slow[0].1.op].name), (17, "conv"));
-    // The noise of rank 17 is 37·17 mod 11 = 2 µs, and the median of all ranks is 5 µs, so 150 µs
-    // are found as 147 µs.
+    // The noise of rank 17 is 37·17 mod 11 = 2 µs, and the median noise of all ranks is 5 µs. So
+    // the added 150 µs are found as 147 µs.
     assert_eq!(slow[0].1.ns(), 147_000.0);
     // The sum over all ops does not show the slow rank.
     assert!(found[0].imbalance.is_some_and(|imbalance| imbalance < 1.01));

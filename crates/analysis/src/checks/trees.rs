@@ -1,11 +1,11 @@
-//! Checks what must be true of the tables of ops and of loops.
+//! Checks the tables of ops and of loops for contradictions.
 
 use super::{Contradiction, ROUNDING, is_at_most, is_sound};
 use crate::loops::LoopTable;
 use crate::loops::estimate::Estimate as Margin;
 use crate::ops::{OpRow, OpTable};
 
-/// A contradiction in the table of ops, and its row.
+/// A contradiction in the table of ops, and the row that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpViolation {
     /// Index of the row; `None` for the table as a whole.
@@ -13,15 +13,15 @@ pub struct OpViolation {
     pub what: Contradiction,
 }
 
-/// Returns all contradictions in `rows`. `wall` is the time of all runs.
+/// Returns all contradictions in `rows`. `wall` is the wall time of all runs.
 fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
         if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
             return Some(Contradiction::Value);
         }
-        // The self times of a row's calls inside of other calls of the row are in its self time,
-        // and in its total.
+        // If a call is inside of another call of the row, its self time is part of the row's self
+        // time and of the row's total.
         (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
     };
     let found = rows.iter().enumerate();
@@ -41,7 +41,7 @@ impl OpTable {
     }
 }
 
-/// A contradiction in the table of loops, and its node.
+/// A contradiction in the table of loops, and the node that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopViolation {
     /// Index of the module.
@@ -52,12 +52,13 @@ pub struct LoopViolation {
 }
 
 impl LoopTable {
-    /// Returns all contradictions in the times that are shown: with `raw`, in the times as they
-    /// were measured.
+    /// Returns all contradictions in the times that are shown. With `raw`, these are the times as
+    /// they were measured.
     pub fn violations(&self, raw: bool) -> Vec<LoopViolation> {
         let mut found = Vec::new();
         for (module, tree) in self.modules.iter().enumerate() {
-            // The least time that the loops directly inside of each node take together.
+            // For each node, a lower bound of the time that the loops directly inside of it take
+            // together.
             let mut inside = vec![0.0; tree.nodes.len()];
             for inner in &tree.nodes {
                 let sum = inner.parent.and_then(|parent| inside.get_mut(parent));
@@ -93,8 +94,9 @@ fn of_times(
     if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
         return Some(Contradiction::Value);
     }
-    // If not all hits ended, calls inside may have ended in those that did not. Parts of a sample
-    // are estimated separately, so a part may exceed the whole by the margins of both.
+    // If not all hits of a loop ended, loops inside may have ended in hits that did not end; then
+    // nothing is checked. Parts of a sample are estimated separately, so a part may exceed the
+    // whole by the margins of both.
     let own = own?;
     let parts_fit = is_at_most(least(own), most(inclusive)) && is_at_most(inside, most(inclusive));
     let is_part = share.is_none_or(|share| is_at_most(least(share), 1.0));
@@ -137,7 +139,8 @@ mod tests {
         assert_eq!(found(&[row(110.0, 110.0), row(40.0, -10.0)]), [value]);
         let own = violation(Some(0), Contradiction::OwnAboveTotal);
         assert_eq!(found(&[row(50.0, 60.0), row(40.0, 40.0)]), [own]);
-        // If more was subtracted from a sum than there was, the sum is 0 and not negative.
+        // If the brackets added more than the recorded sum, the corrected sum is 0 and not
+        // negative.
         let mut less = row(100.0, 100.0);
         let empty = Estimate::exact(9.0);
         less.counters.push(CounterSum { total: 4, calls: 2, empty, calibrated: 2 });
@@ -159,10 +162,10 @@ mod tests {
         assert_eq!(found(inclusive, of(120.0, 5.0), share, inside), above);
         assert_eq!(found(inclusive, own, of(1.2, 0.1), inside), above);
         assert_eq!(found(inclusive, own, share, of(112.0, 1.0)), above);
-        // Within the margins, it may be a part.
+        // The loops inside may exceed the whole within the margins.
         assert_eq!(found(inclusive, own, share, of(112.0, 10.0)), None);
         assert_eq!(found(inclusive, own, share, Margin { value: 900.0, margin: None }), None);
-        // If not all hits ended, nothing is contradicted.
+        // If not all hits ended, there is no contradiction.
         assert_eq!(of_times(inclusive, None, None, 899.0), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the calls of a profile into memory, thread by thread in the order in which they begin,
-//! with their dispatches and regions. `segments.rs`, `graph.rs` and `launched.rs` then find which
+//! Reads the calls of a profile into memory, with their dispatches and regions. The calls are
+//! sorted by thread, and then by begin. `segments.rs`, `graph.rs` and `launched.rs` then find which
 //! call waited for which.
 
 use std::cmp::Reverse;
@@ -10,26 +10,27 @@ use profile::columns::{KEY_CORRELATION, KEY_PLUGIN_ID};
 use profile::dispatch::{Assembler, Workgroup};
 use profile::{Columns, OpId, Origin, PageDecoder, Profile, Role};
 
-/// Stands for no call, no dispatch or no region.
+/// Means that there is no call, no dispatch or no region.
 pub(super) const NO: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub begin: u64,
     pub end: u64,
-    /// The thread or stream that the call is on, as an index of [`Calls::lines`].
+    /// The thread or stream on which the call ran, as an index in [`Calls::lines`].
     pub line: u32,
     pub op: OpId,
     pub role: Role,
-    /// The dispatch or the region that the call belongs to, or that it is: an index.
+    /// The index of the dispatch or of the region that the call belongs to. A call that is a region
+    /// has the index of this region.
     pub of: u32,
-    /// The call that launched this one.
+    /// Index of the call that launched this one.
     pub launched_by: u32,
-    /// The call's place among equal calls: of two, the outer one comes first.
+    /// Orders calls with equal times, so that the outer call comes first.
     order: u64,
 }
 
-/// A dispatch: when it began and ended, and its process.
+/// A dispatch: its process, and when it began and ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dispatch {
     pub process: u32,
@@ -40,28 +41,28 @@ pub(super) struct Dispatch {
 /// The calls of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Sorted by line and start.
+    /// All calls, sorted by line and start.
     pub all: Vec<Call>,
     /// The process and thread of each line.
     pub lines: Vec<(usize, usize)>,
     pub dispatches: Vec<Dispatch>,
     /// For each region, the call that is the region itself, if it was recorded.
     pub regions: Vec<u32>,
-    /// For each call that waited for an activity, that activity.
+    /// For each call that waited for an activity: this activity.
     pub waits: HashMap<u32, u32>,
-    /// The calls that have an id from plugins, by process and id.
+    /// The calls to which plugins gave an id, by process and id.
     pub by_id: HashMap<(usize, u64), u32>,
 }
 
-/// Pairs of an activity and the call that launched it, and pairs of a call and the activity that it
-/// waited for.
+/// Which call launched an activity, as pairs (activity, call), and which activity a call waited
+/// for, as pairs (call, activity).
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub launches: Vec<(u32, u32)>,
     pub waits: Vec<(u32, u32)>,
 }
 
-/// The grid of a workgroup, which is needed until its dispatch is known.
+/// The grid of a workgroup. It is stored until the workgroup's dispatch is known.
 struct Grid {
     id: [u32; 3],
     count: [u32; 3],
@@ -69,12 +70,12 @@ struct Grid {
 }
 
 impl Calls {
-    /// Returns the number of calls whose launch is known.
+    /// Returns the number of activities whose launch is known.
     pub fn launches(&self) -> u64 {
         self.all.iter().filter(|call| call.launched_by != NO).count() as u64
     }
 
-    /// Enters which call launched which activity, and which call waited for which.
+    /// Stores which call launched which activity, and which call waited for which activity.
     pub fn link(&mut self, pairs: &Pairs) {
         for (activity, by) in &pairs.launches {
             self.all[*activity as usize].launched_by = *by;
@@ -83,13 +84,13 @@ impl Calls {
     }
 }
 
-/// Reads all calls that belong to a thread; if there are several passes, only those of the first.
+/// Reads all calls that belong to a thread. If there are several passes, reads only the first one.
 pub(super) fn collect(profile: &Profile) -> Calls {
     let homes = profile.homes();
     let mut calls = Calls::default();
     let mut lines: HashMap<(usize, usize), u32> = HashMap::new();
     let mut regions: HashMap<(usize, u64), u32> = HashMap::new();
-    // The keys are indices of calls as long as calls are in the order of pages.
+    // The keys are indices of calls. They are valid as long as calls are in the order of pages.
     let mut grids: HashMap<u32, Grid> = HashMap::new();
     let mut ids: Vec<(usize, u64, u32)> = Vec::new();
     let mut decoder = PageDecoder::new(profile);
@@ -165,7 +166,8 @@ impl Grid {
     }
 }
 
-/// Returns the index of the region of this region or task; [`NO`] if it has no number.
+/// Returns the index of the region that a call is, or in which a task ran. [`NO`] if the region has
+/// no number.
 fn region(
     columns: &Columns,
     i: usize,
@@ -177,7 +179,7 @@ fn region(
     *regions.entry((process, number)).or_insert(next)
 }
 
-/// Finds the dispatches of each process in the same way as exports do.
+/// Finds the dispatches of each process. Exports use the same method.
 fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) {
     let mut of_process: HashMap<usize, Vec<u32>> = HashMap::new();
     for at in grids.keys() {
@@ -187,7 +189,8 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
     let mut processes: Vec<(usize, Vec<u32>)> = of_process.into_iter().collect();
     processes.sort_unstable_by_key(|(process, _)| *process);
     for (process, mut workgroups) in processes {
-        // If workgroups begin together on several threads, that of the first thread comes first.
+        // If workgroups begin at the same time on several threads, the workgroup of the first
+        // thread comes first.
         workgroups.sort_by_key(|at| {
             let call = &calls.all[*at as usize];
             (call.begin, calls.lines[call.line as usize], Reverse(call.end), call.order)
@@ -198,7 +201,8 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
         let before = calls.dispatches.len();
         for at in workgroups {
             let (grid, call) = (&grids[&at], &mut calls.all[at as usize]);
-            // The assembler only needs times to choose the row in which a dispatch is shown.
+            // The assembler uses times only to choose the row in which a dispatch is shown, so they
+            // may be 0 here.
             let workgroup = Workgroup {
                 export: grid.export,
                 id: grid.id,
@@ -208,7 +212,7 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
                 counters: &[],
             };
             let Some(placed) = assembler.add(&workgroup) else { continue };
-            // Numbers begin with 1 and have no gaps.
+            // Dispatches are numbered from 1, without gaps.
             let index = before + placed.id as usize - 1;
             if placed.first {
                 let (begin, end) = (call.begin, call.end);

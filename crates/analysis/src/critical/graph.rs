@@ -7,7 +7,8 @@ use super::calls::{Calls, NO};
 use super::ranges::{RangeSet, RangeSets};
 use super::segments::{Joins, Step};
 
-/// The owner and the line of a node that only marks the moment at which dispatches have ended.
+/// The owner and the line of a node that is no step: it marks the moment at which dispatches have
+/// ended.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A step, or the moment at which dispatches have ended.
@@ -15,10 +16,10 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     pub begin: u64,
     pub end: u64,
-    /// Ticks from the end of the last thing that the node waits for to the start of the node.
+    /// Ticks from the end of the last node that this node waits for to the start of this node.
     pub gap: u64,
     pub owner: OpId,
-    /// The ranges that it is inside of.
+    /// The ranges around the step.
     pub ranges: RangeSet,
     pub line: u32,
 }
@@ -29,7 +30,7 @@ impl Node {
     }
 }
 
-/// The nodes, in an order in which each node comes after all nodes that it waits for.
+/// The nodes. Each node comes after all nodes that it waits for.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub nodes: Vec<Node>,
@@ -39,12 +40,12 @@ pub(super) struct Graph {
     pub links: Links,
 }
 
-/// A graph whose nodes are not in order yet.
+/// A graph whose nodes have not been sorted yet.
 struct Builder<'a> {
     calls: &'a Calls,
     steps: &'a [Step],
     nodes: Vec<Node>,
-    /// Pairs: a node, and a node that it waits for.
+    /// Pairs of a node and a node that it waits for.
     edges: Vec<(u32, u32)>,
     /// The first step of each call.
     first: Vec<u32>,
@@ -54,7 +55,7 @@ struct Builder<'a> {
 }
 
 impl Graph {
-    /// Builds the graph of these steps; `None` if there are none.
+    /// Builds the graph of these steps. `None` if there are no steps.
     pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
         let node = |step: &Step| {
             let Step { begin, end, line, owner, ranges, .. } = *step;
@@ -80,8 +81,8 @@ impl Graph {
             }
             if let Some(joined) = joins.get(step.join as usize) {
                 let last = joined.iter().map(|of| (at, *of));
-                // The edges get numbers of calls first, marked by `LATER`, because the last steps
-                // of the calls may come later.
+                // The last step of a call may come later, so the edge first contains the number of
+                // the call, marked by `LATER`.
                 builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
                 builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
             }
@@ -111,7 +112,7 @@ impl Graph {
 
     /// Returns the critical path, from its first node to its last one.
     pub fn path(&self) -> Vec<usize> {
-        // If several nodes end together, this is the first one.
+        // Of several nodes that end at the same time, the first is chosen.
         let last = |nodes: &mut dyn Iterator<Item = usize>| {
             nodes.reduce(|a, b| if self.nodes[b].end > self.nodes[a].end { b } else { a })
         };
@@ -125,8 +126,8 @@ impl Graph {
         path
     }
 
-    /// Returns, for each of these ops, how much shorter everything is if the op's steps take no
-    /// time; for a range, with all steps inside of it.
+    /// Returns, for each of these ops, how much earlier everything would end if the op's steps took
+    /// no time; for a range, if all steps inside of it took no time.
     pub fn gains(&self, ops: &[OpId], ranges: &RangeSets) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
@@ -146,7 +147,8 @@ impl Graph {
     }
 }
 
-/// Marks the number of a call, which is replaced by the number of the call's last step.
+/// Marks the number of a call in an edge, which is replaced later by the number of the call's last
+/// step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {
@@ -158,7 +160,8 @@ impl Builder<'_> {
         (line(before) == line(first)).then_some(before)
     }
 
-    /// Links tasks on other threads to the step before their region: a task begins after this step.
+    /// Links tasks on other threads to the step before their region, because a task begins after
+    /// this step.
     fn forks(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             if call.role != profile::Role::Task || call.of == NO {
@@ -175,9 +178,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Links activities to the call that launched them: an activity begins after the last step of
-    /// that call that had ended before it. If there is no such step, it begins after the step
-    /// before that call.
+    /// Links activities to the calls that launched them. An activity begins after the last step of
+    /// the call that had ended before the activity's begin. If there is no such step, it begins
+    /// after the step before the call.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -195,7 +198,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Links dispatches: a dispatch begins after the dispatches of its process that had ended.
+    /// Links dispatches. A dispatch begins after those dispatches of its process that had ended
+    /// before it.
     fn dispatches(&mut self) {
         let all = &self.calls.dispatches;
         let mut workgroups: Vec<(u32, u32)> = Vec::new();
@@ -253,10 +257,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts the nodes in order. `None` if there are no nodes.
+    /// Sorts the nodes. `None` if there are no nodes.
     fn finish(mut self) -> Option<Graph> {
         let nodes = self.nodes.len();
-        // A node that began before another one ended cannot have waited for it.
+        // A node cannot have waited for a node that ended after its begin.
         self.edges
             .retain(|(node, of)| self.nodes[*of as usize].end <= self.nodes[*node as usize].begin);
         self.edges.sort_unstable();
@@ -295,8 +299,8 @@ fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     (from, edges.iter().map(|(_, of)| *of).collect())
 }
 
-/// Returns an order in which each node comes after those of its list. If steps of no length wait
-/// for one another in a circle, one of them comes first.
+/// Returns an order in which each node comes after the nodes of its list. If steps without duration
+/// wait for each other in a circle, any one of them comes first.
 fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
     let nodes = from.len() - 1;
     let mut order = Vec::with_capacity(nodes);

@@ -1,10 +1,10 @@
-//! Finds which call launched which activity of a device, and which call waited for one. Plugins and
-//! traces give the same id to both.
+//! Finds which call launched which activity of a device, and which call waited for which activity.
+//! In plugins' events and in traces, a call and its activity have the same id.
 //!
-//! The ids are arguments of the activities, and no number tells which call in a page is which
-//! activity. But calls and activities of the same category and name, sorted by time, match one to
-//! one: the n-th call belongs to the n-th activity. If their numbers differ (after losses, or with
-//! several traces), none are matched.
+//! The ids are arguments of activities, and no number links an activity to its call in a page. But
+//! calls and activities of the same category and name, sorted by time, correspond one to one: the
+//! n-th call is the n-th activity. If there are more calls than activities or fewer (after losses,
+//! or with several traces), none of them are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -17,12 +17,12 @@ use serde_json::Value;
 
 use super::calls::{Calls, Pairs};
 
-/// The argument that a launch and the activity that it launched have in common.
+/// The argument whose value is the same in a launch and in the activity that it launched.
 const CORRELATION: &str = "correlation";
-/// The argument with the number of the op around a launch.
+/// The argument that contains the number of the op around a launch.
 const EXTERNAL: &str = "External id";
 
-/// A category, and a name in that category.
+/// A category, and a name of activities in that category.
 type Named = (String, String);
 
 /// An activity with its ids.
@@ -31,7 +31,7 @@ struct Seen {
     duration_ns: i64,
     correlation: Option<u64>,
     external: Option<u64>,
-    /// The process and the id of an op, if it was recorded live.
+    /// The process and the id of an op that was recorded live.
     live: Option<(usize, u64)>,
     on_device: bool,
 }
@@ -53,7 +53,8 @@ pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> 
     Ok(pairs)
 }
 
-/// Returns the calls that were made from activities, by category and name, in the order of time.
+/// Returns the calls that were created from activities, by category and name. The calls of each
+/// name are sorted by time.
 fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     let imported = profile.manifest.origin == Origin::Import;
     let mut of_names: HashMap<Named, Vec<u32>> = HashMap::new();
@@ -75,7 +76,7 @@ fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     of_names
 }
 
-/// Returns each activity that has an id, with its call.
+/// Returns each activity that has an id, together with its call.
 fn matched(
     profile: &Profile,
     trace: &Activities,
@@ -139,13 +140,13 @@ fn matched(
     Ok(found)
 }
 
-/// Adds the pairs of one trace.
+/// Adds the launches and waits of one trace.
 fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // On the host: the launches by their ids, and the innermost op of each id, which is the last
-    // one to begin.
+    // These are calls of the host: the launch with each id, and the innermost op with each id. The
+    // innermost op is the one that began last.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));
@@ -169,8 +170,8 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
         if seen.correlation.is_none_or(|id| launched.contains(&id)) {
             continue;
         }
-        // The last activity that ended before the end of the call, if it ended after the call's
-        // start.
+        // The call waited for the last activity that ended before the call's end, if it ended after
+        // the call's start.
         let of = call(*at);
         let until = activities.partition_point(|activity| call(*activity).end <= of.end);
         let last = until.checked_sub(1).map(|i| activities[i]);

@@ -1,4 +1,4 @@
-//! Finds the op that each parallel region belongs to, and the ranges that it is inside of.
+//! Finds the op that each parallel region belongs to, and the ranges around the region.
 //!
 //! ```text
 //!  main      ├ step: ├ conv: ├ region 1 ────────────────────┤ ┤ ┤
@@ -6,24 +6,25 @@
 //!  worker                                     ├ task of 2 ┤
 //! ```
 //!
-//! Both regions belong to `conv` and are inside of `step`. What is around region 2 on its thread is only a task, and
-//! what is around this task is on another thread. So each region is first described by its own thread (`Known`), up to
-//! the task around it, and then the regions are followed outwards from task to region.
+//! Both regions belong to `conv` and are inside of `step`. On its own thread, region 2 is only
+//! inside of a task, and the calls around this task are on another thread. So each region is first
+//! described by what is around it on its own thread (`Known`), up to a task. Then the search goes
+//! on from the task to its region, and so on outwards.
 
 use profile::{OpId, Role};
 
 use super::calls::{Call, Calls, NO};
 use super::ranges::{RangeSet, RangeSets};
 
-/// What the steps of a region and of its tasks belong to.
+/// The op and the ranges that the steps of a region and of its tasks belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub op: OpId,
     pub ranges: RangeSet,
 }
 
-/// Returns the op that the steps of a call belong to, if the call is no task of a known region. `around` is the owner
-/// of the call around it.
+/// Returns the op that the steps of a call belong to, for a call that is not a task of a known
+/// region. `around` is the op that the call around it belongs to.
 pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
     match call.role {
         Role::Region | Role::Task => around.unwrap_or(call.op),
@@ -31,14 +32,14 @@ pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
     }
 }
 
-/// What the thread of a call says of the op and of the ranges around it.
+/// The op and the ranges around a region, as far as they are on its own thread.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The op; `None` if it is the one around `task_of`.
+    /// The op. `None` if it is the op around the region `task_of`.
     op: Option<OpId>,
-    /// The ranges between the call and the task.
+    /// The ranges between the region and the task around it.
     ranges: RangeSet,
-    /// The region of the innermost task around the call; [`NO`] outside of such tasks.
+    /// The region of the innermost task around this region. [`NO`] if there is no such task.
     task_of: u32,
 }
 
@@ -49,10 +50,10 @@ pub(super) fn owners(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Owner>
     let mut is_waiting = vec![false; known.len()];
     let mut chain = Vec::new();
     for region in 0..known.len() {
-        // Outwards, until the owner is known.
+        // Follow the regions outwards until the owner is known.
         let mut next = region;
         while let (Some(Some(of)), Some(None)) = (known.get(next), owners.get(next)) {
-            // Damaged profiles can have two regions, each in a task of the other one.
+            // In damaged profiles, two regions can each be inside of a task of the other.
             if std::mem::replace(&mut is_waiting[next], true) {
                 break;
             }
@@ -71,7 +72,7 @@ pub(super) fn owners(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Owner>
     owners
 }
 
-/// Returns what is known of each region from its own thread.
+/// Returns, for each region, what its own thread shows about its owner.
 fn of_threads(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Known>> {
     let mut regions = vec![None; calls.regions.len()];
     let mut open: Vec<(u32, u64, Known)> = Vec::new();

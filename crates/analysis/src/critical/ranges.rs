@@ -1,5 +1,5 @@
-//! The ranges that calls are inside of: parts of the program that somebody has named, with everything that was
-//! called in them.
+//! Stores the ranges around calls. A range is a part of the program that somebody has named, with
+//! everything that is called in it.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use profile::{OpId, Role};
 
 use super::calls::{Call, NO};
 
-/// A set of ranges, as a number that [`RangeSets`] has given it.
+/// A set of ranges, identified by a number from [`RangeSets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RangeSet(u32);
 
 impl RangeSet {
-    /// The set without a range.
+    /// The set that contains no range.
     pub const EMPTY: Self = Self(NO);
 }
 
-/// All sets of ranges. Each set is another one with one more range.
+/// All sets of ranges. Each set consists of another set and one more range.
 #[derive(Debug, Default)]
 pub(super) struct RangeSets {
     /// For each set, the set without its innermost range, and that range.
@@ -25,7 +25,8 @@ pub(super) struct RangeSets {
 }
 
 impl RangeSets {
-    /// Returns the set of a call and of what is inside of it, if `outer` is the set around the call.
+    /// Returns the set of ranges for a call and for what is inside of it. `outer` is the set around
+    /// the call.
     pub fn of_call(&mut self, call: &Call, outer: RangeSet) -> RangeSet {
         match call.role {
             Role::Range => self.with(outer, call.op),
@@ -40,19 +41,21 @@ impl RangeSets {
         })
     }
 
-    /// Returns the set with the ranges of `inner` inside of those of `outer`.
+    /// Returns the set that contains the ranges of `outer` and, inside of them, the ranges of
+    /// `inner`.
     pub fn joined(&mut self, outer: RangeSet, inner: RangeSet) -> RangeSet {
         let inner: Vec<OpId> = self.members(inner).collect();
         inner.into_iter().rev().fold(outer, |set, range| self.with(set, range))
     }
 
-    /// Replaces each range by the op whose row it belongs to. After that, no set can be added.
+    /// Replaces each range by the op whose row it belongs to. After that, no more sets can be
+    /// added.
     pub fn renumber(&mut self, row_of: impl Fn(OpId) -> OpId) {
         self.known.clear();
         self.sets.iter_mut().for_each(|(_, op)| *op = row_of(*op));
     }
 
-    /// Says for each set whether this range is in it.
+    /// Finds the sets that contain this range.
     pub fn holders(&self, range: OpId) -> Holders {
         let mut holds: Vec<bool> = Vec::with_capacity(self.sets.len());
         for (outer, op) in &self.sets {
@@ -62,14 +65,14 @@ impl RangeSets {
         Holders(holds)
     }
 
-    /// Returns the ranges of a set, the innermost first.
+    /// Returns the ranges of a set, beginning with the innermost one.
     pub fn members(&self, set: RangeSet) -> impl Iterator<Item = OpId> + '_ {
         let get = |set: RangeSet| self.sets.get(set.0 as usize).copied();
         std::iter::successors(get(set), move |(outer, _)| get(*outer)).map(|(_, op)| op)
     }
 }
 
-/// The sets that have a range.
+/// The sets that contain a range.
 #[derive(Debug)]
 pub(super) struct Holders(Vec<bool>);
 

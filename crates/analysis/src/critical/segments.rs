@@ -1,4 +1,5 @@
-//! Cuts the time of each thread into steps: stretches in which one call is the innermost one.
+//! Cuts the time of each thread into steps. A step is a stretch of time in which one call is the
+//! innermost one.
 //!
 //! ```text
 //!  op        ├ 1 ┤         ├ 4 ┤
@@ -6,11 +7,11 @@
 //!  own task          ├ 3 ┤
 //! ```
 //!
-//! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
-//! Steps of regions and tasks belong to the op around the region, and are inside of the ranges that the region
-//! is inside of (`owners`). At the end of a region with tasks on other threads, and at the end of a call that waited
-//! for a device, there is a *join*: a step from the end of the last task or activity that was waited for to the end
-//! of the region or call.
+//! At each moment the call that began last is the innermost one, as in [`crate::innermost`]. Steps
+//! of regions and tasks belong to the op around the region, and have the same ranges around them as
+//! the region (`owners`). At the end of a region with tasks on other threads, and at the end of a
+//! call that waited for a device, there is a *join*. This step begins when the last task or
+//! activity that was waited for ends, and ends with the region or call.
 
 use profile::{OpId, Role};
 
@@ -24,34 +25,34 @@ pub(super) struct Step {
     pub end: u64,
     pub line: u32,
     pub owner: OpId,
-    /// The ranges that the step is inside of.
+    /// The ranges around the step.
     pub ranges: RangeSet,
-    /// The call that is the innermost one.
+    /// The innermost call during the step.
     pub call: u32,
     /// Whether the step is the first one of its call, before the calls inside.
     pub first: bool,
-    /// The calls that have to end before the step, as an index of the joins; [`NO`] without such
-    /// calls.
+    /// The calls that must end before the step begins, as an index in [`Joins`]. [`NO`] if there
+    /// are none.
     pub join: u32,
 }
 
-/// Lists of calls that a step waits for besides the step before it.
+/// Lists of calls. A step can wait for such a list, in addition to the step before it.
 pub(super) type Joins = Vec<Vec<u32>>;
 
-/// A call that has begun and not ended.
+/// A call that has begun but not yet ended.
 struct Open {
     call: u32,
     owner: OpId,
     ranges: RangeSet,
-    /// Whether the call has a step already.
+    /// Whether the call already has a step.
     stepped: bool,
 }
 
 struct Cutter<'a> {
     calls: &'a Calls,
-    /// For each region, the tasks on other threads than its own.
+    /// For each region, the tasks that ran on threads other than the region's.
     tasks: Vec<Vec<u32>>,
-    /// For each region that was recorded as a call, what it belongs to.
+    /// For each region that was recorded as a call: the op and the ranges that it belongs to.
     owners: Vec<Option<Owner>>,
     ranges: RangeSets,
     open: Vec<Open>,
@@ -60,7 +61,7 @@ struct Cutter<'a> {
     joins: Joins,
 }
 
-/// Returns the steps of all threads: those of each thread follow one another in the order of time.
+/// Returns the steps of all threads. The steps of a thread follow one another, sorted by time.
 pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, RangeSets) {
     let mut tasks = vec![Vec::new(); calls.regions.len()];
     for (at, call) in (0u32..).zip(&calls.all) {
@@ -116,7 +117,7 @@ impl Cutter<'_> {
         self.open.push(Open { call: at, owner, ranges, stepped: false });
     }
 
-    /// Makes steps of the time until `to`, each with its owner.
+    /// Makes steps for the time until `to`.
     fn advance(&mut self, to: u64) {
         while let Some(top) = self.open.last_mut() {
             let call = &self.calls.all[top.call as usize];
@@ -156,8 +157,8 @@ impl Cutter<'_> {
             }
             return;
         };
-        // The call needs a first step, even one without any time before the join, because the calls
-        // that it launches wait for this step.
+        // Each call needs a first step, even one without duration before the join, because the
+        // calls that it launches wait for this step.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
         }
@@ -167,7 +168,7 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// Returns the calls that have to end before this call can end.
+    /// Returns the calls that must end before this call can end.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

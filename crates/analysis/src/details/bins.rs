@@ -47,8 +47,8 @@ impl Bins {
         }
     }
 
-    /// Returns the first bin that is not empty, and the counts from there to the last one. `None`
-    /// without values.
+    /// Returns the first bin that is not empty, and the counts of all bins from there to the last
+    /// bin that is not empty. `None` without values.
     pub fn counts(&self) -> Option<(u16, &[u64])> {
         let first = self.counts.iter().position(|count| *count > 0)?;
         let last = self.counts.iter().rposition(|count| *count > 0)?;
@@ -60,8 +60,8 @@ impl Bins {
         self.counts.iter().sum()
     }
 
-    /// Returns the middle of the bin below which this part of all values lies. `None` without
-    /// values.
+    /// Returns the middle of the bin that contains the quantile `part` of all values. `None`
+    /// without values.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let target = (self.all() as f64 * part).max(1.0);
         let mut sum = 0;
@@ -75,7 +75,7 @@ impl Bins {
     }
 }
 
-/// Returns a value that stands for a bin: its geometric middle.
+/// Returns the geometric middle of a bin, which represents its values.
 pub fn middle(bin: u16) -> f64 {
     match bin {
         ZERO => 0.0,
@@ -83,24 +83,24 @@ pub fn middle(bin: u16) -> f64 {
     }
 }
 
-/// The largest number of cells in the rectangle of a joint.
+/// The largest number of cells in the rectangle of a [`Joint`].
 const CELLS: usize = 1 << 15;
-/// The rectangle gets this many more bins on each side, so that it need not grow for the next
-/// values.
+/// When the rectangle grows, it gets this many more bins on each side, so that it need not grow
+/// again for the next values.
 const AROUND: u16 = 24;
 
-/// The number of times that a bin of one value and a bin of another value occurred together.
+/// Counts how often each bin of one value occurred together with each bin of another value.
 ///
 /// Each counter of each call is counted in a cell, and the cells of an op are near each other. So
-/// most cells are in a rectangle of counts, which grows up to `CELLS`. A map has the other cells,
-/// and counts that are too large for the rectangle. With the map alone, counting took a seventh of
-/// the time for a page.
+/// most cells are in one rectangle of counts, which grows to at most `CELLS` cells. A map contains
+/// the other cells, and counts that are too large for the rectangle. When all counts were in the
+/// map, counting took a seventh of the time for a page.
 #[derive(Clone, Debug, Default)]
 pub struct Joint {
-    /// The first bin of the rectangle on each axis, and below, the number of bins on each axis.
+    /// The first bin of the rectangle on each axis. `size` is the number of bins on each axis.
     first: [u16; 2],
     size: [u16; 2],
-    /// Column by column.
+    /// The counts of the rectangle, column by column.
     cells: Vec<u32>,
     others: HashMap<(u16, u16), u64>,
 }
@@ -153,7 +153,7 @@ impl Joint {
         self.place(x, y)
     }
 
-    /// Returns all cells with their counts; a cell may come twice.
+    /// Returns all cells with their counts. A cell can occur twice.
     fn all(&self) -> impl Iterator<Item = (u16, u16, u64)> {
         let rows = usize::from(self.size[1]).max(1);
         let counted = self.cells.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -168,8 +168,8 @@ impl Joint {
         other.all().for_each(|(x, y, count)| self.add(x, y, count));
     }
 
-    /// Returns the counts, with neighbouring bins joined so that there are at most `most` columns
-    /// and rows; `None` without values.
+    /// Returns the counts in a grid of at most `most` columns and rows, each of which joins
+    /// neighbouring bins. `None` without values.
     pub fn grid(&self, most: usize) -> Option<Grid> {
         let x = Axis::of(self.all().map(|(x, ..)| x), most)?;
         let y = Axis::of(self.all().map(|(_, y, _)| y), most)?;
@@ -181,14 +181,14 @@ impl Joint {
     }
 }
 
-/// Counts in a grid.
+/// A grid of counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The edges of the columns, one more than there are columns.
+    /// The edges of the columns. There is one edge more than columns.
     pub x: Vec<f64>,
-    /// The edges of the rows.
+    /// The edges of the rows. There is one edge more than rows.
     pub y: Vec<f64>,
-    /// Row by row, from the smallest values on.
+    /// The counts row by row, beginning with the smallest values.
     pub counts: Vec<u64>,
 }
 
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!((first, counts.iter().sum::<u64>()), (1, 1_000));
     }
 
-    /// All counts are kept, whether their cells are near or far from each other and the counts
-    /// small or large.
+    /// All counts are kept, no matter whether their cells are near each other, and whether the
+    /// counts are large.
     #[test]
     fn a_joint_has_every_count() {
         use std::collections::BTreeMap;

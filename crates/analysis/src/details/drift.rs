@@ -1,13 +1,15 @@
-//! Collects how durations changed over the recording: bins of durations for parts of its time.
+//! Collects how durations changed over the recording. The time of the recording is divided into
+//! parts, and the durations of each part are counted in bins.
 
 use std::collections::HashMap;
 
 use super::bins::{Bins, middle};
 
-/// The width of the parts in ticks, before it is doubled for the first time.
+/// The width of a part in ticks at the beginning. It is doubled when the recording has more parts
+/// than are allowed.
 pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
-/// Durations by parts of the time, which have the same width.
+/// The durations in each part of the recording. All parts are equally wide.
 #[derive(Clone, Debug)]
 pub struct Drift {
     /// The largest number of parts.
@@ -22,16 +24,16 @@ impl Default for Drift {
     }
 }
 
-/// The durations in one part of the time, in ns.
+/// The durations of the calls that began in one part of the recording, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// The 10th percentile of the durations in each bin.
+    /// The 10th percentile of the durations, as the middle of its bin.
     pub p10: f64,
-    /// The median of the durations in each bin.
+    /// The median of the durations, as the middle of its bin.
     pub p50: f64,
-    /// The 90th percentile of the durations in each bin.
+    /// The 90th percentile of the durations, as the middle of its bin.
     pub p90: f64,
-    /// The longest call, as the middle of its bin.
+    /// The duration of the longest call, as the middle of its bin.
     pub longest: f64,
 }
 
@@ -40,7 +42,7 @@ impl Drift {
         Self { most: parts.max(1) as u64, width: FIRST_WIDTH, counts: HashMap::new() }
     }
 
-    /// Adds calls that began `at` ticks after the start.
+    /// Adds calls that began `at` ticks after the first call of the recording.
     pub(super) fn add(&mut self, at: u64, bin: u16, count: u64) {
         while at / self.width >= self.most {
             self.double();
@@ -73,7 +75,7 @@ impl Drift {
         self.width
     }
 
-    /// Returns the parts up to the last one with calls; `None` for parts without calls.
+    /// Returns the parts up to the last one with calls. `None` stands for a part without calls.
     pub fn parts(&self) -> Vec<Option<Part>> {
         let last = self.counts.keys().map(|(part, _)| *part).max();
         let mut bins = vec![Bins::default(); last.map_or(0, |last| last as usize + 1)];

@@ -1,19 +1,21 @@
-//! Computes the rate of a counter in the calls over the time of the recording: for each part of the
-//! time, the sum of the values of the calls that began there, divided by the sum of their
-//! durations.
+//! Computes how the rate of a counter in calls changed over the recording. For each part of the
+//! recording, the rate is the sum of the values of the calls that began there, divided by the sum
+//! of their durations.
 //!
 //! Outer calls and the calls inside of them are added to both sums, so the rate of a part is a mean
-//! that is weighted by durations, and never more than the highest rate of its calls.
+//! weighted by durations, and never exceeds the highest rate of a call.
 
 use super::drift::FIRST_WIDTH;
 
-/// Sums of a counter's values and of the durations that they belong to, by parts of the time.
+/// Sums of a counter's values, and of the durations of the same calls, for each part of the
+/// recording.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// The largest number of parts.
     most: usize,
     width: u64,
-    /// Values and ticks of each part up to the last one with calls.
+    /// The sum of the values, and the sum of the durations in ticks, for each part up to the last
+    /// one with calls.
     sums: Vec<[f64; 2]>,
 }
 
@@ -22,7 +24,7 @@ impl Rates {
         Self { most: parts.max(1), width: FIRST_WIDTH, sums: Vec::new() }
     }
 
-    /// Adds `calls` calls that began `at` ticks after the start.
+    /// Adds `calls` calls that began `at` ticks after the first call of the recording.
     pub(super) fn add(&mut self, at: u64, value: u64, ticks: u64, calls: u64) {
         while at / self.width >= self.most as u64 {
             self.double();
@@ -61,7 +63,7 @@ impl Rates {
         self.width
     }
 
-    /// Returns the counter's values per tick of the calls, for each part up to the last one with
+    /// Returns, for each part up to the last one with calls, the counter's value per tick of the
     /// calls. `None` for a part without calls, or whose calls took no time.
     pub fn per_tick(&self) -> Vec<Option<f64>> {
         let rate = |[value, ticks]: &[f64; 2]| (*ticks > 0.0).then(|| value / ticks);
@@ -83,8 +85,8 @@ mod tests {
         assert_eq!(rates.per_tick(), [Some(0.2), None, Some(0.1), None]);
     }
 
-    /// If the recording is longer than the parts, every two parts become one; the result does not
-    /// depend on the order of the calls.
+    /// If the recording is too long for the number of parts, every two parts are joined. The result
+    /// does not depend on the order of the calls.
     #[test]
     fn parts_are_joined() {
         let [mut early, mut late] = [Rates::new(2), Rates::new(2)];

@@ -1,11 +1,11 @@
-//! Converts a run of many ranks to the rows that a comparison needs, with all ranks together.
+//! Converts a run of many ranks to the rows that a comparison needs. The ranks are added up.
 
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};
 
 /// Converts a run of a dataset. Floor and typical execution are quantiles of the merged histograms,
-/// within 1/128. An op without histograms, because only a sample of its calls was timed, is
-/// compared by its mean. Counters are left out.
+/// with an error of at most 1/128. An op has no histograms if only a sample of its calls was timed;
+/// then it is compared by its mean. Counters are left out.
 pub fn recorded(run: &RunAcross) -> Recorded {
     // Rows are sorted before they are numbered, so that equal ops get the same numbers in each run.
     let mut ops: Vec<&OpAcross> = run.ops.iter().collect();

@@ -1,30 +1,30 @@
-//! Tests whether differences between paired runs are more than chance: by sign flips of whole
-//! pairs, and a step-down over all questions that were asked at once.
+//! Tests whether differences between paired runs are more than chance. The signs of whole pairs are
+//! flipped, and a step-down procedure tests all questions together.
 //!
-//! If two programs are equal, each pair could as well have been recorded the other way round. So all
-//! differences of a pair, of all ops and both statistics, may change their signs together. The test
-//! compares the observed statistics with the statistics of such flips: of all 2ⁿ up to n = 10
-//! pairs, and otherwise of [`DRAWN`] flips, which are the identity and random ones. Nothing is
-//! assumed about the distribution of the differences, nor about how those of several ops depend on
-//! each other.
+//! If two programs are equal, the two runs of a pair could as well have been exchanged. That would
+//! change the signs of all differences of this pair together, for all ops and both statistics. The
+//! test compares the observed statistics with the statistics after such flips. With up to n = 10
+//! pairs, all 2ⁿ flips are tried; otherwise [`DRAWN`] flips, which are the identity and random
+//! ones. The test assumes nothing about the distribution of the differences, or about how those of
+//! several ops depend on each other.
 //!
 //! **Statistic.** |t| of the differences, winsorised: each is cut to the (⌊n/4⌋ + 1)-th largest of the
-//! |d|. The cut depends on the |d| alone, which flips do not change, so the test stays exact. One pair in
-//! which the machine did something else then does not hide a difference in all the others.
+//! |d|. The cut depends only on the |d|, which flips do not change: the test is exact. One pair in
+//! which the machine was disturbed then cannot hide a difference that all other pairs show.
 //!
 //! **Step-down** (Westfall and Young, 1993, algorithm 2.8): the largest |t| is compared with the
-//! largest of all ops in each flip, the second largest with the largest of all but the first, and so
-//! on. The probability that any op without a difference is named is then at most the level, whatever
-//! the others do.
+//! largest |t| of all ops in each flip. The second largest |t| is compared with the largest of all
+//! ops but the first, and so on. So the probability that any op without a difference is reported is
+//! at most the level, whatever the other ops do.
 
 /// Up to this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
-/// Number of flips if there are more pairs; the identity is one of them, and the others are random.
+/// Number of flips if there are more pairs. One of them is the identity, and the others are random.
 pub const DRAWN: usize = 5_000;
-/// The seed of the random flips, so that each run of the command uses the same ones.
+/// The seed of the random flips. It is fixed, so that each run of the command uses the same flips.
 const SEED: u64 = 0x005e_ed0f_d1ff;
 
-/// Cuts the differences to the (⌊n/4⌋ + 1)-th largest of their sizes.
+/// Cuts each difference to the (⌊n/4⌋ + 1)-th largest absolute difference, keeping its sign.
 pub fn winsorised(differences: &[f64]) -> Vec<f64> {
     let mut sizes: Vec<f64> = differences.iter().map(|d| d.abs()).collect();
     sizes.sort_by(|a, b| b.total_cmp(a));
@@ -40,7 +40,7 @@ pub fn paired_t(differences: &[f64]) -> f64 {
     t_of(sum, squares, n)
 }
 
-/// Computes |t| from the sum and the sum of squares.
+/// Computes |t| from the sum and the sum of squares of `n` differences.
 fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     let mean = sum / n;
     let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
@@ -51,8 +51,8 @@ fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     }
 }
 
-/// Returns the adjusted p of each row of differences. All rows have one difference for each pair,
-/// in the same order of pairs. With fewer than two pairs, all p are 1.
+/// Returns the adjusted p of each row. A row contains one difference for each pair, and all rows
+/// have the same order of pairs. With fewer than two pairs, all p are 1.
 ///
 /// Cost: rows × pairs × flips.
 pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
@@ -60,8 +60,8 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
     if pairs < 2 {
         return vec![1.0; rows.len()];
     }
-    // A flip changes only the sum of a row. This sum, divided by the root of n Σ d², rises with |t|
-    // in the same way for all rows, and is at most 1.
+    // A flip changes only the sum of a row, and not the sum of its squares. The sum, divided by the
+    // root of n Σ d², increases with |t| by the same function for all rows, and is at most 1.
     let scaled: Vec<Vec<f64>> = rows
         .iter()
         .map(|row| {
@@ -82,7 +82,7 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
         for row in order.iter().rev() {
             let sum: f64 = scaled[*row].iter().zip(signs).map(|(d, sign)| d * sign).sum();
             largest = largest.max(sum.abs());
-            // Sums of the same terms in another order differ in their last digits.
+            // If the same terms are added in another order, the sum can differ in its last digits.
             reached[*row] += u64::from(largest >= observed[*row] - 1e-12);
         }
     });
@@ -95,7 +95,7 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
     adjusted
 }
 
-/// Calls `with` for each flip: the sign of each pair. The first one is the identity.
+/// Calls `with` once for each flip, with the sign of each pair. The first flip is the identity.
 fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
     let mut signs = vec![1.0; pairs];
     if pairs <= ALL_FLIPS {
@@ -122,8 +122,8 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
     }
 }
 
-/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). It also decides the order
-/// of the runs of a series, so that a seed gives the same order again.
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). The order of the runs of a
+/// series also comes from these numbers, so the same seed gives the same order.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn small_cases_by_hand() {
-        // If six pairs have the same sign, only two of their 64 flips are as extreme as the
+        // If all six differences have the same sign, only two of the 64 flips are as extreme as the
         // observed one.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
         // A second row with equal values changes nothing.
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
-        // Without any difference, each flip is as extreme.
+        // Without any difference, every flip is as extreme as the observed one.
         assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);
         assert_eq!(adjusted_p(&[vec![1.0]]), [1.0]);
         // t of 1, 2, 3: mean 2, deviation 1, t = 2 √3.

@@ -9,19 +9,20 @@
 //!
 //! The method is E-divisive with a test by permutations (Matteson and James, *A nonparametric
 //! approach for multiple change point analysis of multivariate data*, 2014), which Apache Otava and
-//! MongoDB use for the same question. If a history is split into X and Y, of m and n points, then
+//! MongoDB use for the same purpose. If a history is split into X with m points and Y with n
+//! points, the size of the change is
 //!
 //! ```text
 //!  Q = mn/(m+n) · (2/mn Σ|x−y| − Σ|x−x'| / C(m,2) − Σ|y−y'| / C(n,2))
 //! ```
 //!
 //! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing
-//! changed, any other order of the points would have been as likely (one order for all rows). So
-//! the largest Q of each row is compared with the largest Q of **all** rows in [`ORDERS`] random
-//! orders. The probability that anything is found in a history without a change is then at most
+//! changed, any other order of the points (the same order for all rows) would have been as likely.
+//! So the largest Q of each row is compared with the largest Q of **all** rows in [`ORDERS`] random
+//! orders. Then the probability that anything is found in a history without a change is at most
 //! [`LEVEL`], whatever the number of rows and their dependence. After a change was found, the parts
-//! before and after it are tested in the same way, each row for itself, at the level divided by the
-//! number of rows.
+//! before and after it are tested in the same way. Each row is then tested separately, at the level
+//! divided by the number of rows.
 
 use std::collections::HashMap;
 
@@ -29,33 +30,35 @@ use super::ranks::median;
 use super::recorded::{By, Identity, Recorded, RunRow};
 use super::values::part_of;
 
-/// The probability with which anything is found in a history without a change.
+/// The highest probability with which anything is found in a history without a change.
 pub const LEVEL: f64 = 0.02;
-/// Number of orders, including that of the history.
+/// Number of compared orders, one of which is the order of the history.
 pub const ORDERS: usize = 1_000;
-/// A history with fewer points is not tested, because there are too few different orders.
+/// A history with fewer points than this is not tested, because there are too few different orders.
 pub const FEWEST: usize = 10;
-/// Callers test only this many points, the latest, because the work grows with the square of their
-/// number.
+/// Callers test at most this many of the latest points, because the work grows with the square of
+/// their number.
 pub const MOST: usize = 300;
 /// A segment has at least this many points.
 const LEAST: usize = 3;
-/// The seed of the random orders, so that each run of the command uses the same ones.
+/// The seed of the random orders. It is fixed, so that each run of the command uses the same
+/// orders.
 const SEED: u64 = 0x0005_eedc_4a26;
 
-/// A point from which on a row takes more or less time.
+/// A point at which a row began to take more or less time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// The change as a part: above 0 if the row is slower, and below 0 if it is faster. It is a
-    /// median minus 1: the median of the ratios of each point after the change to each point
-    /// before, from the previous change up to the next one.
+    /// The change as a part: above 0 if the row became slower, and below 0 if it became faster. It
+    /// is a median of ratios, minus 1. Each ratio is the time of a point after the change divided
+    /// by the time of a point before it. Only points between the previous and the next change are
+    /// used.
     pub change: f64,
-    /// The 95 % interval of the change (Mann and Whitney), as if its position had been known
-    /// before.
+    /// The 95 % interval of the change (Mann and Whitney). It is computed as if the position of the
+    /// change had been known before.
     pub interval: [f64; 2],
-    /// The probability of a split with so large a Q in a history without a change.
+    /// The probability of finding such a large Q in a history without a change.
     pub p: f64,
 }
 
@@ -65,13 +68,15 @@ pub struct History {
     /// For each point, the sum over all ops of their typical executions. `None` if the sum is missing at some
     /// point.
     pub whole: Option<Vec<f64>>,
-    /// The rows with a time at each point: a typical execution, or the mean if only that is known.
+    /// The rows that have a time at each point. The time is the typical execution or, if only a
+    /// mean is known, the mean.
     pub rows: Vec<(Identity, Vec<f64>)>,
-    /// Number of rows without a time at some point. They are not tested.
+    /// Number of rows that have no time at some point. They are not tested.
     pub left_out: usize,
 }
 
-/// Collects the times of runs. Each point is one or several runs, and its time is their median.
+/// Collects the times of runs. A point consists of one or several runs, and its time is their
+/// median.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
@@ -106,8 +111,8 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     History { whole, left_out: all - rows.len(), rows }
 }
 
-/// Returns the change points of each row, in their order. `rows` has a positive time for each point
-/// of each row. With fewer than [`FEWEST`] points, there are no change points.
+/// Returns the change points of each row in order. `rows` must contain a positive time for each
+/// point of each row. With fewer than [`FEWEST`] points, there are no change points.
 ///
 /// Cost: rows × points² × orders.
 pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {
@@ -138,7 +143,7 @@ pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {
     logs.iter().zip(found).map(of_row).collect()
 }
 
-/// Adds the splits inside of a part of a row.
+/// Adds the splits that are found between the points `from` and `to` of a row.
 fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usize, f64)>) {
     if to - from < FEWEST {
         return;
@@ -151,7 +156,7 @@ fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usi
     }
 }
 
-/// Returns the best split of each row and its p, if p is at most the level.
+/// Returns the best split of each row and its p. `None` if p is above the level.
 fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
     let points = rows.first().map_or(0, |row| row.points);
     let mut order: Vec<usize> = (0..points).collect();
@@ -164,7 +169,7 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
         }
         let largest = rows.iter().map(|row| row.best(&order).1).fold(0.0, f64::max);
         for (reached, (_, q)) in reached.iter_mut().zip(&best) {
-            // Sums in another order may differ in their last digits.
+            // If numbers are added in another order, the last digits of the sum can differ.
             *reached += usize::from(largest >= q * (1.0 - 1e-9));
         }
     }
@@ -179,7 +184,7 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
 struct Distances {
     points: usize,
     all: Vec<f64>,
-    /// For each point, the sum of its distances to all others.
+    /// For each point, the sum of its distances to all other points.
     sums: Vec<f64>,
     /// The sum of the distances over all pairs of points.
     total: f64,
@@ -201,16 +206,16 @@ impl Distances {
         Self { points, all, sums, total }
     }
 
-    /// Returns the best split of the points in this order, and its Q; of equally good ones, the
-    /// first.
+    /// Returns the best split of the points in this order, and its Q. If several splits are equally
+    /// good, the first one is returned.
     fn best(&self, order: &[usize]) -> (usize, f64) {
         let n = self.points;
-        // Sums of distances over pairs: both points before the split, one on each side, and both
-        // after it.
+        // Sums of distances over pairs of points: with both points before the split, with one point
+        // on each side, and with both points after it.
         let (mut before, mut between, mut after) = (0.0, 0.0, self.total);
         let mut best = (LEAST, 0.0);
         for at in 1..n {
-            // This point moves from the right side of the split to the left one.
+            // This point moves from the right side of the split to the left side.
             let moved = order[at - 1];
             let row = &self.all[moved * n..(moved + 1) * n];
             let to_left: f64 = order[..at - 1].iter().map(|b| row[*b]).sum();
@@ -232,7 +237,8 @@ impl Distances {
     }
 }
 
-/// Returns the shift between two samples of logarithms as a part, with its interval.
+/// Returns the shift between two samples of logarithms, converted to a part (0.05 for 5 %), with
+/// its interval.
 fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     let mut all: Vec<f64> = after.iter().flat_map(|b| before.iter().map(move |a| b - a)).collect();
     all.sort_by(f64::total_cmp);

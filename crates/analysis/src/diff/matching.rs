@@ -10,11 +10,12 @@
 //!  7. the others                                           new, gone
 //! ```
 //!
-//! A compiler numbers what it makes, so one more dispatch at the beginning renames all that follow
-//! (`main_dispatch_3_matmul_64x64` becomes `main_dispatch_4_matmul_64x64`). So the first step looks at
-//! names without these numbers, and matches rows of the same name in the order of the program. If
-//! there are two such rows, the second of A must not be matched with the first of B only because
-//! their full names are equal.
+//! A compiler numbers what it generates. So if a dispatch is added at the beginning, all dispatches
+//! after it get other names (`main_dispatch_3_matmul_64x64` becomes
+//! `main_dispatch_4_matmul_64x64`). The first step therefore compares names without these numbers,
+//! and matches rows with the same name in the order of the program. If there are two such rows, the
+//! second row of A must not be matched with the first row of B only because their full names are
+//! equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,18 +40,18 @@ pub enum Relation {
     Gone,
 }
 
-/// Rows that were matched, by their index on each side.
+/// Rows that were matched, given by their index on each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     pub relation: Relation,
-    /// Rows of A. There are several only if they were joined in B.
+    /// Rows of A. There are several only if B joins them in one row.
     pub a: Vec<usize>,
-    /// Rows of B. There are several only if a row of A was split.
+    /// Rows of B. There are several only if a row of A is split in B.
     pub b: Vec<usize>,
 }
 
-/// Matches rows; each row is in exactly one match. The first `in_order` rows of each side are in
-/// the order of the program, so they have neighbours.
+/// Matches rows. Each row is in exactly one match. The first `in_order` rows of each side are in
+/// the order of the program, so the rows next to them are their neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
@@ -67,10 +68,10 @@ pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Matc
     all.found
 }
 
-/// Returns the name of a compiled function without the function around it and without the number
-/// that a compiler gives in the order of the program: `main_dispatch_3_matmul_64x64` becomes
-/// `matmul_64x64`. `None` if nothing else is left. Other numbers stay, because they describe the
-/// function.
+/// Returns the name of a compiled function without the name of the function around it, and without
+/// the number that the compiler assigned in the order of the program:
+/// `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if nothing else is left. Other
+/// numbers stay, because they describe the function.
 pub fn stem(name: &str) -> Option<String> {
     const MARK: &str = "_dispatch_";
     let at = name.rfind(MARK)?;
@@ -89,10 +90,10 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
     }
 }
 
-/// Matches rows of the same key, of which both sides have the same number: first those of the same
-/// library and place in the source, and then the others in their order. Places count only if both
-/// sides have the same ones, because one more line above a function gives it the place that another
-/// function had.
+/// Matches rows with the same key, when both sides have the same number of them. First, rows with
+/// the same library and source location are matched, then rows with the same library, and then the
+/// others in their order. Source locations are used only if both sides have the same ones: if a
+/// line was inserted, a function can have the location that another function had before.
 fn alike(
     a: &[Identity],
     b: &[Identity],
@@ -123,16 +124,16 @@ fn alike(
     found
 }
 
-/// The numbers of rows with an equal key that are matched.
+/// How many rows with an equal key are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
     /// One row of A and one row of B.
     Pairs,
-    /// Any number of rows of A, and the same number of rows of B.
+    /// Several rows of A and the same number of rows of B.
     AsMany,
     /// The same number of rows on both sides, or one row on one side and several on the other.
     Any,
-    /// The same numbers as for `Any`, but only if no matched row has this key.
+    /// As `Any`, but only if no row that is already matched has this key.
     Specific,
 }
 
@@ -143,7 +144,7 @@ struct Matching {
 }
 
 impl Matching {
-    /// Returns the indices of the rows that are not matched yet by key, in their order.
+    /// Returns the rows that are not matched yet: for each key, their indices in order.
     fn free<K: Ord>(
         free: &[bool],
         rows: &[Identity],
@@ -164,7 +165,7 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches groups of equal size in their order, and, if `only` allows that, one row with
+    /// Matches groups of equal size in their order. If `only` allows it, also matches one row with
     /// several.
     fn grouped<K: Ord>(
         &mut self,
@@ -199,7 +200,7 @@ impl Matching {
                 _ if !several => {}
                 (1, _) => self.add(Relation::Split, rows, others),
                 (_, 1) => self.add(Relation::Joined, rows, others),
-                // With several rows on both sides, it is not known which row is which.
+                // With several rows on both sides, it is not known which rows correspond.
                 _ => {}
             }
         }
@@ -232,8 +233,8 @@ impl Matching {
         let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
-            // If there is no matched row before or after them, nothing shows that the two rows
-            // belong together.
+            // If no matched row is before or after the two rows, nothing shows that they
+            // correspond.
             let known = neighbours.0.is_some() || neighbours.1.is_some();
             if known && rows.len() == 1 && others.len() == 1 {
                 self.add(Relation::Renamed, rows, others);
@@ -258,7 +259,7 @@ mod tests {
 
     fn named(names: &[&str]) -> Vec<Identity> {
         let of = |name: &&str| {
-            // The forms of a test's row: `name@source` and `name(arguments)`.
+            // A test writes a row as `name@source` or `name(arguments)`.
             let (name, source) = name.split_once('@').map_or((*name, None), |(n, s)| (n, Some(s)));
             let (name, arguments) = name.split_once('(').unwrap_or((name, ""));
             Identity {
@@ -306,8 +307,8 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Two names that are equal by chance: the second matrix product of A has the name of the first
-    /// one of B.
+    /// Two full names are equal by chance: the second matrix product of A has the name of the first
+    /// matrix product of B.
     #[test]
     fn the_order_of_the_program_counts_more_than_a_number() {
         let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_matmul_8"];
@@ -320,8 +321,8 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// For rows of one key, the library decides the match, and so does the place, unless lines
-    /// moved.
+    /// Of rows with the same key, those with the same library are matched, and those with the same
+    /// source location, unless lines have moved.
     #[test]
     fn libraries_and_places_count_more_than_the_order() {
         let of = |rows: &[(&str, &str)]| -> Vec<Identity> {
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!((renamed([3, 3]), renamed([0, 0]), renamed([3, 1])), (1, 0, 0));
     }
 
-    /// A place that all rows share does not identify any of them.
+    /// A source location that all rows share does not identify any of them.
     #[test]
     fn a_shared_source_is_no_evidence() {
         let expected = ["Gone x@f:1 ", "New  y@f:1", "New  z@f:1", "Same a@f:1 a@f:1"];
@@ -377,7 +378,8 @@ mod tests {
         // The two rows are the only unmatched ones between the same two neighbours.
         let place = ["Renamed x y", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
-        // With two rows between the same neighbours, it is not known which is which.
+        // With two unmatched rows between the same neighbours, it is not known which one
+        // corresponds.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
         // The two rows have nothing in common, so they must not be matched.

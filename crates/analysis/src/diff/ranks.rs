@@ -1,11 +1,12 @@
-//! Estimates a difference, with an interval, from ranks: Hodges-Lehmann with exact quantiles of
-//! Wilcoxon's signed ranks.
+//! Estimates a difference and its interval from ranks. The estimate is that of Hodges and Lehmann,
+//! and the interval comes from exact quantiles of Wilcoxon's signed ranks.
 //!
-//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
-//! interval are two of these averages, counted from both ends, such that the interval contains the
-//! centre of a symmetric distribution with at least the stated probability (Hollander, Wolfe and
-//! Chicken, Nonparametric Statistical Methods, 3.3). It is the interval of R's
-//! `wilcox.test(conf.int = TRUE)`.
+//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The averages
+//! are sorted, and two of them, equally far from both ends of the list, are the ends of the
+//! interval. These two are chosen so that the interval contains the centre of a symmetric
+//! distribution with at least the stated probability (Hollander, Wolfe and Chicken, Nonparametric
+//! Statistical Methods, 3.3). This is the same interval as that of R's `wilcox.test(conf.int =
+//! TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;
@@ -15,9 +16,9 @@ const EXACT: usize = 120;
 pub struct Interval {
     /// The Hodges-Lehmann estimate.
     pub estimate: f64,
-    /// Lower and upper end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -26,7 +27,7 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether the estimate is inside of ± `limit`.
+    /// Whether the whole interval is inside of ± `limit`.
     pub fn is_within(&self, limit: f64) -> bool {
         -limit <= self.low && self.high <= limit
     }
@@ -37,8 +38,8 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     median_of_sorted(&walsh(differences))
 }
 
-/// Returns the estimate and the interval of this confidence (0.95 for 95 %). `None` if there are
-/// too few differences for an interval of this confidence: 6 are needed for 95 %, and 5 for 90 %.
+/// Returns the estimate and its interval for this confidence (0.95 for 95 %). `None` if there are
+/// too few differences: 6 are needed for 95 %, and 5 for 90 %.
 pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     let averages = walsh(differences);
     let estimate = median_of_sorted(&averages)?;
@@ -48,8 +49,9 @@ pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { estimate, low: *averages.get(below)?, high: *averages.get(above)? })
 }
 
-/// Returns the smallest sum of positive ranks of `n` differences that is not exceeded with a
-/// probability of at least `p`, if each rank is positive with probability 1/2.
+/// Returns the quantile `p` of the sum of positive ranks of `n` differences, if each rank is
+/// positive with probability 1/2: the smallest sum that is not exceeded with a probability of at
+/// least `p`.
 pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
     let most = n * (n + 1) / 2;
     if n > EXACT {
@@ -57,7 +59,7 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
         return (mean + normal_quantile(p) * deviation).round().max(0.0) as usize;
     }
-    // The probability of each sum, extended rank by rank.
+    // The probability of each sum. The ranks are added one by one.
     let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
     for rank in 1..=n {
@@ -72,8 +74,8 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         .iter()
         .position(|probability| {
             below += probability;
-            // R allows the same error: sums of powers of two are exact up to here, but other `p`
-            // are not.
+            // R allows the same error. Up to `EXACT`, the probabilities are exact sums of powers of
+            // two, but `p` may not be.
             below >= p * (1.0 - 64.0 * f64::EPSILON)
         })
         .unwrap_or(most)
@@ -135,8 +137,8 @@ mod tests {
     /// is 1/1024, and the 2.5 % point is 8. The 2.5 % point is 0 for n = 6, and 52 for n = 20.
     #[test]
     fn quantiles_of_tables() {
-        // The published critical values are the largest sums with P ≤ 2.5 %; the quantile is the
-        // next one.
+        // The published critical values are the largest sums with P ≤ 2.5 %. The quantile is the
+        // next larger sum.
         for (n, critical) in [(6, 0), (7, 2), (8, 3), (10, 8), (12, 13), (15, 25), (20, 52)] {
             assert_eq!(signed_rank_quantile(0.025, n), critical + 1, "n = {n}");
         }
@@ -149,8 +151,8 @@ mod tests {
         // Walsh averages of 1, 2, 6: 1, 1.5, 3.5, 2, 4, 6; sorted 1, 1.5, 2, 3.5, 4, 6.
         assert_eq!(hodges_lehmann(&[6.0, 1.0, 2.0]), Some(2.75));
         assert_eq!(hodges_lehmann(&[]), None);
-        // Of six differences, the interval of 95 % is the whole range (1/32 of the probability is
-        // outside, and only the two extreme averages can be the ends).
+        // For six differences, the 95 % interval is the whole range: only 1/32 of the probability
+        // is outside of it, and only the two extreme averages can be the ends.
         let six = [3.0, 1.0, 2.0, 5.0, 4.0, 6.0];
         let found = interval(&six, 0.95).unwrap();
         assert_eq!((found.low, found.high, found.estimate), (1.0, 6.0, 3.5));

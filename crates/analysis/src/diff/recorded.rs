@@ -1,5 +1,5 @@
-//! Reads the rows of one run, with the two statistics by which runs are compared, from the tables
-//! that `report` prints.
+//! Reads the rows of one run from the tables that `report` prints, with the two statistics by which
+//! runs are compared.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::summary::{Options, Summary, summarize};
 use crate::table::{By as TableBy, Key, Row};
 use crate::torch::by_module;
 
-/// The kind of thing that a row of a comparison stands for.
+/// The kind of the rows of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// An op, as in a report.
     #[default]
     Op,
-    /// A place in the program that launches dispatches of IREE.
+    /// A place in the program at which dispatches of IREE are launched.
     Site,
     /// A loop or function of an instrumented module.
     Loop,
@@ -30,8 +30,8 @@ pub enum By {
     Activity,
 }
 
-/// Identifies a row: rows of two runs with equal identities are the same. It has everything that
-/// the compiler recorded, and nothing that differs between processes.
+/// Identifies a row: rows of two runs with equal identities are the same row. The identity contains
+/// everything that the compiler recorded, and nothing that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Name of the op, loop, module or kind.
@@ -46,43 +46,45 @@ pub struct Identity {
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
-    /// Counts rows with equal values in all fields above, in the order of the program.
+    /// The number of earlier rows, in the order of the program, with equal values in all fields
+    /// above.
     pub nth: u32,
 }
 
-/// A row of one run. Times are in ns, without what the recorder added.
+/// A row of one run. Times are in ns, without the time that the recorder added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRow {
     pub identity: Identity,
-    /// Number of outermost calls; for a site or a loop, number of its dispatches or hits.
+    /// Number of outermost calls; for a site, number of dispatches; for a loop, number of hits.
     pub calls: u64,
-    /// The number of calls with its interval, if it is an estimate in a run with a budget.
+    /// The number of calls with its interval. `None` unless the number is an estimate in a run with
+    /// a budget.
     pub estimated_calls: Option<Estimated>,
     /// Number of dispatches; `None` if it is not known, or in a run with a budget.
     pub dispatches: Option<u64>,
-    /// Sum of the durations; `None` if not known.
+    /// Sum of the durations; `None` if it is not known.
     pub total_ns: Option<f64>,
-    /// The sum of the durations with its interval, if it is estimated from the timed calls of a run
-    /// with a budget.
+    /// The sum of the durations with its interval. `None` unless the sum is estimated from the
+    /// timed calls of a run with a budget.
     pub estimated_total_ns: Option<Estimated>,
-    /// Sum of the self times. `None` if not known, or if the calls belong to no thread and are
-    /// therefore not part of the whole.
+    /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread and so
+    /// are not part of the time in calls.
     pub own_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
-    /// 10th percentile of dispatches, whose durations are the sums over their workgroups. For calls
-    /// that are not workgroups, the 10th percentile of single calls.
+    /// 10th percentile over dispatches, where the duration of a dispatch is the sum over its
+    /// workgroups. For calls that are not workgroups, the 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
-    /// Median of the dispatches' durations.
+    /// Median over dispatches, with durations as in the previous field.
     pub dispatch_p50_ns: Option<f64>,
-    /// Mean of a call, for loops and modules, of which only the mean is known.
+    /// Mean duration of a call, for loops and modules, because nothing else is known of them.
     pub mean_ns: Option<f64>,
     /// Values of counters and metrics, in the order of the profile.
     pub readings: Vec<Reading>,
 }
 
 impl RunRow {
-    /// Returns the number of executions: of dispatches, or of calls if there are no dispatches.
+    /// Returns the number of executions: of dispatches or, if there are no dispatches, of calls.
     pub fn executions(&self) -> f64 {
         self.dispatches.filter(|n| *n > 0).unwrap_or(self.calls) as f64
     }
@@ -95,29 +97,29 @@ pub struct Reading {
     pub name: String,
     /// The unit of the counter or metric, as views show it.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was read. Two runs are exactly
-    /// equal in this counter if both numbers are the same. `None` for metrics and estimates.
+    /// The sum as it was read, and the number of calls in which it was read. If both numbers are
+    /// the same in two runs, the counter is exactly equal. `None` for metrics and estimates.
     pub exact: Option<(u128, u64)>,
-    /// For a counter, the value per call, without what the recorder adds. For a metric, its value.
+    /// For a counter, the value per call, without what the recorder added. For a metric, its value.
     pub value: f64,
     pub is_metric: bool,
 }
 
-/// Everything that a comparison needs of one run.
+/// Everything about one run that a comparison needs.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
-    /// Rows by op, whose times add up to the whole. Empty if `rows` are by op.
+    /// Rows by op, whose times add up to the time in calls. Empty if `rows` are by op.
     pub ops: Vec<RunRow>,
-    /// Time in recorded calls, in ns: the sum of all self times. `None` if not known.
+    /// Time in recorded calls, in ns: the sum of all self times. `None` if it is not known.
     pub total_ns: Option<f64>,
     /// The threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
     /// Processor time of all processes from their start to their end, in ns. `None` if a process with calls
     /// did not end in an orderly way, or was recorded only in part.
     pub processor_ns: Option<f64>,
-    /// Whether values are as they were recorded, because the corrected values contradict each
+    /// Whether values are shown as they were recorded, because the corrected values contradict each
     /// other.
     pub raw: bool,
     /// Whether only some calls were timed.
@@ -127,13 +129,13 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Returns the rows whose times add up to the whole.
+    /// Returns the rows whose times add up to the time in calls.
     pub fn parts(&self, by: By) -> &[RunRow] {
         if by == By::Op { &self.rows } else { &self.ops }
     }
 }
 
-/// Reads one run. With `raw`, nothing is subtracted for the recorder.
+/// Reads one run. With `raw`, the time that the recorder added is not subtracted.
 ///
 /// # Errors
 /// Fails if the loops or activities of the profile cannot be read.
@@ -171,11 +173,13 @@ pub fn recorded(
     Ok(Recorded { rows, ops, ..found })
 }
 
-/// The processor time of all processes with calls, without what recording cost as far as that is known.
+/// Returns the processor time of all processes with calls. The cost of recording is subtracted, as
+/// far as it is known.
 fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     let mut sum = 0.0;
     for (index, process) in profile.processes.iter().enumerate() {
-        // What plugins recorded in the same process is a part of its own.
+        // What plugins recorded in a process is stored in a separate part of the profile, with the
+        // same processor time.
         if process.threads.is_empty() || process.id.is_of_plugins() {
             continue;
         }
@@ -189,7 +193,7 @@ fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     Some(sum).filter(|ns| *ns > 0.0)
 }
 
-/// Numbers rows whose other fields are equal.
+/// Sets `nth` of rows whose other fields are equal.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
@@ -211,8 +215,8 @@ fn identity(op: &Op) -> Identity {
     }
 }
 
-/// Returns the rows of a summary, in the order in which one iteration first dispatches them. Rows
-/// without such a position follow, in the order of the metadata.
+/// Returns the rows of a summary, in the order in which one run of the model first dispatches them.
+/// Rows without such a position follow, in the order of the metadata.
 fn ops(
     profile: &Profile,
     summary: &Summary,
@@ -350,7 +354,7 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    // Each pass entered all loops, so sums are divided by the number of passes.
+    // Each pass runs all loops again, so sums are divided by the number of passes.
     let passes = crate::answer::passes(profile, TableBy::Op);
     let mut rows: Vec<RunRow> = entered
         .map(|(tree, node)| {

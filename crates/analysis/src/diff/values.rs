@@ -1,4 +1,4 @@
-//! Computes one number for each run: the value that a row of the comparison has in it.
+//! Computes the value of a row of the comparison in each run.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,11 @@ use crate::sampled::Estimated;
 pub struct Sides {
     /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// Number of rows that the first run has. They come first, in the order of that run. The others
-    /// follow, because their positions between these are not known.
+    /// Number of rows of the first run. They come first, in their order in that run. The other rows
+    /// follow, because it is not known where they belong between them.
     pub in_first: usize,
-    /// For each run, its rows by their index in `identities`.
+    /// For each run, its rows, with the same indices as in `identities`. `None` if the run does not
+    /// have the row.
     pub runs: Vec<Vec<Option<RunRow>>>,
 }
 
@@ -46,7 +47,8 @@ impl Sides {
         Self { identities, in_first, runs }
     }
 
-    /// Returns the rows of a run that a match stands for. `None` if one is missing.
+    /// Returns the given rows of a run, which are one side of a match. `None` if one of them is
+    /// missing.
     fn of(&self, run: usize, rows: &[usize]) -> Option<Vec<&RunRow>> {
         let found: Option<Vec<&RunRow>> =
             rows.iter().map(|row| self.runs[run][*row].as_ref()).collect();
@@ -80,8 +82,8 @@ impl Sides {
     }
 }
 
-/// Returns the median `value` of rows of several runs with an interval, if it is an estimate in
-/// some run. The ends of the interval are the medians of the ends in the runs.
+/// Returns the median `value` of rows of several runs, with its interval. `None` unless it is an
+/// estimate in some run. The ends of the interval are the medians of the runs' ends.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -105,15 +107,16 @@ fn estimated(
     Some(Estimated { value, interval: ends.map(within) })
 }
 
-/// The pairs of runs, each with an index on both sides, and the number of runs on each side.
+/// The pairs of runs, and the number of runs on each side. A pair consists of an index on each
+/// side.
 pub struct Pairs<'a> {
     pub pairs: &'a [(usize, usize)],
     pub runs: [usize; 2],
 }
 
 impl Pairs<'_> {
-    /// Returns the runs of a side that are compared: those of the pairs, in the order of the pairs,
-    /// or all runs if there are no pairs.
+    /// Returns the runs of a side that are compared: the runs of the pairs, in the order of the
+    /// pairs, or all runs if there are no pairs.
     pub fn runs_of(&self, side: usize) -> Vec<usize> {
         match self.pairs.is_empty() {
             true => (0..self.runs[side]).collect(),
@@ -122,7 +125,7 @@ impl Pairs<'_> {
     }
 }
 
-/// A row without its verdict, and the questions that the verdict answers.
+/// A row without its verdict, and the questions that must be answered for the verdict.
 pub struct Prepared {
     pub row: DiffRow,
     pub asked: Vec<Asked>,
@@ -191,10 +194,10 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
     }
 }
 
-/// Returns the values of one statistic. If one row was split into several, the values of the
-/// several rows are added up, each times its number of executions per execution of the one row. If
-/// the number of workgroups in a dispatch differs in B (another tiling), single calls cannot be
-/// compared, so the floor is computed from dispatches.
+/// Returns the values of one statistic. If one row was split into several, their values are added
+/// up, each multiplied by the row's executions per execution of the one row. If the number of
+/// workgroups in a dispatch differs in B (another tiling), single calls cannot be compared, so the
+/// floor is computed from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -222,8 +225,8 @@ fn ask(
                     .sum(),
                 _ => None,
             };
-            // A ratio needs a divisor above 0, and a row that is shorter than an empty call has
-            // none.
+            // Ratios need a value above 0. A row that is shorter than an empty call has no such
+            // value.
             sum.filter(|ns| *ns > 0.0)
         };
         pairs.runs_of(side).into_iter().map(of_run).collect()
@@ -231,13 +234,13 @@ fn ask(
     Asked { statistic, values }
 }
 
-/// Returns the part of a run's time that a row takes at the cost of its typical execution: its self
-/// time, scaled as if each execution had been the typical one. `None` if not known.
+/// Returns how much of a run's time a row would take if each execution took as long as the typical
+/// one. Only self time is considered. `None` if it is not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }
 
-/// Returns the part of a run's time that a row takes at the cost of its floor.
+/// Returns how much of a run's time a row would take if each execution took as long as the floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
 }
@@ -245,13 +248,13 @@ pub fn floor_of(row: &RunRow) -> Option<f64> {
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
     let (own, total) = (row.own_ns?, row.total_ns?);
     if total <= 0.0 {
-        // The time is known, and is shorter than the time that the recorder adds.
+        // The time is known, but it is not longer than the time that the recorder adds.
         return Some(0.0);
     }
     Some(own * (execution? * row.executions() / total))
 }
 
-/// Returns a row's contribution to the difference of the whole.
+/// Returns a row's contribution to the difference between whole runs.
 pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
     let rows = [&one.a, &one.b];
     let values = [0, 1].map(|side| {

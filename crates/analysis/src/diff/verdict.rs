@@ -1,23 +1,23 @@
-//! Turns the numbers of each run into verdicts.
+//! Computes verdicts from the numbers of each run.
 
 use super::flips::{adjusted_p, paired_t, winsorised};
 use super::ranks::{Interval, deviation, interval, median};
 use super::{Statistic, Untested};
 
-/// The probability with which a difference may be reported although no row has one.
+/// The highest probability with which a difference is reported although no row differs.
 pub const LEVEL: f64 = 0.05;
-/// A series of more pairs than this is not proposed, because the machine is too noisy for it.
+/// The largest number of pairs that is proposed. If more are needed, the machine is too noisy.
 const MOST_PAIRS: f64 = 60.0;
-/// 1.96 + 0.84: a test with so many pairs finds a difference as large as the threshold in 4 of 5
-/// series.
+/// 1.96 + 0.84: with this factor, the proposed number of pairs suffices to find a difference as
+/// large as the threshold in 4 of 5 series.
 const POWER: f64 = 2.8;
 
-/// One statistic of a row, about which a verdict is wanted.
+/// One statistic of a row that must be tested for a verdict.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub statistic: Statistic,
-    /// The statistic's value in each run of A and of B; above 0. If the runs are paired, values are
-    /// in the order of the pairs.
+    /// The value of the statistic in each run of A and of B. Values are above 0. If the runs are
+    /// paired, they are in the order of the pairs.
     pub values: [Vec<Option<f64>>; 2],
 }
 
@@ -25,20 +25,20 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     pub statistic: Statistic,
-    /// The medians over the runs of A and of B, in ns; of a counter, in its unit.
+    /// The medians over the runs of A and of B: times in ns, counters in their unit.
     pub medians: [f64; 2],
-    /// The difference as a part: B divided by A, minus 1. It is the Hodges-Lehmann estimate over
-    /// the pairs, or the ratio of the medians if the runs are not paired. 0.05 is 5 % more.
+    /// The difference as a part: B divided by A, minus 1. The value is the Hodges-Lehmann estimate
+    /// over the pairs, or the ratio of the medians if the runs are not paired. 0.05 is 5 % more.
     /// Infinite for a counter that was 0 in A.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if it was not tested.
     pub interval: Option<[f64; 2]>,
     /// The ends of the 90 % interval of `change`.
     pub interval_90: Option<[f64; 2]>,
-    /// The adjusted probability that chance makes such a difference in any of the rows that were
-    /// asked about.
+    /// The adjusted p: the probability that chance alone makes such a large difference in any of
+    /// the tested rows.
     pub p: Option<f64>,
-    /// The standard deviation over the pairs of the difference of logarithms.
+    /// The standard deviation, over the pairs, of the difference of the logarithms.
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
@@ -51,12 +51,12 @@ pub struct Compared {
 pub struct Change {
     /// The statistic in which the row differs.
     pub statistic: Statistic,
-    /// The estimate; negative if B is faster.
+    /// The estimated change. Negative if B is faster.
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether only the typical execution changed and not the floor: possible causes are
-    /// contention, caches, or a change in only part of the calls.
+    /// Whether only the typical execution changed, and the floor did not. Possible causes are
+    /// contention, caches, or a change in only some of the calls.
     pub floor_unchanged: bool,
 }
 
@@ -65,18 +65,20 @@ pub struct Change {
 pub enum Verdict {
     /// The row is slower or faster in B.
     Differs(Change),
-    /// The row takes the same time on both sides, within plus or minus this part.
+    /// The row takes the same time on both sides. The value is the largest difference that counts
+    /// as the same, as a part.
     Same(f64),
-    /// It cannot be decided whether the row differs.
+    /// It could not be decided whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// A series of this many pairs, more than were recorded, would find a difference as large
-        /// as the threshold in 4 of 5 cases. `None` if that takes more than 60 pairs, because the
-        /// machine is too noisy.
+        /// A series of this many pairs, which is more than were recorded, would find a difference
+        /// as large as the threshold in 4 of 5 cases. `None` if more than 60 pairs are needed,
+        /// because the machine is too noisy.
         pairs: Option<u32>,
     },
-    /// The row was not tested, because the runs are not paired or too few.
+    /// The row was not tested, because the runs are not paired or because there are too few of
+    /// them.
     Untested(Untested),
     /// The row was not tested, because the row or its time is missing in some run.
     Missing,
@@ -96,19 +98,19 @@ impl Verdict {
     }
 }
 
-/// The answers about a row, and its verdict.
+/// The comparison of each statistic of a row, and the verdict.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// The answer for each statistic.
+    /// The comparison of each statistic.
     pub compared: Vec<Compared>,
-    /// The verdict from all statistics together.
+    /// The verdict, from all statistics together.
     pub verdict: Verdict,
 }
 
-/// Answers each question; `None` if a whole side has no value.
+/// Compares the values of each question. `None` if one of the two sides has no value.
 ///
-/// All questions with a value in each pair are one family: if there is no difference at all, the
-/// probability that any of them is answered with a difference is at most [`LEVEL`].
+/// All questions that have a value in each pair form one family: if there is no difference at all,
+/// the probability that a difference is found for any of these questions is at most [`LEVEL`].
 pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
     let mut differences: Vec<Option<Vec<f64>>> =
         asked.iter().map(|one| differences(one).filter(|_| is_paired)).collect();
@@ -142,7 +144,7 @@ pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
         .collect()
 }
 
-/// Returns the difference of logarithms for each pair. `None` if one is missing.
+/// Returns the difference of the logarithms for each pair. `None` if a value is missing.
 fn differences(one: &Asked) -> Option<Vec<f64>> {
     let [a, b] = &one.values;
     if a.len() != b.len() || a.is_empty() {
@@ -151,7 +153,8 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
     a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
 }
 
-/// Combines the answers about a row. Differences up to `threshold` count as the same.
+/// Combines the comparisons of a row's statistics to a verdict. Differences up to `threshold` count
+/// as no difference.
 pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
@@ -168,8 +171,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         return Verdict::Missing;
     }
     let fired = |one: &&&Compared| one.p.is_some_and(|p| p <= LEVEL);
-    // If both statistics differ, the typical execution is reported, because that is what a user
-    // notices.
+    // If both statistics differ, the typical execution is reported, because users notice its
+    // difference.
     let changed = known.iter().filter(fired).max_by_key(|one| one.statistic);
     if let Some(one) = changed
         && let Some(interval) = one.interval
@@ -187,8 +190,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     if known.iter().all(within) {
         return Verdict::Same(threshold);
     }
-    // The noisiest of the statistics that are not within the threshold is the reason why nothing
-    // can be decided.
+    // Of the statistics whose interval is not within the threshold, the noisiest one is the reason
+    // why nothing can be decided.
     let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
     let open = known.iter().filter(|one| !within(one));
     let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
@@ -208,7 +211,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Makes a result whose pairs scatter by `deviation`, and that has no difference.
+    /// Makes a result without a difference, whose pairs scatter by `deviation`.
     fn compared(statistic: Statistic, deviation: f64, half: f64) -> Compared {
         let interval = Some([(-half).exp_m1(), half.exp_m1()]);
         Compared {
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The proposed number of pairs is computed from a statistic that could not be decided.
+    /// The proposed number of pairs is computed from the statistic that could not be decided.
     #[test]
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);
@@ -233,11 +236,11 @@ mod tests {
         let Verdict::Unknown { half_width, pairs } = settled.verdict else {
             panic!("{:?}", settled.verdict)
         };
-        // The value is half of the interval from −4 % to 4 % of logarithms.
+        // The expected value is half of the interval, which reaches from −4 % to 4 % in logarithms.
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));
-        // The result exceeds the number of recorded pairs, which were not enough.
+        // The result is larger than the number of recorded pairs, because these were not enough.
         let many = Compared { pairs: 40, ..noisy };
         let Verdict::Unknown { pairs, .. } = decide(&[Some(many)], None, 0.03).verdict else {
             panic!("it is known")

@@ -1,11 +1,11 @@
-//! Decides whether a run is slower or faster as a whole, and how much each row contributes to the
+//! Decides whether a whole run is slower or faster, and how much each row contributes to the
 //! difference.
 //!
-//! The whole of a run is decided at typical cost: the sum over all ops of the time that they would
-//! take if each execution were the typical one. It is decided again at the cost of the floor. The
-//! mean of the differences of pairs is additive, so the parts and the remainder add up exactly to
-//! the difference of the recorded times. The *remainder* is the time that typical executions do not
-//! explain: slow calls, first calls.
+//! Whole runs are compared at typical cost: the time that all ops together would take if each
+//! execution took as long as the typical one. They are also compared at the cost of the floor.
+//! Means of pairs' differences can be added, so the contributions of the rows and the remainder add
+//! up exactly to the difference of the recorded times. The *remainder* is the time that typical
+//! executions do not explain, for example slow calls and first calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -24,20 +24,20 @@ pub struct Whole {
     pub total_ns: [Option<f64>; 2],
     /// Whether `total_ns` is an estimate, because some run of the side had a budget.
     pub estimated: [bool; 2],
-    /// The threads' wall times outside of recorded calls, in ns: the median over the runs of each
-    /// side.
+    /// The threads' wall times outside of recorded calls, in ns, as the median over the runs of
+    /// each side.
     pub between_ns: [Option<f64>; 2],
     /// The difference of the recorded times. If the runs are paired, it is the mean of the pairs'
     /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
     /// `explained` and `remainder`.
     pub difference: Option<Part>,
-    /// The contribution of all ops, at the cost of their typical executions.
+    /// The part of the difference that comes from all ops at the cost of their typical executions.
     pub explained: Option<Part>,
-    /// The rest of the difference.
+    /// The remaining part of the difference.
     pub remainder: Option<Part>,
 }
 
-/// The sums over all ops in each run.
+/// The sums over all ops in each run of each side.
 pub struct Parts {
     typical: [Vec<Option<f64>>; 2],
     floor: [Vec<Option<f64>>; 2],
@@ -95,8 +95,8 @@ impl Parts {
         let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
         let remainder = match (is_paired, all, explained) {
             (true, ..) => rests.and_then(|(a, b)| difference(&a, &b, true)),
-            // The difference of two medians is not the sum of the differences of medians of their
-            // parts, so the remainder is what is left.
+            // A difference of medians is not the sum of the differences of medians of its parts, so
+            // the remainder is computed by subtraction.
             (false, Some(all), Some(of)) => Some(Part { ns: all.ns - of.ns, interval: None }),
             (false, ..) => None,
         };

@@ -10,9 +10,9 @@ use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, walk};
 
-/// Reads all calls of a profile and returns their exact statistics. `raw` says whether durations
-/// are left as they were recorded; callers pass [`Summary::raw`](crate::Summary::raw) of the same
-/// profile. A run with a budget has no rows.
+/// Reads all calls of a profile and returns their exact statistics. With `raw`, durations are used
+/// as they were recorded; callers pass [`Summary::raw`](crate::Summary::raw) of the same profile.
+/// For a run with a budget, the result has no rows.
 pub fn exact(profile: &Profile, raw: bool) -> Exact {
     let mut all = Exact::default();
     if profile.is_sampled() {
@@ -36,7 +36,7 @@ struct Collector<'a> {
     ns_per_part: f64,
     rows: HashMap<Key, u32>,
     sums: Vec<ExactRow>,
-    /// The row of each export that was seen in this process and thread.
+    /// The row of each export that was found so far in the process and thread of `known_of`.
     known: HashMap<u32, u32>,
     known_of: Option<(usize, usize)>,
     page_rows: Vec<u32>,

@@ -1,12 +1,12 @@
-//! Counts values in log-linear histograms, which merge exactly. [`model::buckets`] says which values
-//! each bucket has, and which value it stands for.
+//! Counts values in log-linear histograms, which can be merged exactly. [`model::buckets`] defines
+//! which values each bucket contains, and by which value a bucket is represented.
 
 use model::buckets::{bucket_of, middle_of};
 
-/// Numbers of values in each bucket.
+/// The number of values in each bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// The bucket of the first count.
+    /// The bucket to which the first element of `counts` belongs.
     first: u16,
     counts: Vec<u64>,
 }
@@ -49,7 +49,7 @@ impl Histogram {
         other.buckets().for_each(|(bucket, values)| self.count(bucket, values));
     }
 
-    /// Returns the buckets that have values, in ascending order, with their numbers of values.
+    /// Returns the buckets that are not empty, in ascending order, each with its number of values.
     pub fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
         let all = (self.first..).zip(self.counts.iter().copied());
         all.filter(|(_, values)| *values > 0)
@@ -59,12 +59,13 @@ impl Histogram {
         self.counts.iter().fold(0, |sum, values| sum.saturating_add(*values))
     }
 
-    /// Returns a value that at least the part `q` (0 to 1) of all values does not exceed, and that
-    /// is at most 1/128 away from the smallest such value. `None` without values.
+    /// Returns the quantile `q` (0 to 1), with an error of at most 1/128. The exact quantile is the
+    /// smallest value that at least the part `q` of all values does not exceed. `None` without
+    /// values.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let values = self.values();
-        // Ranks count from 1. A float has 53 bits, so the rank is slightly inexact if there are
-        // more values than that.
+        // Ranks are counted from 1. A float has 53 bits, so the rank is slightly inexact if there
+        // are more than 2⁵³ values.
         let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
         let mut below = 0u64;
         let mut of_rank = self.buckets().skip_while(|(_, values)| {

@@ -1,9 +1,9 @@
-//! Collects what the correlation of two variables needs, as sums of integers.
+//! Collects, as sums of integers, what is needed to compute the correlation of two variables.
 
 use super::wide::{Sum, Wide};
 
-/// The sums over calls in which two variables both have a value, from which their means, deviations
-/// and correlation follow. No sum depends on the order of the calls.
+/// Sums over the calls in which two variables both have a value. The means, the deviations and the
+/// correlation can be computed from them. The sums do not depend on the order of the calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
     pub calls: u64,
@@ -27,7 +27,7 @@ impl Moments {
         self.calls = self.calls.saturating_add(1);
         self.x.add(Some(x));
         self.y.add(Some(y));
-        // The product of two 64-bit numbers fits.
+        // A product of two 64-bit numbers fits into 128 bits.
         self.xx.add(Some(x * x));
         self.xy.add(Some(x * y));
         self.yy.add(Some(y * y));
@@ -43,14 +43,14 @@ impl Moments {
         self.yy.merge(other.yy);
     }
 
-    /// Returns Pearson's correlation, to within some 5·10⁻¹⁶: n·Σxy − Σx·Σy and the other
+    /// Returns Pearson's correlation, with an error of some 5·10⁻¹⁶: n·Σxy − Σx·Σy and the other
     /// differences are computed with 256 bits, and rounded once. `None` if a variable is constant,
     /// or if a sum has more than 38 digits.
     pub fn pearson(&self) -> Option<f64> {
         let n = u128::from(self.calls);
         let (x, y) = (self.x.get()?, self.y.get()?);
         let spread = |squares: u128, sum: u128| {
-            // By the inequality of Cauchy and Schwarz, this is never negative.
+            // By the inequality of Cauchy and Schwarz, this difference is never negative.
             let (all, mean) = (Wide::product(n, squares), Wide::product(sum, sum));
             (all > mean).then(|| all.less(mean).to_f64())
         };

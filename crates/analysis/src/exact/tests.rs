@@ -1,5 +1,5 @@
-//! Tests of exact statistics. Expected values come from sorting, and from Python's integers of any
-//! size.
+//! Tests of exact statistics. Expected values come from sorting, and from Python's integers, which
+//! have any size.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn bytes(exact: &Exact) -> Vec<u8> {
     out
 }
 
-/// Makes ranks with some ops each. The last op has values whose sum of squares is too large to be
+/// Makes ranks with a few ops each. The last op has values whose sum of squares is too large to be
 /// stored.
 fn ranks() -> Vec<Exact> {
     let mut random = Random(0x5eed);
@@ -124,8 +124,8 @@ fn moments_are_those_of_whole_numbers_of_any_size() {
     let mut random = Random(31);
     let mut lines = Vec::new();
     let mut found = Vec::new();
-    // The sets range from noise to nearly straight lines, on top of numbers that floats cannot
-    // represent.
+    // The sets range from noise to nearly straight lines. All values are offset by a number that a
+    // float cannot represent exactly.
     for set in 0..60u64 {
         let (base, spread) = (random.of(&[0, 1 << 30, (1 << 59) + 1]), 1 << (set % 30 + 1));
         let mut moments = Moments::default();
@@ -183,7 +183,7 @@ fn a_constant_has_no_correlation() {
     (0..5).for_each(|i| moments.add(i, 7));
     assert_eq!(moments.pearson(), None);
     moments.add(9, 8);
-    // n = 6, x = 0 1 2 3 4 9, y = 7 7 7 7 7 8: 6·142 − 19·43 = 35; 6·111 − 19² = 305;
-    // 6·309 − 43² = 5; 35 / √1525.
+    // n = 6, x = 0 1 2 3 4 9 and y = 7 7 7 7 7 8 give 6·142 − 19·43 = 35, 6·111 − 19² = 305 and
+    // 6·309 − 43² = 5, so the correlation is 35 / √1525.
     assert_eq!(moments.pearson(), Some(35.0 / 1525f64.sqrt()));
 }

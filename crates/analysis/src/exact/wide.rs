@@ -1,11 +1,11 @@
-//! Computes sums that are either right or missing, but never wrapped.
+//! Computes sums that never wrap around: they are either right or missing.
 
 /// The smallest number that has 39 digits: a decimal column of 38 digits, which is the widest that
 /// query engines share, cannot store it.
 pub const BEYOND: u128 = 10u128.pow(38);
 
-/// A sum of numbers that are not negative. A sum of more than 38 digits has no value, and stays
-/// without one, so that the order of adding does not matter.
+/// A sum of numbers that are not negative. A sum with more than 38 digits has no value, and never
+/// gets one again, so the order of adding does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<u128>);
 
@@ -16,12 +16,12 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Returns the value, or `None` beyond 38 digits.
+    /// Returns the sum, or `None` if it has more than 38 digits.
     pub fn get(self) -> Option<u128> {
         self.0
     }
 
-    /// Adds a number; `None` stands for a number beyond 128 bits.
+    /// Adds a number. `None` stands for a number with more than 128 bits.
     #[inline]
     pub fn add(&mut self, number: Option<u128>) {
         let sum = self.0.zip(number).and_then(|(a, b)| a.checked_add(b));
@@ -34,13 +34,13 @@ impl Sum {
     }
 }
 
-/// A number of 256 bits, as its upper and its lower half. Comparing two of them compares the
-/// numbers.
+/// A number of 256 bits, stored as its upper and its lower half. The order of the fields makes the
+/// derived comparison compare the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wide(u128, u128);
 
 impl Wide {
-    /// Returns the product of two numbers, which always fits.
+    /// Returns the product of two numbers. It always fits.
     pub fn product(a: u128, b: u128) -> Self {
         const LOW: u128 = (1 << 64) - 1;
         let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
@@ -50,20 +50,20 @@ impl Wide {
         Self(high + (middle >> 64) + (other >> 64) + (carry >> 64), carry << 64 | low & LOW)
     }
 
-    /// Subtracts a number that is not larger.
+    /// Subtracts a number that is not larger than this one.
     pub fn less(self, other: Self) -> Self {
         let (low, borrow) = self.1.overflowing_sub(other.1);
         Self(self.0 - other.0 - u128::from(borrow), low)
     }
 
-    /// Returns the nearest float: it differs from the number by at most half a unit in the float's
+    /// Returns the nearest float. It differs from the number by at most half a unit in the float's
     /// last binary digit.
     pub fn to_f64(self) -> f64 {
         match self.0 {
             0 => self.1 as f64,
             high => {
-                // The upper 128 digits in one number. Its lowest digit is set if any digit below
-                // was cut off, so that rounding is correct.
+                // The upper 128 digits are stored in one number. Its lowest digit is also set if
+                // any digit below was cut off, so that rounding is correct.
                 let shift = high.leading_zeros();
                 let lower = self.1.checked_shr(128 - shift).unwrap_or(0);
                 let cut = self.1.checked_shl(shift).unwrap_or(0) != 0;

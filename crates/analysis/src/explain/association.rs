@@ -1,10 +1,11 @@
-//! Measures how strongly one variable of some calls goes with another: by ranks, correlations of
-//! ranks, and mutual information of classes. Checked against numpy and scipy.
+//! Measures how strongly two variables of the same calls are associated: by ranks, correlations of
+//! ranks, and mutual information of classes. The results are compared with numpy and scipy in
+//! tests.
 
 use std::collections::HashMap;
 
-/// Returns the mean rank of each value, from 1; equal values have the mean of the ranks that they
-/// span. A missing value (NaN) has rank NaN and does not change the other ranks.
+/// Returns the rank of each value, counted from 1. Equal values all get the mean of the ranks that
+/// they span. A missing value (NaN) has rank NaN and does not change the other ranks.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<u32> =
         (0..values.len() as u32).filter(|at| !values[*at as usize].is_nan()).collect();
@@ -19,8 +20,8 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns Pearson's correlation over the indices at which both have a value; 0 if one of them is
-/// constant there.
+/// Returns Pearson's correlation over the indices at which both variables have a value. It is 0 if
+/// one of them is constant there.
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let both = || a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
     let n = both().count() as f64;
@@ -37,8 +38,8 @@ pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if aa > 0.0 && bb > 0.0 { (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// Returns Spearman's correlation: Pearson's correlation of the ranks, over the indices at which
-/// both have a value.
+/// Returns Spearman's correlation, which is Pearson's correlation of the ranks, over the indices at
+/// which both variables have a value.
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let keep = |x: &[f64]| -> Vec<f64> {
         let both = x.iter().zip(a.iter().zip(b)).filter(|(_, (a, b))| !a.is_nan() && !b.is_nan());
@@ -48,7 +49,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Counts the calls in each combination of a class of `classes` and a class of `of`, which is below
-/// `kinds`. The table has one row for each class of `classes`.
+/// `kinds`. The result is a table with one row for each class of `classes`.
 pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
@@ -59,8 +60,8 @@ pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32])
     }
 }
 
-/// Returns the mutual information in nats of a table of counts with rows of `kinds` cells: Σ p(a,b)
-/// ln (p(a,b) / p(a) p(b)).
+/// Returns the mutual information of a table of counts, in nats: Σ p(a,b) ln (p(a,b) / p(a) p(b)).
+/// A row of the table has `kinds` cells.
 pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     let mut columns = vec![0u64; kinds];
     let (mut all, mut rows_part, mut cells_part) = (0u64, 0.0, 0.0);
@@ -83,9 +84,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
 }
 
-/// Returns the mutual information of two classifications of the same calls, in nats, minus the
-/// (rows − 1) (columns − 1) / 2n that independent classifications have on average (Miller, 1955).
-/// Calls with a class of `u32::MAX` are left out.
+/// Returns the mutual information of two classifications of the same calls, in nats. Its `excess`
+/// is reduced by (rows − 1) (columns − 1) / 2n, the mean of independent classifications (Miller,
+/// 1955). Calls with a class of `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {
@@ -130,22 +131,22 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
 /// The mutual information of two classifications of the same calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Information {
-    /// The mutual information in nats, uncorrected.
+    /// The mutual information in nats, without a correction.
     pub nats: f64,
-    /// The mutual information minus the mean of independent classifications.
+    /// The mutual information minus the mean that independent classifications have.
     pub excess: f64,
-    /// The smaller one of the two entropies: the largest possible mutual information.
+    /// The smaller one of the two entropies. The mutual information cannot be larger.
     pub least_entropy: f64,
 }
 
-/// Returns the size of the correlation of two normal variables with this mutual information: 0 to
-/// 1.
+/// Returns the absolute correlation, from 0 to 1, of two normal variables that have this mutual
+/// information.
 pub(super) fn as_correlation(excess: f64) -> f64 {
     (1.0 - (-2.0 * excess.max(0.0)).exp()).max(0.0).sqrt()
 }
 
-/// Returns classes of a variable by its ranks: at most `most` classes of equal size. Equal values
-/// are in one class. `u32::MAX` stands for a missing value.
+/// Divides the values of a variable by their ranks into at most `most` classes of equal size. Equal
+/// values are in one class. `u32::MAX` stands for a missing value.
 pub(super) fn classes(ranks: &[f64], most: usize) -> Vec<u32> {
     let n = ranks.iter().filter(|rank| !rank.is_nan()).count() as f64;
     let class = |rank: &f64| match rank.is_nan() {
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(classes(&found, 2), [1, 0, 1, u32::MAX]);
     }
 
-    /// Two copies of a fair coin have ln 2; a table with an equal share in all cells has 0.
+    /// Two copies of a fair coin have a mutual information of ln 2. A table with equal counts in
+    /// all cells has 0.
     #[test]
     fn information_by_hand() {
         let same = information(&[0, 0, 1, 1], &[5, 5, 9, 9]);

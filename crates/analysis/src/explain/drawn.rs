@@ -1,5 +1,5 @@
-//! Chooses a sample of the calls of ops. The choice of a call depends only on the calls themselves,
-//! so the same profile always gives the same sample, with any number of workers.
+//! Chooses a sample of the calls of ops. Whether a call is chosen depends only on the calls
+//! themselves, so the same profile always results in the same sample, with any number of workers.
 
 use std::collections::HashMap;
 
@@ -17,19 +17,19 @@ const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A number that looks random and is computed from the identity of the call. The sample
-    /// consists of the calls with the smallest numbers.
+    /// A pseudorandom number that is computed from the identity of the call. The sample consists of
+    /// the calls with the smallest numbers.
     lot: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
-    /// The duration in parts of a tick.
+    /// The duration in units of 1/16 tick.
     pub duration: u64,
     pub process: u32,
     pub thread: u32,
     pub location: u32,
     /// The workgroup's linear number, if known.
     pub workgroup: Option<u32>,
-    /// The row of the op that the call belongs to, as an index.
+    /// The index of the row that the call belongs to, among the rows of its op.
     pub row: u32,
     pub is_first: bool,
     pub is_moved: bool,
@@ -37,10 +37,10 @@ pub(super) struct Call {
     values: usize,
 }
 
-/// The sampled calls of one op, in the order in which they began.
+/// The sampled calls of one op, sorted by start.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
-    /// Number of all the op's calls.
+    /// Number of all calls of the op, in the sample or not.
     pub of: u64,
     pub calls: Vec<Call>,
     values: Vec<u64>,
@@ -56,7 +56,7 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps the calls with the smallest values of [`Call::lot`], and the first calls.
+    /// Keeps the calls with the smallest values of [`Call::lot`]. First calls are always kept.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);
@@ -106,7 +106,7 @@ impl Drawn {
     }
 }
 
-/// Chooses a sample of at most [`MOST_CALLS`] calls of each op, and adds the first call on each
+/// Chooses a sample of at most [`MOST_CALLS`] calls of each op, and adds the first call of each
 /// thread.
 pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Drawn> {
     let brackets = Brackets::new(profile, raw);
@@ -128,10 +128,10 @@ pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usiz
 
 struct Worker<'a> {
     profile: &'a Profile,
-    /// The op and the row of each key.
+    /// The indices of the op and of the row for each key.
     numbers: &'a HashMap<Key, (u32, u32)>,
     ops: Vec<Drawn>,
-    /// The op and the row of each call of the page.
+    /// The indices of the op and of the row for each call of the page.
     rows: Vec<(u32, u32)>,
 }
 

@@ -1,16 +1,17 @@
-//! Measures how large the effect of a variable on slow calls is.
+//! Measures how large the effect of a variable on the durations of calls is.
 
 use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth naming if the median of its calls is this many times the median of the others,
-/// or if its part of the slow calls is `MORE_SLOW` times its part of all calls.
+/// A class is worth reporting in two cases: if the median of its calls is at least this many times
+/// the median of the others, or if its share of the slow calls is at least `MORE_SLOW` times its
+/// share of all calls.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
-/// Time off a CPU is worth naming if it is at least this part of the slowest calls' time.
+/// Time off a CPU is worth reporting if it is at least this part of the slowest calls' time.
 const OFF_CPU: f64 = 0.1;
-/// An effect is listed first if it explains at least this part of the additional time of the
+/// An effect is reported first if it explains at least this part of the additional time of the
 /// slowest calls.
 const MOST: f64 = 0.5;
 
@@ -21,30 +22,31 @@ pub enum Effect {
     Ordered {
         /// The correlation of the variable's ranks with the durations, over the calls that have a value.
         spearman: f64,
-        /// The variable's level in the slowest calls.
+        /// The values of the variable in the slowest calls.
         slow: Level,
         others: Level,
     },
     /// The effect of the time off a CPU, which is a part of the durations.
     OffCpu {
-        /// The correlation of the time off a CPU with the durations, by ranks, over the calls that
-        /// have a value.
+        /// The correlation of the ranks of the time off a CPU with the durations, over the calls
+        /// that have a value.
         spearman: f64,
         /// The time off a CPU in the slowest calls, in the unit of the durations.
         slow: Level,
         others: Level,
-        /// The mean durations of the slowest calls and of the others, over the calls for which the
-        /// time off a CPU is known.
+        /// The mean duration of the slowest calls, and the mean duration of the other calls. Only
+        /// calls whose time off a CPU is known are included.
         means: [f64; 2],
-        /// The part of the slowest calls' time that they were off a CPU, from 0 to 1.
+        /// The time off a CPU in the slowest calls, as a part of their time, from 0 to 1.
         share: f64,
-        /// The same part for the other calls.
+        /// The time off a CPU in the other calls, as a part of their time.
         of_others: f64,
-        /// The part of the additional time of the slowest calls, compared with the others' mean,
-        /// that they were off a CPU.
+        /// The part of the slowest calls' additional time (compared with the mean of the others) in
+        /// which they were off a CPU.
         of_excess: f64,
     },
-    /// The effect of classes: that of the class whose calls differ most.
+    /// The effect of a class. Of all classes of the variable, the one whose calls differ most is
+    /// chosen.
     Class {
         class: u32,
         /// The median duration of the calls in the class.
@@ -55,11 +57,11 @@ pub enum Effect {
         share: f64,
         /// The part of the slowest calls that are in the class, from 0 to 1.
         of_slow: f64,
-        /// The mutual information with the durations, which are divided into 16 classes, in nats.
+        /// The mutual information of the variable and the durations, in nats. The durations are
+        /// divided into 16 classes for this.
         information: f64,
     },
-    /// The effect of being a first call: the median duration of first calls, and the median
-    /// duration of the others.
+    /// The effect of being a first call. `median` is the median duration of first calls.
     First {
         /// Number of first calls.
         calls: usize,
@@ -69,17 +71,18 @@ pub enum Effect {
         /// Number of first calls that are among the slowest calls.
         of_slow: usize,
     },
-    /// The effect of the time in the run, by medians of tenths of the calls.
+    /// The effect of the time in the run. The calls are divided into tenths, in the order in which
+    /// they began.
     Time {
-        /// The correlation of the order of the calls with the durations.
+        /// The correlation of the order of the calls with their durations.
         spearman: f64,
-        /// The median of the first tenth of the calls.
+        /// The median duration in the first tenth of the calls.
         first: f64,
-        /// The median of the last tenth of the calls.
+        /// The median duration in the last tenth of the calls.
         last: f64,
-        /// The number of the slowest tenth, from 0, and its median.
+        /// The tenth with the largest median (numbered from 0), and this median.
         slowest: (usize, f64),
-        /// The median of all calls.
+        /// The median duration of all calls.
         all: f64,
     },
 }
@@ -91,7 +94,7 @@ pub struct Level {
     pub median: f64,
     /// The mean of the values.
     pub mean: f64,
-    /// The part of the values that is not 0, from 0 to 1.
+    /// The part of the values that are not 0, from 0 to 1.
     pub some: f64,
 }
 
@@ -105,8 +108,8 @@ impl Level {
 }
 
 impl Effect {
-    /// Whether the effect can be put into words. First calls must take `first_times` times as long
-    /// as others.
+    /// Whether the effect is large enough to be reported. The median of first calls must be
+    /// `first_times` times the median of the others.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
@@ -119,14 +122,14 @@ impl Effect {
         }
     }
 
-    /// Whether the effect explains most of the additional time of the slow calls. Then there is
-    /// little else to explain.
+    /// Whether the effect explains most of the additional time of the slow calls. Then little else
+    /// remains to be explained.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
 }
 
-/// Returns the median; for an even number of values, the mean of the two middle ones.
+/// Returns the median. For an even number of values, this is the mean of the two middle values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     let (n, half) = (values.len(), values.len() / 2);
     if n == 0 {
@@ -204,8 +207,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess }
 }
 
-/// Returns the effect of the class whose mean rank is farthest from the middle, weighted by its
-/// number of calls.
+/// Returns the effect of one class. The class is chosen whose mean rank is farthest from the
+/// middle, weighted by its number of calls.
 fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
     let ranks = ranks(durations);
     let middle = (durations.len() as f64 + 1.0) / 2.0;

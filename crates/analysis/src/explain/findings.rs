@@ -1,4 +1,5 @@
-//! Decides which variables of some calls go with their durations by more than chance.
+//! Decides which variables of some calls are associated with the durations more strongly than by
+//! chance.
 //!
 //! ```text
 //!  durations ─► ranks ──┬─ without drift, if they drift ─┬─► strength of each variable ─► strong ones
@@ -6,18 +7,20 @@
 //!                                                                         same calls ─► one finding
 //! ```
 //!
-//! **Strength.** For ordered variables: Spearman's correlation with the durations, and the correlation of the
-//! variable's ranks with being among the slowest 5 %, which finds rare effects. For classes: the mutual
-//! information with the duration in six classes, of which the last two are the slowest tenth. A variable that
-//! is weaker than [`CORRELATION`], [`TAIL`] or [`INFORMATION`] does not stand out, however certain it is.
+//! **Strength.** For an ordered variable, two strengths are computed: Spearman's correlation with
+//! the durations, and the correlation of the variable's ranks with being among the slowest 5 %,
+//! which finds rare effects. For classes, the strength is the mutual information with the duration
+//! in six classes, of which the last two are the slowest tenth. A variable that is weaker than
+//! [`CORRELATION`], [`TAIL`] or [`INFORMATION`] is not reported, however certain the association
+//! is.
 //!
-//! **Chance.** A strength counts only if none of many other orders (`permuted`) reaches it. There are so many
-//! orders that the probability that any variable is named by chance is at most `LEVEL` (Bonferroni over all
-//! strengths that were looked at).
+//! **Chance.** A strength counts only if it is not reached in any of many other orders of the
+//! durations (`permuted`). So many orders are tried that the probability that any variable is
+//! reported by chance is at most `LEVEL` (Bonferroni over all strengths that were tested).
 //!
-//! **Drift.** If durations go with the time in the run, every variable that changed over the run
-//! goes with them. So the strengths of all other variables are then computed from the ranks within
-//! sixteenths of the run.
+//! **Drift.** If durations change with the time in the run, they are associated with every variable
+//! that changed over the run. So the strengths of all other variables are then computed from the
+//! ranks within each sixteenth of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,46 +34,49 @@ use super::effect::{Effect, effect_of};
 use super::permuted::{Blocks, moved};
 use super::variable::{MOST_CLASSES, Values, Variable};
 
-/// The probability that a variable is named although none goes with the durations.
+/// The highest probability that a variable is reported although none is associated with the
+/// durations.
 const LEVEL: f64 = 0.02;
-/// With fewer calls, nothing is computed.
+/// With fewer calls than this, nothing is computed.
 pub const LEAST_CALLS: usize = 50;
-/// The least correlation of ranks that stands out.
+/// The smallest correlation of ranks that is reported.
 pub const CORRELATION: f64 = 0.1;
-/// The least correlation with being among the slowest that stands out.
+/// The smallest correlation with being among the slowest calls that is reported.
 pub const TAIL: f64 = 0.15;
-/// The least mutual information that stands out, expressed as the correlation of two normal
+/// The smallest mutual information that is reported, expressed as the correlation of two normal
 /// variables that have it.
 pub const INFORMATION: f64 = 0.1;
 /// The part of the calls that are called the slowest.
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// First calls stand out if their median is at least this many times the median of the other calls.
+/// First calls are reported if their median is at least this many times the median of the other
+/// calls.
 const FIRST_TIMES: f64 = 1.5;
-/// The run is divided into this many parts.
+/// The run is divided into this many parts to remove a drift.
 const TIMES: usize = 16;
-/// The ends of the classes of durations, as parts of the ranks.
+/// The limits between the classes of durations, as parts of the ranks.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
-/// Two variables count as the same for these calls if the correlation of their ranks, or their
-/// mutual information as a part of the smaller entropy, is at least this.
+/// Two variables count as the same in these calls if the correlation of their ranks is at least
+/// this, or if their mutual information is at least `SAME_CLASSES` of the smaller entropy.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
-/// If variables count as the same, the one with fewer classes is named if its strength is at least
-/// this part of the other's.
+/// If two variables count as the same, the one with fewer classes is reported if its strength is at
+/// least this part of the other's strength.
 const SIMPLER: f64 = 0.9;
 
-/// The variables that go with the durations of some calls.
+/// The variables that are associated with the durations of some calls.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// The reason why there are no findings; `None` if variables were tried.
+    /// The reason why there are no findings. `None` if variables were analysed.
     pub silent: Option<Silent>,
-    /// Whether the durations drift. The drift was removed before other variables were tried.
+    /// Whether the durations drift. If they do, the drift was removed before other variables were
+    /// analysed.
     pub drifts: bool,
     pub slow: Slow,
-    /// The variables that stand out, the strongest first. A finding that explains most of the
-    /// additional time of slow calls comes before all others.
+    /// The reported variables, the strongest first. A finding that explains most of the additional
+    /// time of slow calls comes before all others.
     pub findings: Vec<Finding>,
 }
 
@@ -79,7 +85,7 @@ pub struct Answer {
 pub enum Silent {
     /// The op has fewer calls than [`LEAST_CALLS`].
     TooFew,
-    /// All calls take about as long: see [`EVEN`].
+    /// All calls take about the same time: see [`EVEN`].
     Even,
     /// Neighbouring calls are too similar to distinguish any finding from chance.
     Alike,
@@ -90,7 +96,7 @@ pub enum Silent {
 pub struct Slow {
     /// Number of the slowest calls.
     pub calls: usize,
-    /// The slowest calls' part of all calls, from 0 to 1.
+    /// The part of all calls that count as the slowest, from 0 to 1.
     pub share: f64,
     /// The median of the slowest calls' durations.
     pub median: f64,
@@ -100,11 +106,12 @@ pub struct Slow {
     pub of_all: f64,
 }
 
-/// A variable that goes with slow calls.
+/// A variable that is associated with slow calls.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
-    /// From 0 to 1: the largest strength that was computed for the variable (module documentation).
+    /// The largest strength that was computed for the variable, from 0 to 1 (see the module
+    /// documentation).
     pub strength: f64,
     pub effect: Effect,
     /// Variables that cannot be distinguished from this one in these calls.
@@ -113,15 +120,15 @@ pub struct Finding {
 
 /// A strength that is compared with chance.
 enum Strength {
-    /// The sum of products of a variable with the ranks, or with being slow, and this sum as
-    /// recorded.
+    /// The sum of the products of a variable with the ranks of the durations or, if `is_tail`, with
+    /// being slow. `found` is this sum in the recorded order.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
         found: f64,
     },
-    /// Mutual information, and its excess over the mutual information that independent classes have
-    /// on average.
+    /// The mutual information with the durations. `excess` is the part above the mean of
+    /// independent classes.
     Classes {
         classes: Vec<u32>,
         found: f64,
@@ -133,7 +140,7 @@ enum Strength {
     },
 }
 
-/// The durations in the forms that strengths are computed from.
+/// The durations in the forms that are needed to compute strengths.
 struct Durations {
     /// Ranks, shifted so that their mean is 0.
     ranks: Vec<f32>,
@@ -154,15 +161,15 @@ impl Durations {
         }
     }
 
-    /// Returns the blocks in which the durations may change places: see [`Blocks::new`].
+    /// Returns the blocks in which the durations are moved: see [`Blocks::new`].
     fn blocks(&self) -> Option<Blocks> {
         let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
     }
 
-    /// Returns the blocks for a question about the time in the run. A drift would make all calls
-    /// look alike, so a straight line is subtracted from each quarter first. Finer parts would also
-    /// subtract the similarity of neighbours.
+    /// Returns the blocks for testing whether durations change with the time in the run. A drift
+    /// would make all calls look similar, so a straight line is subtracted from each quarter of the
+    /// run first. With shorter parts, the similarity of neighbours would be subtracted, too.
     fn blocks_for_time(&self) -> Option<Blocks> {
         let quarter = self.ranks.len().div_ceil(4).max(2);
         let level = |values: &[f32]| -> Vec<f32> {
@@ -175,7 +182,7 @@ impl Durations {
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
 
-    /// Computes the ranks of the calls within each sixteenth of the run, so that there is no drift.
+    /// Computes the ranks of the calls within each sixteenth of the run, which removes a drift.
     fn without_drift(durations: &[f64]) -> Self {
         let mut all = Self { ranks: Vec::new(), is_slow: Vec::new(), kinds: Vec::new() };
         for part in durations.chunks(durations.len().div_ceil(TIMES).max(1)) {
@@ -201,9 +208,9 @@ fn without_line(values: &[f32]) -> Vec<f32> {
     from_middle().map(|(value, at)| (value - mean - slope * at) as f32).collect()
 }
 
-/// Marks the slowest 5 % of the calls. Equal calls are either all marked or none of them is: they
-/// are marked if they are at most 20 % of the calls, or if no call is slower and they are at most
-/// half.
+/// Marks the slowest 5 % of the calls. The shortest duration among them may also occur in other
+/// calls. Calls with this duration are either all marked or none of them. They are marked if that
+/// marks at most 20 % of all calls, or at most half if no call is slower.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -217,11 +224,11 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     values.iter().map(|value| if is_few { *value >= end } else { *value > end }).collect()
 }
 
-/// Finds the variables that go with the durations of calls. Calls are in the order in which they
-/// began. `workers` is the number of threads; the answer does not depend on it.
+/// Finds the variables that are associated with the durations of calls. The calls must be in the
+/// order in which they began. `workers` is the number of threads; the answer does not depend on it.
 ///
-/// Cost: at most 50 × (number of strengths) orders, each compared with every strength that is large
-/// enough.
+/// Cost: at most 50 × (number of strengths) orders. In each order, every strength that is large
+/// enough is computed again.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -240,8 +247,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // The blocks are computed from durations without the drift, which would make all neighbours
-    // look alike.
+    // These blocks are computed from durations without the drift, because a drift makes all
+    // neighbours look similar.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -273,8 +280,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
-        // After the drift is removed, a variable that changed with the time has no strength left,
-        // so the recorded durations are used.
+        // After the drift was removed, a variable that changed with the time has no strength left.
+        // So it is compared with the recorded durations.
         let also = |one: &&&Variable| {
             strongest(&strengths(&one.values, &recorded)) > 0.0
                 && are_same(&time.values, &one.values, durations.len())
@@ -294,8 +301,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         }
     }
     for (lead, strength, same) in &mut groups {
-        // A variable that explains as much with fewer classes is simpler: a worker, for example,
-        // instead of its many workgroups.
+        // Of two variables that explain about as much, the one with fewer classes is simpler: for
+        // example a worker, compared with its many workgroups.
         let of = |one: &Variable| found.iter().find(|(v, _)| v.what == one.what).map(|(_, s)| *s);
         let is_simpler = |one: &&mut &Variable| {
             one.values.kinds().is_some()
@@ -335,7 +342,7 @@ impl Slow {
 }
 
 impl Values {
-    /// Returns the number of strengths of the variable that are compared with chance.
+    /// Returns how many strengths are computed for the variable.
     fn strengths(&self) -> usize {
         match self {
             Self::Ordered(_) | Self::Time => 2,
@@ -343,7 +350,7 @@ impl Values {
         }
     }
 
-    /// Returns the largest number of a class; `None` if the variable has no classes.
+    /// Returns the largest class number. `None` if the variable has no classes.
     fn kinds(&self) -> Option<u32> {
         match self {
             Self::Classes(classes) => classes.iter().filter(|c| **c != u32::MAX).max().copied(),
@@ -422,7 +429,8 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether this order puts only calls of `places` on these places, which ascend.
+/// Whether, in this order, each position in `places` has a call that comes from a position in
+/// `places`. `places` is ascending.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -430,11 +438,11 @@ fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     calls.enumerate().take(until).all(|(at, call)| !is_one(at) || is_one(call))
 }
 
-/// Returns a strength as a number between 0 and 1.
+/// Returns the size of a strength, from 0 to 1.
 fn size(strength: &Strength) -> f64 {
     match strength {
-        // Ranks that are divided by their number have a variance of 1/12; being slow has the
-        // variance of a biased coin.
+        // Ranks divided by their number have a variance of 1/12. Being slow has the variance of a
+        // biased coin.
         Strength::Dot { x, is_tail: false, found } => {
             let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
             found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
@@ -454,7 +462,7 @@ fn strongest(all: &[Strength]) -> f64 {
     all.iter().map(size).fold(0.0, f64::max)
 }
 
-/// Marks the strengths that none of `orders` random orders reaches.
+/// Marks the strengths that are not reached in any of `orders` random orders.
 fn survive(
     all: &[Strength],
     durations: &Durations,
@@ -489,13 +497,14 @@ fn survive(
                         cells(classes, &kinds, KINDS, &mut counts);
                         (information_of(&counts, KINDS), *found)
                     }
-                    // If the same calls stay at these places, the result is the recorded one and
-                    // not chance. With blocks, that happens in one of as many orders as there are
-                    // calls.
+                    // If the same calls are on these positions again, the result is the recorded
+                    // one and not chance. With blocks, that happens in one of as many orders as
+                    // there are calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };
-                // Sums of the same terms in another order differ in their last digits.
+                // If the same terms are added in another order, the last digits of the sum can
+                // differ.
                 if chance >= found * (1.0 - 1e-6) {
                     alive.store(false, Ordering::Relaxed);
                 }
@@ -508,14 +517,15 @@ fn survive(
     alive.into_iter().map(AtomicBool::into_inner).collect()
 }
 
-/// Returns the sum of the products. It is added up in parts, to keep precision.
+/// Returns the sum of the products. Partial sums keep the precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];
         let (whole_a, rest_a) = a.as_chunks::<16>();
         let (whole_b, rest_b) = b.as_chunks::<16>();
         for (a, b) in whole_a.iter().zip(whole_b) {
-            // An index instead of an iterator, which a build without optimisation would not remove.
+            // This uses an index, because a build without optimisation would not remove an
+            // iterator.
             let mut at = 0;
             while at < 16 {
                 lanes[at] += a[at] * b[at];
@@ -528,7 +538,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()
 }
 
-/// Whether two variables cannot be distinguished from each other in these calls.
+/// Whether the values of two variables cannot be distinguished in these calls.
 fn are_same(a: &Values, b: &Values, calls: usize) -> bool {
     if let Some((a, b)) = a.ranks(calls).zip(b.ranks(calls))
         && spearman(&a, &b).abs() >= SAME_RANKS

@@ -1,6 +1,6 @@
-//! Counts the calls that other threads were in when the calls of an op began. Only the start of a
-//! call counts and not its whole duration, because a longer call has more neighbours just because
-//! of its length.
+//! Counts the calls that were running on other threads when the calls of an op began. Only the
+//! start of a call is considered and not its whole duration, because a longer call has more
+//! neighbours merely because it is longer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,32 +10,33 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// Neighbours are kept for at most this many ops: those that ran beside the most calls.
+/// At the end, neighbours are kept for at most this many ops: the ops that were running at the
+/// start of most calls.
 const OPS: usize = 6;
-/// While neighbours are counted, at most this many ops are kept, in the order in which they are found.
+/// While neighbours are counted, at most this many ops are kept: those that are found first.
 const MOST_OPS: usize = 256;
 
-/// The calls of other threads that were running when each call began.
+/// The calls of other threads that were running at the start of each call of an op.
 pub(super) struct Meanwhile {
-    /// For each call, the number of other threads that were in a call.
+    /// For each call, the number of other threads that were in any call.
     pub threads: Vec<u16>,
-    /// For some ops: for each call, the number of the op's calls that other threads were in.
+    /// For some ops: for each call, how many calls of the op were running on other threads.
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The most memory in bytes for numbers of neighbours while they are counted. If all ops do not fit
-/// into it, they are counted in several passes.
+/// The most memory, in bytes, for the counts of neighbours. If the counts of all ops need more,
+/// they are counted in several passes.
 const MEMORY: usize = 256 << 20;
 
 /// The neighbours of one op's calls that one worker has found.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
-    /// For each call, the thread that was counted last, so that nested calls of that thread count
-    /// once.
+    /// For each call, the last thread that was counted. So nested calls of a thread are counted
+    /// only once.
     seen: Vec<u32>,
-    /// Index of the first call that begins no earlier than the last call of another thread that was
-    /// compared. The search for the next one starts here.
+    /// Where the search starts for the calls that began during a call of another thread: the index
+    /// at which the previous search started.
     at: usize,
 }
 
@@ -45,7 +46,7 @@ impl Found {
         Self { threads, ops: BTreeMap::new(), seen, at: 0 }
     }
 
-    /// Moves to the first call that begins no earlier than `begin`.
+    /// Returns the index of the first call that begins no earlier than `begin`.
     fn seek(&mut self, begins: &[u64], begin: u64) -> usize {
         while begins.get(self.at).is_some_and(|at| *at < begin) {
             self.at += 1;
@@ -57,9 +58,9 @@ impl Found {
     }
 }
 
-/// Finds the calls that were running when the calls of each of these ops began. The calls of each
-/// op are sorted by their begin. Reads all pages of the processes of these calls, except for
-/// processes with only one thread. Reads the pages once, or several times if the numbers for all
+/// Finds the calls that were running on other threads when the calls of each of these ops began.
+/// The calls of each op must be sorted by start. Reads all pages of the processes of these calls,
+/// except for processes with only one thread. Reads the pages several times if the counts for all
 /// ops together need too much memory.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
@@ -112,7 +113,7 @@ fn at_once(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile>
     all.into_iter().zip(ops).map(|(found, calls)| together(found, calls.len())).collect()
 }
 
-/// Counts the calls of a page as neighbours of the calls of one op.
+/// Counts the calls of a page as neighbours of the calls of an op.
 fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], found: &mut Found) {
     let (process, thread) = (columns.process as u32, columns.thread as u32);
     let mut keys: HashMap<u32, Key> = HashMap::new();
@@ -143,7 +144,7 @@ fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], 
     }
 }
 
-/// Adds up the neighbours of one op's calls that the workers have found.
+/// Adds up the neighbours that the workers have found for the calls of one op.
 fn together(found: Vec<Found>, calls: usize) -> Meanwhile {
     let mut all = Found::new(calls);
     let add = |to: &mut Vec<u16>, of: &[u16]| {

@@ -1,41 +1,42 @@
-//! Simulates chance: puts the calls' durations into another order, with everything else in place.
+//! Simulates chance: puts the calls' durations into another order, while all other variables keep
+//! their order.
 //!
-//! Neighbouring calls are alike (a busy machine, a frequency, a cache), so the durations are not
-//! moved one by one. They are cut into blocks of random lengths that are much longer than the
-//! distance over which neighbours are alike, and the blocks change places. So durations keep their
-//! relation to each other, and lose their relation to everything else. Because the lengths are
-//! random, a variable that repeats itself (a workgroup, a worker) loses its relation to the
-//! durations as well.
+//! Neighbouring calls are similar (because of a busy machine, a frequency, a cache), so the
+//! durations are not moved one by one. They are cut into blocks of random lengths, which are much
+//! longer than the distance over which neighbours are similar. Then the blocks are exchanged. So
+//! durations keep their relation to each other, and lose their relation to everything else. Because
+//! the lengths are random, this includes variables that repeat themselves (a workgroup, a worker).
 //!
-//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if
-//! they were independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a
-//! twentieth of the calls, for the ranks, their distances from the middle, and the slowest calls. A
-//! block has 4 (τ − 1) calls on average. With fewer than 16 blocks, there is no answer. If the
-//! similarity of neighbours decays exponentially, blocks of this length miss at most an eighth of
-//! the variance of chance.
+//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than it
+//! would be if they were independent. It is the largest value of B·Var(means of B)/Var for B = 1,
+//! 2, 4, … up to a twentieth of the calls. It is computed for the ranks, their distances from the
+//! middle, and the slowest calls. A block has 4 (τ − 1) calls on average. If this results in fewer
+//! than 16 blocks, there is no answer. If the similarity of neighbours decays exponentially, blocks
+//! of this length miss at most an eighth of the variance of chance.
 //!
-//! **The time in the run** changes more slowly than any other variable, so its blocks matter most.
-//! If calls are alike over a long time, but mostly differ by chance, then τ is small although the
-//! time is long. So a block is also at least twice as long as the smallest B whose means show most
-//! of τ − 1, where τ is taken to be a standard deviation smaller than estimated.
+//! **The time in the run** changes more slowly than any other variable, so the length of its blocks
+//! matters most. If calls are similar over a long time, but most of their variation is chance, then
+//! τ is small although the similarity reaches far. So a block is also at least twice as long as the
+//! smallest B for which τ − 1 is mostly reached. For this, τ is assumed to be one standard
+//! deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
-/// With fewer blocks, other orders are not meaningful.
+/// With fewer blocks, exchanging them is not meaningful.
 const LEAST_BLOCKS: usize = 16;
-/// With fewer means of neighbours, their variance is not meaningful.
+/// With fewer means of neighbours, the variance of the means is not meaningful.
 const LEAST_MEANS: usize = 20;
 /// The length of a block as a multiple of τ − 1.
 const TIMES_TAU: f64 = 4.0;
-/// The length of a block as a multiple of the reach of calls ([`reach`]).
+/// The length of a block as a multiple of [`reach`].
 const TIMES_REACH: usize = 2;
-/// Means that show this part of τ − 1 count as showing most of it.
+/// A number of neighbours whose mean shows this part of τ − 1 counts as showing most of it.
 const MOST_OF_TAU: f64 = 0.75;
-/// Blocks are made at least so long that there are no more than this many, because long blocks are
+/// Blocks are made long enough that there are at most this many, because a few long blocks can be
 /// moved faster.
 const MANY_BLOCKS: usize = 500;
 
-/// The blocks that change places when durations are put into another order.
+/// The blocks that are exchanged to put durations into another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     calls: usize,
@@ -44,15 +45,15 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Computes the blocks for calls with these values, which are in the order of the calls. `None`
-    /// if neighbours are so alike that there would be too few blocks.
+    /// Computes the blocks for calls with these values, in the order of the calls. `None` if
+    /// neighbours are so similar that there would be too few blocks.
     pub fn new(series: &[&[f32]]) -> Option<Self> {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Computes the blocks for a question about the time in the run. They are as long as the
-    /// longest blocks that any series needs. For the series in `level`, the necessary length
-    /// follows from their reach.
+    /// Computes the blocks for testing the time in the run. They are as long as the longest blocks
+    /// that any series needs. For the series in `level`, the necessary length is computed from
+    /// their [`reach`].
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -66,8 +67,8 @@ impl Blocks {
         (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
     }
 
-    /// Writes another order of the calls, which `seed` decides, as pieces (from, to) of calls that
-    /// stay together. Pieces can be copied faster than single calls.
+    /// Computes another order of the calls, which depends on `seed`, and stores it as pieces (from,
+    /// to) of calls that stay together. Pieces can be copied faster than single calls.
     pub fn order(&self, seed: u64, pieces: &mut Vec<(usize, usize)>) {
         let mut state = seed ^ 0x6578_706c_6169_6e00;
         let mut below = |n: usize| ((u128::from(split_mix(&mut state)) * n as u128) >> 64) as usize;
@@ -96,7 +97,7 @@ impl Blocks {
                 pieces.push((begin - self.calls, end - self.calls));
             } else {
                 pieces.push((begin, end.min(self.calls)));
-                // A block that reaches past the end continues at the beginning.
+                // A block that extends beyond the end continues at the beginning.
                 if end > self.calls {
                     pieces.push((0, end - self.calls));
                 }
@@ -105,23 +106,24 @@ impl Blocks {
     }
 }
 
-/// Copies the values of `of` to `to`, one piece of `pieces` after another.
+/// Copies the values of `of` to `to`, in the order of `pieces`.
 pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T>) {
     to.clear();
     pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));
 }
 
-/// Returns the factor by which the variance of a mean of neighbours is larger than if they were
-/// independent: at least 1.
+/// Returns the factor by which the variance of a mean of neighbours is larger than it would be if
+/// they were independent. It is at least 1.
 fn tau(values: &[f32]) -> f64 {
     taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
 }
 
-/// Returns the smallest number of neighbours whose mean shows most of τ, or 0 if τ may be chance.
+/// Returns the smallest number of neighbours whose mean shows most of τ. Returns 0 if τ may be
+/// chance.
 fn reach(values: &[f32]) -> usize {
     let taus = taus(values);
-    // The second factor is one minus the relative standard error of the variance of so few means,
-    // if they are normal.
+    // The second factor is one minus the relative standard error that the variance of so few means
+    // has, if the means are normally distributed.
     let at_least = |(batch, tau): &(usize, f64)| {
         tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
     };
@@ -130,8 +132,8 @@ fn reach(values: &[f32]) -> usize {
     if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
 }
 
-/// Returns numbers of neighbours, each with the factor by which the variance of the mean of that
-/// many neighbours is larger than if they were independent.
+/// Returns several numbers of neighbours. Each is returned with the factor by which the variance of
+/// the mean of this many neighbours is larger than it would be if they were independent.
 fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;
@@ -169,8 +171,8 @@ mod tests {
         }
     }
 
-    /// Runs of 8 equal values: the variance of a mean of 8 equals the variance of one value, which
-    /// is 8 times as much.
+    /// In runs of 8 equal values, the variance of a mean of 8 values is the variance of one value.
+    /// If the values were independent, it would be an eighth of that.
     #[test]
     fn tau_of_runs() {
         let mut state = 5;
@@ -180,7 +182,8 @@ mod tests {
         let runs: Vec<f32> = (0..2_500).flat_map(|_| [coin(); 8]).collect();
         assert!((7.0..12.0).contains(&tau(&runs)), "{}", tau(&runs));
         assert_eq!(tau(&[1.0; 100]), 1.0);
-        // A twentieth of the variance stays for 64 calls, so the mean of 64 has a τ of about 4.
+        // A twentieth of the variance is constant over 64 calls, so the mean of 64 calls has a τ of
+        // about 4.
         let state = &mut 9;
         let mut noise = || (split_mix(state) % 1_000) as f32 - 499.5;
         let mixed: Vec<f32> = (0..400)
@@ -191,7 +194,7 @@ mod tests {
             .collect();
         assert!((2.0..8.0).contains(&tau(&mixed)), "{}", tau(&mixed));
         assert!((32..=512).contains(&reach(&mixed)), "{}", reach(&mixed));
-        // The reach stays small even if the variance of few means is larger by chance.
+        // The reach stays small even if the variance of few means is large by chance.
         assert!(reach(&alone) <= 8, "{}", reach(&alone));
         let walk = (0..2_000).scan(0.0, |sum, _| {
             *sum += coin() - 499.5;

@@ -1,4 +1,4 @@
-//! Defines the variables that may go with the durations of calls.
+//! Defines the variables that may be associated with the durations of calls.
 
 use super::What;
 
@@ -8,7 +8,7 @@ pub const MOST_CLASSES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Variable {
     pub what: What,
-    /// One value for each call, in the order in which they began.
+    /// One value for each call, in the order in which the calls began.
     pub values: Values,
 }
 
@@ -20,6 +20,6 @@ pub enum Values {
     Classes(Vec<u32>),
     /// Whether each call is the first one on its thread.
     First(Vec<bool>),
-    /// The order of the calls.
+    /// The position of the call in the order of the calls.
     Time,
 }

@@ -1,5 +1,5 @@
-//! Calls of single threads by level: how deep they are inside of other calls, and how long the thread was between
-//! the calls of each level.
+//! Computes levels of calls for each thread. The level of a call is how deep it is inside of other
+//! calls. For each level, the time in its calls and the time between them is computed.
 //!
 //! ```text
 //!  level 0   ├──────── step ────────┤      ├──────── step ────────┤
@@ -7,10 +7,11 @@
 //!  level 2                ├ k ┤                         ├ k ┤
 //! ```
 //!
-//! Between the calls of level 0 is all time of the thread in no call. Between those of a deeper level is the own time
-//! of the calls of the level above that have calls inside: the time before, between and after the calls inside. So a
-//! level's time in calls and its time between them add up to the time of the calls around it. Times are as in a
-//! report: without what the recorder added, unless the values are raw.
+//! Between the calls of level 0 is all time in which the thread is in no call. Between the calls of
+//! a deeper level is the own time of those calls of the level above that have calls inside: the
+//! time before, between and after the calls inside. So a level's time in calls and its time between
+//! calls add up to the time of the calls around it. As in a report, times are without what the
+//! recorder added, unless the values are raw.
 //!
 //! The sums are filled in the same pass over the pages as those of the gaps. Memory: about 150 bytes for each op on
 //! each level of each thread, in each worker.
@@ -24,7 +25,7 @@ use crate::amounts::{Brackets, Mark, parts, ticks};
 use crate::table::Key;
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// Calls with more calls around them than this are on one level, the deepest one.
+/// All calls with at least this many calls around them are on one level, the deepest one.
 const DEEPEST: usize = 100;
 
 /// The calls of one level on one thread. Times are in ns.
@@ -35,16 +36,17 @@ pub struct Level {
     /// The number of calls around each of these calls.
     pub level: u32,
     pub calls: u64,
-    /// The time in these calls, with what is inside of them.
+    /// The time in these calls, including the calls inside of them.
     pub in_calls_ns: f64,
-    /// The time between these calls and around them, in what is around them.
+    /// The time between these calls and before and after them, within the calls around them.
     pub between_ns: f64,
-    /// The op with the most time on this level.
+    /// The op with the most time in calls of this level.
     pub most: Key,
 }
 
 impl Level {
-    /// The part of the time in what is around the calls that is between them.
+    /// Returns the part of the time of the calls around these calls that is between these calls,
+    /// from 0 to 1.
     pub fn share(&self) -> Option<f64> {
         let all = self.between_ns + self.in_calls_ns;
         (all > 0.0).then(|| self.between_ns / all)
@@ -59,14 +61,14 @@ struct At {
     op: Place,
 }
 
-/// Times are in [`crate::amounts::PARTS`] of a tick.
+/// The sums for an [`At`]. Times are in units of 1/[`crate::amounts::PARTS`] tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     calls: u64,
     total: u128,
-    /// The own time of the calls that have calls inside.
+    /// The own time of those calls that have calls inside.
     around: u128,
-    /// Index of the sum that followed this one the last time; see [`super::Sum`].
+    /// Index of the sum that was used after this one the last time; see [`super::Sum`].
     then: usize,
 }
 
@@ -76,14 +78,14 @@ pub(crate) struct Ended {
     pub op: Place,
     /// The number of calls around it.
     pub depth: usize,
-    /// In [`crate::amounts::PARTS`] of a tick, as recorded.
+    /// The recorded duration, in units of 1/[`crate::amounts::PARTS`] tick.
     pub duration: u64,
     pub mark: Mark,
-    /// Whether other calls are inside of it.
+    /// Whether other calls are inside of this call.
     pub has_inside: bool,
 }
 
-/// The calls of all levels that were seen so far.
+/// The sums over the calls that were added so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LevelSums {
     sums: Vec<(At, Sum)>,
@@ -116,7 +118,7 @@ impl LevelSums {
         let level = call.depth.min(DEEPEST) as u32;
         let sum = self.sum(At { thread, level, op: call.op });
         sum.calls += 1;
-        // A deeper call is inside of one that was added with it.
+        // The time of a deeper call is included in a call around it, which is on the same level.
         if call.depth <= DEEPEST {
             sum.total += u128::from(call.duration.saturating_sub(call.mark.taken));
         }
@@ -136,7 +138,7 @@ impl LevelSums {
         }
     }
 
-    /// Adds the calls that another worker has seen.
+    /// Adds the sums of another worker.
     pub fn merge(&mut self, other: Self) {
         for (at, more) in other.sums {
             let sum = self.sum(at);
@@ -146,11 +148,11 @@ impl LevelSums {
         }
     }
 
-    /// Returns the levels of each thread of the program with calls inside of calls: threads in the order of
-    /// `threads`, each from the outermost level on.
+    /// Returns the levels of each thread of the program that has calls inside of calls. The threads
+    /// are in the order of `threads`, and the levels of a thread begin with the outermost one.
     pub fn finish(self, profile: &Profile, threads: &[ThreadTime]) -> Vec<Level> {
         let ns = |parts: u128| ticks(parts) * profile.timeline.ns_per_tick();
-        // By thread and level: all calls, and the time of each op.
+        // For each thread and level, the sums over all calls, and the time of each op.
         type OfLevel = (Sum, BTreeMap<Key, u128>);
         let mut found: BTreeMap<((usize, usize), u32), OfLevel> = BTreeMap::new();
         for (At { thread, level, op }, more) in self.sums {
@@ -193,8 +195,9 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// Two steps of 100 with 50 between them; in each, `mm` of 30 and `conv` of 40, in which is `k` of 10. `alone`
-    /// and a third `step` of 15 have no calls inside, and their time is not between calls.
+    /// There are two steps of 100, with 50 between them. In each step are `mm` of 30 and `conv` of
+    /// 40; in `conv` is `k` of 10. `alone` and a third `step` of 15 have no calls inside, so no
+    /// part of their time is between calls.
     #[test]
     fn levels_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -225,8 +228,8 @@ mod tests {
         };
         assert_eq!(found.iter().map(name).collect::<Vec<_>>(), ["step", "conv", "k"]);
     }
-    /// Calls inside of each other, 150 deep: the innermost 49 are on the level of the 101st call. Each call has 2 of
-    /// its own, but the innermost one, which has 10.
+    /// 150 calls are inside of each other. The innermost 49 are on the level of the 101st call. The
+    /// self time of each call is 2, except for the innermost call, where it is 10.
     #[test]
     fn calls_beyond_the_deepest_level_are_on_it() {
         let mut script = ProfileScript::monotonic();

@@ -4,15 +4,16 @@ use std::sync::OnceLock;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// Below this many degrees of freedom, the quantile is found by solving for it. From here on, it
-/// comes from the expansion, whose error is then below 2e-9.
+/// Below this many degrees of freedom, the quantile is found by bisection. From here on, it is
+/// computed from an expansion, whose error is below 2e-9.
 const EXPANDED: usize = 200;
 
-/// Returns half the width of a 95 % interval in standard errors, with this many degrees of freedom
-/// (at least 1; a fraction counts as the next lower whole number).
+/// Returns half the width of a 95 % interval in standard errors, for this many degrees of freedom.
+/// They are at least 1, and a fraction is rounded down.
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();
-    // Degrees of freedom that were computed may be a rounding error below a whole number.
+    // If degrees of freedom were computed, they may be slightly below a whole number because of
+    // rounding.
     let freedom = if freedom >= 1.0 { (freedom + 1e-6).floor() } else { 1.0 };
     if freedom >= EXPANDED as f64 {
         return expanded(freedom);
@@ -30,7 +31,7 @@ fn expanded(freedom: f64) -> f64 {
         + (3.0 * odd(7) + 19.0 * odd(5) + 17.0 * odd(3) - 15.0 * z) / (384.0 * n * n * n)
 }
 
-/// Finds the quantile by bisection, because the probability rises with it.
+/// Finds the quantile by bisection, which works because the probability rises with it.
 fn solved(freedom: usize) -> f64 {
     let (mut low, mut high) = (1.0, 16.0);
     for _ in 0..60 {
@@ -49,7 +50,8 @@ fn within(t: f64, freedom: usize) -> f64 {
     let angle = (t / (freedom as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();
     let odd = freedom % 2 == 1;
-    // Terms of the sum: even powers of the cosine from 0 on, or odd ones from 1 on.
+    // The terms of the sum are the even powers of the cosine from 0 on, or the odd powers from 1
+    // on.
     let (mut term, mut sum, mut k) = if odd { (cos, 0.0, 1) } else { (1.0, 0.0, 0) };
     while k + 2 <= freedom {
         sum += term;
@@ -66,7 +68,8 @@ fn within(t: f64, freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Values from the tables of Abramowitz and Stegun (26.10) and of NIST's handbook (1.3.6.7.2).
+    /// The values are from the tables of Abramowitz and Stegun (26.10) and of NIST's handbook
+    /// (1.3.6.7.2).
     #[test]
     fn as_in_the_tables() {
         for (freedom, quantile) in [

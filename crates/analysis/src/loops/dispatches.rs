@@ -1,10 +1,9 @@
-//! Finds the dispatches that loops are in: for each function of an instrumented executable of IREE,
-//! the recorded calls of the export with the function's name.
+//! Finds the dispatches that contain loops. For each function of an instrumented executable of
+//! IREE, these are the recorded calls of the export that has the function's name.
 //!
 //! A module in an executable names the exports of its library by their ids
-//! ([`LoopModule::export`](profile::loops::LoopModule::export)). An export has the name of its
-//! function, so the calls of a dispatch and the loops inside of it are matched exactly, even if
-//! several models have functions of equal names.
+//! ([`LoopModule::export`](profile::loops::LoopModule::export)). So the calls of a dispatch and the
+//! loops inside of it are matched exactly, even if functions of several models have equal names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,17 +16,17 @@ use crate::amounts::Brackets;
 use crate::sampled::Sample;
 use crate::table::{Key, Places, Selection};
 
-/// The recorded calls of the functions of one export, in all processes that loaded the module.
+/// The recorded calls of one export's function, in all processes that loaded the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dispatch {
-    /// The dispatch's ops, in ascending order. There are several if modules of equal text are in
+    /// The dispatch's ops, in ascending order. There are several if modules with equal texts are in
     /// different libraries.
     pub ops: Vec<OpId>,
     /// Number of workgroup calls. In a run with a budget, it includes the calls that were not
     /// timed.
     pub workgroups: u64,
-    /// Number of dispatches: of the calls with the workgroup id 0,0,0, of which each dispatch has
-    /// exactly one. `None` if the workgroup of some call is not known.
+    /// Number of dispatches: the number of calls with the workgroup id 0,0,0, because each dispatch
+    /// has exactly one. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with a budget, an
     /// estimate.
@@ -41,8 +40,8 @@ impl Dispatch {
     }
 }
 
-/// The dispatches of all modules: by identity of the module and name of the function. Functions
-/// whose export is not known, or without recorded calls, are missing.
+/// The dispatches of all modules, by identity of the module and name of the function. A function is
+/// missing if its export is not known, or if it has no recorded calls.
 pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
 
 /// The recorded calls of one op.
@@ -142,8 +141,8 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
     all
 }
 
-/// Replaces the sums over timed calls by exact numbers of calls and estimated times, in a run with
-/// a budget. An op without a known time is removed.
+/// In a run with a budget, replaces the sums over timed calls by exact numbers of calls and
+/// estimated times. Removes ops whose time is not known.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
     let sample = Sample::read(profile, &places, workers, &Brackets::new(profile, true));
@@ -163,17 +162,18 @@ fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     }
 }
 
-/// The relation of a function or loop to its dispatch.
+/// How a function or loop compares with its dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
     /// Number of hits per workgroup call.
     pub per_workgroup: f64,
-    /// The inclusive time as a part of the time of the dispatch's workgroup calls: 1 for all of it.
-    /// May be above 1, because both times are measured. `None` if the times of hits are not known.
+    /// The inclusive time as a part of the time of the dispatch's workgroup calls; 1 is all of it.
+    /// The part may be above 1, because both times are measured. `None` if the times of hits are
+    /// not known.
     pub share: Option<f64>,
 }
 
-/// Returns the dispatch that a node is in.
+/// Returns the dispatch that contains a node.
 pub fn dispatch_of<'a>(
     dispatches: &'a Dispatches,
     tree: &LoopTree,
@@ -182,7 +182,7 @@ pub fn dispatch_of<'a>(
     dispatches.get(&tree.id)?.get(&tree.entry(node)?.function)
 }
 
-/// Computes the relation of a node to its dispatch. `inclusive_ns` is the node's inclusive time.
+/// Compares a node with its dispatch. `inclusive_ns` is the node's inclusive time.
 pub fn inside(
     profile: &Profile,
     dispatch: &Dispatch,
@@ -190,8 +190,9 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // If hits of the function itself were counted, its number of runs is known even if calls of the
-    // dispatch are missing, or came from a copy of the module without instrumented loops.
+    // If hits of the function itself were counted, they are used as the number of its runs. This
+    // number is right even if calls of the dispatch are missing, or if some calls ran a copy of the
+    // module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;

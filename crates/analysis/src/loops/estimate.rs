@@ -1,8 +1,9 @@
-//! Estimates how long all hits of a loop took if only some were timed, with an interval.
+//! Estimates how long all hits of a loop took together, with an interval, when only some of them
+//! were timed.
 //!
 //! **Sampled hits.** A thread times the first hits of an id, and from then on hits at random
 //! distances. When the first random hit begins, the thread notes the number of hits that have ended
-//! so far. So the hits of a thread are two strata (Cochran, *Sampling Techniques*, 3rd edition,
+//! so far. So the hits of a thread form two strata (Cochran, *Sampling Techniques*, 3rd edition,
 //! chapter 5):
 //!
 //! ```text
@@ -16,14 +17,15 @@
 //! ```
 //!
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
-//! is 0 and T is exact. The formula is the one for a simple random sample. Hits at random distances
-//! are such a sample as long as the times do not follow a pattern with the distances; the distances
-//! are random for this reason. Times that drift only make the interval wider than necessary.
+//! is 0 and T is exact. The formula is valid for a simple random sample. Timed hits at random
+//! distances are such a sample, unless the times of hits follow the pattern of the distances. The
+//! distances are random so that this does not happen. If times drift, the interval is only wider
+//! than necessary.
 //!
 //! **Rare slow hits.** If a few of the random hits are much longer than the others, the interval of
-//! a normal distribution is too short: a sample has too few of the slow hits more often than too
-//! many. So the end of the interval that is farther away is computed as by Hall (see
-//! [`Sum::interval`]), with the largest skewness that these hits can have:
+//! a normal distribution is too short, because most samples contain too few of the slow hits. So
+//! the end of the interval that is farther away is computed as by Hall (see [`Sum::interval`]),
+//! with the largest skewness that these hits can have:
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
@@ -31,31 +33,30 @@
 //!   third moment of T  ≤  (N/m)³ · Q₀ · e       because Σ|x − x̄|³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
-//! No formula can account for slow hits of which the sample has none. `numbers` decides for which
-//! rows an interval is right nevertheless, and states no other intervals.
+//! No formula can account for slow hits if the sample contains none of them. `numbers` decides for
+//! which rows an interval is right nevertheless, and shows no other intervals.
 //!
-//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m
-//! hits, with a time of 0: T is the time of the hits that ended, and does not contain the time of
-//! the others.
+//! A timed hit may not end (because of an exception, `longjmp`, or a loop that still runs). It is
+//! one of the m hits, with a time of 0. So T is the time of only those hits that ended.
 //!
 //! With fewer than two random hits, s² does not exist. Then the strata become one sample: n₁ = 0, N
-//! = hits, m = begun. The formula gives the same result before the first random hit, when nothing
-//! has been noted yet.
+//! = hits, m = begun. Before the first random hit, when no number of ended hits has been noted yet,
+//! the formula has the same result.
 //!
 //! **Sums.** Threads and registrations are sampled independently of one another, so totals and
-//! variances add up. The degrees of freedom of a sum are computed as by Welch and Satterthwaite,
-//! (ΣVᵢ)² / Σ(Vᵢ²/νᵢ), and it is the same for a difference. *Self time* is the inclusive time minus
-//! the inclusive times of the loops directly inside: its variance is the sum of their variances. If
-//! the self time comes out negative, `numbers` decides what is shown.
+//! variances add up. The degrees of freedom of a sum or of a difference are computed as by Welch
+//! and Satterthwaite: (ΣVᵢ)² / Σ(Vᵢ²/νᵢ). *Self time* is the inclusive time minus the inclusive
+//! times of the loops directly inside. Its variance is the sum of all these variances. If the self
+//! time is negative, `numbers` decides what is shown.
 //!
 //! **A mean** is T divided by the estimated number of hits that ended, which is `hits` if all timed
-//! ones did; its margin is the margin of T divided by the same number. **A share** c/p has, to
+//! hits ended. Its margin is the margin of T divided by the same number. **A share** c/p has, to
 //! first order (the delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is
-//! part of its parent's, so the two vary together and the true interval is narrower.
+//! part of its parent's time, so both vary together, and the true interval is narrower.
 //!
-//! **Compensation.** [`HitCost`] contains the cost of an empty hit. A timed hit measures the part
-//! `inside` of that cost itself. The rest, and the whole cost of a hit that is only counted, is
-//! part of the time of the loop around it:
+//! **Compensation.** [`HitCost`] contains the cost of an empty hit. The measured time of a hit
+//! includes the part `inside` of its cost. The rest of the cost is part of the time of the loop
+//! around it, and so is the whole cost of a hit that is only counted:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -63,14 +64,14 @@
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
 //!
-//! The cost was measured with empty hits in a row. In a program it differs, for two reasons, which
+//! The cost was measured with consecutive empty hits. In a program it differs for two reasons, and
 //! both widen the interval. First, the processor overlaps the measuring code with the program's
-//! own, and in hot loops this hides the whole cost: the raw times of a matrix multiplication whose
-//! innermost loop took 214 ns equalled the times of the program without instrumentation. So the
-//! interval always reaches to the raw value. Second, the cost itself differs between processes by
-//! up to 35 % ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so this is added
-//! in quadrature. The cost of functions that a loop calls is not subtracted, because a side table
-//! does not contain the calls.
+//! code, which in hot loops can hide the whole cost: in a matrix multiplication whose innermost
+//! loop took 214 ns, the raw times equalled the times without instrumentation. So the interval
+//! always reaches to the raw value. Second, the cost itself differs between processes by up to 35 %
+//! ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so their errors are added as
+//! squares. The cost of functions that a loop calls is not subtracted, because a side table does
+//! not contain the calls.
 
 use profile::loops::{HitCost, LoopRow};
 
@@ -81,8 +82,8 @@ use crate::interval::student::t95;
 /// The largest relative difference that was seen between the costs of an empty hit in two processes: 29 % to
 /// 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// If the mean hit of a loop takes less than this many times the cost of timing it, its times are
-/// only good as samples: timing changes them too much.
+/// If the mean hit of a loop takes less than this many times the cost of timing it, timing changes
+/// its times too much. Then they are only good as samples.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
@@ -90,12 +91,12 @@ pub const SAMPLED_ONLY: f64 = 10.0;
 pub struct Estimate {
     pub value: f64,
     /// Half of the 95 % interval; 0 for an exact number. `None` if there are too few samples to
-    /// know it.
+    /// compute it.
     pub margin: Option<f64>,
 }
 
 impl Estimate {
-    /// Scales the estimate, for another unit or for the value per hit.
+    /// Multiplies the estimate by a factor, to convert it to another unit or to a value per hit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
     }
@@ -113,12 +114,12 @@ impl Estimate {
 }
 
 impl Sum {
-    /// Returns the number with its interval.
+    /// Returns the sum with its interval.
     pub fn estimate(&self) -> Estimate {
         self.compensated(&Overhead::default())
     }
 
-    /// Returns the number with its interval, without the time that measuring has added.
+    /// Returns the sum with its interval, after subtracting the time that measuring has added.
     pub fn compensated(&self, overhead: &Overhead) -> Estimate {
         let sampling = match self.variance > 0.0 {
             true => {
@@ -140,8 +141,8 @@ impl Sum {
     }
 }
 
-/// The time that measuring added to another time, in ticks: each part of [`HitCost`] times its
-/// number of occurrences.
+/// The time that measuring added to another time, in ticks. Each field is one part of [`HitCost`],
+/// multiplied by how often it occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     inside: f64,
@@ -151,13 +152,13 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Computes the part of the measuring time that this many hits contain in their own times.
+    /// Computes the part of the measuring time that is included in the hits' own times.
     pub fn of_own(cost: &HitCost, hits: f64) -> Self {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
 
-    /// Computes the time that hits add to the loop or function around them, from the numbers of
-    /// timed hits, of only counted hits, and of hits with readings of counters.
+    /// Computes the time that hits add to the loop or function around them. The arguments are the
+    /// numbers of timed hits, of hits that were only counted, and of hits that read counters.
     pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
         Self {
             inside: 0.0,
@@ -177,8 +178,8 @@ impl Overhead {
         }
     }
 
-    /// Returns the difference of two overheads. Parts of the same kind are subtracted from one
-    /// another, and so are their errors.
+    /// Returns the difference of two overheads. Parts of the same kind are subtracted from each
+    /// other, and their errors are subtracted, too, because they have the same cause.
     pub fn minus(self, other: &Self) -> Self {
         Self {
             inside: self.inside - other.inside,
@@ -203,7 +204,7 @@ impl Overhead {
 pub struct Total {
     /// The time of the hits that ended.
     pub time: Sum,
-    /// The number of hits that ended; an estimate if not all hits were timed.
+    /// The number of hits that ended. It is an estimate if not all hits were timed.
     pub ended: f64,
 }
 
@@ -228,15 +229,14 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     {
         return Err(NoTime::Damaged);
     }
-    // If a row was read while its thread went on, it may have more ended hits than begun ones, and
-    // more begun ones than hits, because the numbers were read one after the other.
+    // If a row was read while its thread was still running, its numbers were read one after the
+    // other. So it may have more ended hits than begun ones, and more begun hits than hits.
     let begun = row.begun.max(row.ended);
     let hits = row.hits.max(begun);
     match mode {
         Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
-        // The first hit of a thread is always timed. A thread that was killed in between may have
-        // counted it without beginning it. That hit did not end, like others that began and did not
-        // end.
+        // The first hit of a thread is always timed. If the thread was killed, it may have counted
+        // this hit and not begun it. It counts as a hit that did not end.
         _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
         _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
         Mode::Timed => {
@@ -254,7 +254,8 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     let (sum, squares) = (row.ticks - first_ticks, row.squares - first_squares);
     let (n, m) = (population as f64, samples as f64);
     let ended = first_ended as f64 + n * ((row.ended - first_ended) as f64 / m);
-    // The order of operations makes the value exactly `sum` if every hit was timed.
+    // With this order of operations, the value is exactly `first_ticks + sum` if every hit was
+    // timed.
     let value = first_ticks as f64 + sum as f64 * (n / m);
     let mut time = Sum::exact(value);
     if population > samples {
@@ -272,18 +273,19 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
             }
             None => time.unknown = true,
         }
-        // Mode log has only the first hits, and it is not known whether the others are like them.
+        // Mode log records only the first hits, and it is not known whether the others are like
+        // them.
         time.unknown |= mode == Mode::Log;
         time.sampled = true;
     }
     Ok(Total { time, ended })
 }
 
-/// Returns the variance s² of `n` values with this sum and sum of squares. `None` for fewer than
-/// two values, and for a sum of squares that no such values can have.
+/// Returns the variance s² of `n` values with this sum and this sum of squares. `None` for fewer
+/// than two values, and if no values can have such a sum of squares.
 pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
     let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;
-    // n·Q − S² is computed with integers as long as they are below 2¹²⁸, because both terms are
+    // n·Q − S² is computed with integers as long as both terms are below 2¹²⁸, because they are
     // large and nearly equal.
     let centred = match (n.checked_mul(squares), sum.checked_mul(sum)) {
         (Some(of_squares), Some(of_sum)) => of_squares.checked_sub(of_sum)? as f64,
@@ -299,7 +301,7 @@ pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Makes a row of hits with these times: `first` of them before the random ones.
+    /// Makes a row of hits with these times. The hits in `first` come before the random ones.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
         let timed = (first.len() + random.len()) as u64;
@@ -327,17 +329,17 @@ mod tests {
         assert_eq!(of(&row), Estimate { value: 112.0, margin: Some(0.0) });
         assert_eq!(total(&row, Mode::Timed).expect("a time").time.estimate(), of(&row));
         assert_eq!(total(&row, Mode::Count), Err(NoTime::NotTimed));
-        // A thread that was killed between counting its first hit and beginning it.
+        // This thread was killed after it had counted its first hit and before it began the hit.
         let killed = LoopRow { hits: 1, ..LoopRow::default() };
         assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
     }
 
-    /// Computed on paper: the first two took 1,000 and 800. Of the other ten, three took 10, 12 and
-    /// 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 =
-    /// 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The longest hit is not known: e = √8 =
-    /// 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 = 586.61, and the skewness
-    /// 586.61/9.6609³ = 0.65058. Hall: 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) =
-    /// 10.292 times 9.6609: ± 99.429.
+    /// Computed on paper: the first two hits took 1,000 and 800. Of the other ten hits, three were
+    /// timed and took 10, 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920;
+    /// V = 100 · 0.7 · 4/3 = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The longest hit is
+    /// not known: e = √8 = 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 = 586.61,
+    /// and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula, the margin is 3/0.65058 ·
+    /// (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609, which is 99.429.
     #[test]
     fn two_strata_on_paper() {
         let found = of(&row(12, &[1_000, 800], &[10, 12, 14]));
@@ -345,10 +347,12 @@ mod tests {
         assert!((found.margin.expect("a margin") - 99.429).abs() < 0.001, "{found:?}");
     }
 
-    /// With one random hit the strata are one sample of three: mean (30 + 40 + 20)/3 = 30,
-    /// s² = (0 + 100 + 100)/2 = 100. T = 10 · 30; V = 100 · 0.7 · 100/3 = 2,333.3, root 48.305, with the same
-    /// skewness as above times 10.292 = 497.15. If the longest hit is known to be 40, e = 10 and the skewness
-    /// 37.037 · 0.7 · 200 · 10/48.305³ = 0.46004: 3/0.46004 · (1 − ∛(1 − 0.46004 · (4.3027 + 0.076672))) = 13.074.
+    /// With one random hit, the strata become one sample of three hits: mean (30 + 40 + 20)/3 = 30,
+    /// s² = (0 + 100 + 100)/2 = 100. T = 10 · 30; V = 100 · 0.7 · 100/3 = 2,333.3, whose root is
+    /// 48.305. The skewness is the same as above, so the margin is 10.292 times the root: 497.15.
+    /// If the longest hit is known to be 40, then e = 10 and the skewness is 37.037 · 0.7 · 200 ·
+    /// 10/48.305³ = 0.46004, so the factor is 3/0.46004 · (1 − ∛(1 − 0.46004 · (4.3027 +
+    /// 0.076672))) = 13.074.
     #[test]
     fn one_random_hit_is_no_stratum() {
         let found = of(&row(10, &[30, 40], &[20]));
@@ -357,12 +361,12 @@ mod tests {
         let known = LoopRow { child_ticks: 40, ..row(10, &[30, 40], &[20]) };
         let found = of(&known).margin.expect("a margin") / 48.305;
         assert!((found - 13.074).abs() < 0.001, "{found}");
-        // One sample with a single hit: the margin is not known.
+        // The sample has a single hit, so the margin is not known.
         assert_eq!(of(&row(4, &[30], &[])), Estimate { value: 120.0, margin: None });
     }
 
-    /// Two of four random hits were left by an exception: so half of the 20 hits after the first
-    /// one are taken to have ended, and to have taken 8 each.
+    /// An exception ended two of the four random hits. So half of the 20 hits after the first one
+    /// are assumed to have ended, with a time of 8 each.
     #[test]
     fn a_hit_that_did_not_end_has_no_time() {
         let mut row = row(21, &[100], &[8, 8]);
@@ -381,27 +385,28 @@ mod tests {
         ] {
             assert_eq!(total(&bad, Mode::Sampled), Err(NoTime::Damaged));
         }
-        // The row was read while the thread went on: it has fewer hits than were timed.
+        // The row was read while its thread was still running: it has fewer hits than timed hits.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
-        // The sum of squares is smaller than for equal values, which is impossible.
+        // The sum of squares is smaller than that of equal values, which is impossible.
         let torn = LoopRow { squares: good.first_squares, ..good };
         assert_eq!(of(&torn).margin, None);
     }
 
-    /// Values that differ by 1 in 10⁹, of which a double keeps nothing when they are squared.
+    /// The values differ by 1 in 10⁹. When they are squared as doubles, the difference is lost.
     #[test]
     fn small_differences_of_large_values_are_kept() {
         let values: Vec<u128> = (0..100).map(|i| 1_000_000_000 + i % 2).collect();
         let sum = values.iter().sum();
         let squares = values.iter().map(|v| v.pow(2)).sum();
         assert_eq!(spread(100, sum, squares), Some(25.0 / 99.0));
-        // Squares above 2⁶⁴ times a count above 2⁶⁴ have no exact product.
+        // The exact product of a sum of squares above 2⁶⁴ and a count above 2⁶⁴ does not fit.
         let huge = spread(u64::MAX.into(), u64::MAX.into(), u128::MAX).expect("a variance");
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }
 
-    /// An overhead of 3·10 + 4·5 + 0 = 50 is subtracted from 60. The overlap may have hidden all of
-    /// the 50, and it may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) = 51.568.
+    /// An overhead of 3·10 + 4·5 + 0 = 50 is subtracted from 60. The overlap may have hidden all 50
+    /// of it, and the overhead may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) =
+    /// 51.568.
     #[test]
     fn compensation_adds_doubt() {
         let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0, reading: 0.0 };

@@ -1,9 +1,9 @@
-//! Matches the starts and ends of hits, in mode log.
+//! Matches the starts and ends of hits that were recorded in mode log.
 //!
-//! Each thread has a stack for each module, because only the order of events of one thread and
-//! module is known. An end belongs to the innermost start of the same id that is still open; hits
-//! that began after that start and have not ended were left by an exception or `longjmp`. An end
-//! without a recorded start is counted and otherwise left out.
+//! Each thread has one stack for each module, because events are ordered only within one thread and
+//! module. An end belongs to the innermost start of the same id that has no end yet. Hits that
+//! began after that start and have not ended were left by an exception or `longjmp`. An end without
+//! a recorded start is counted and otherwise ignored.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use profile::loops::{LoopEvent, LoopModule, LoopRow};
 /// A hit that was recorded one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedHit {
-    /// Index in the modules.
+    /// Index of the module.
     pub module: usize,
     /// The kernel's number of the thread.
     pub tid: u32,
@@ -21,14 +21,14 @@ pub struct LoggedHit {
     pub begin: u64,
     /// End of the hit; `None` if it did not end.
     pub end: Option<u64>,
-    /// Return address of the handler's call at the start, as in [`LoopEvent::address`].
+    /// Return address of the call to the handler at the start, as in [`LoopEvent::address`].
     pub begin_address: u64,
-    /// Return address of the handler's call at the end.
+    /// Return address of the call to the handler at the end.
     pub end_address: Option<u64>,
 }
 
-/// Returns all hits, and the number of ends without a start. The hits are in the order of their
-/// starts in `events`.
+/// Returns all hits, in the order of their starts in `events`, and the number of ends without a
+/// start.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -64,7 +64,7 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
     (hits, lonely)
 }
 
-/// The sums of the hits that were recorded one by one.
+/// The sums over the hits that were recorded one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Logged {
     sums: HashMap<(usize, u32, u32), LoopRow>,
@@ -86,8 +86,7 @@ impl Logged {
         Self { sums }
     }
 
-    /// Returns the row with the sums of its recorded hits. Without any recorded hit, it has no
-    /// time.
+    /// Returns the row with the sums of its recorded hits. Without a recorded hit, it has no time.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
@@ -101,10 +100,10 @@ impl Logged {
     }
 }
 
-/// Returns the addresses in the machine code at which each id begins and ends: the lowest return
-/// address of a start, and the highest of an end. Copies of a loop (unrolling, inlining) share an
-/// id and have addresses of their own. Addresses of different objects are not comparable, so
-/// `module` selects one registration.
+/// Returns, for each id, the addresses in the machine code between which its loop is: the lowest
+/// return address of a start, and the highest return address of an end. Copies of a loop (from
+/// unrolling or inlining) have the same id but other addresses. Addresses of different objects
+/// cannot be compared, so `module` selects one registration.
 pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
     let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
     for hit in hits.iter().filter(|hit| hit.module == module) {

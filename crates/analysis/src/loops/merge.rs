@@ -20,7 +20,8 @@ pub(super) struct Group {
     registrations: Vec<usize>,
 }
 
-/// Groups registrations by identity and mode, in the order of the first ones.
+/// Groups registrations by identity and mode. The groups are in the order of their first
+/// registrations.
 pub(super) fn groups(modules: &[LoopModule]) -> Vec<Group> {
     let mut places: HashMap<([u8; 16], u32), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -131,7 +132,7 @@ fn imbalance(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| most / mean)
 }
 
-/// The sums of rows while they are added up.
+/// The sums over the rows that were added so far.
 struct Sums<'a> {
     mode: Mode,
     ids: u32,
@@ -153,7 +154,7 @@ impl<'a> Sums<'a> {
             self.beyond += 1;
             return;
         }
-        // In mode log a row has only counts, and the times are in the recorded hits.
+        // In mode log, a row has only counts. The times come from the recorded hits.
         let filled = match self.mode {
             Mode::Log => logged.row(row),
             _ => row.clone(),
@@ -167,7 +168,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// Returns the sums of the counters of a row, by index of the counter in the profile.
+    /// Returns the sums of a row's counters, indexed by the counter's index in the profile.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);
@@ -220,7 +221,7 @@ impl<'a> Sums<'a> {
 }
 
 impl Cell {
-    /// Returns the neutral element, to which rows are added.
+    /// Returns an empty cell, to which rows are added.
     fn empty() -> Self {
         Self { time: Some(Sum::default()), cost_known: true, ..Self::default() }
     }

@@ -1,21 +1,23 @@
 //! Computes the numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! They are computed for all threads together and for each thread, from the innermost loops outwards. So for
-//! each loop, two numbers are known before its own self time is computed: the time that its hits add to the
-//! loop around it, and the time of its direct children. `estimate` has the formulas.
+//! The numbers are computed for all threads together and for each thread, from the innermost loops
+//! outwards. So before the self time of a loop is computed, two things are known of each loop
+//! inside: its inclusive time, and the time that its hits add to the loop around it. `estimate` has
+//! the formulas.
 //!
-//! **Slow hits that no sample contains.** In mode sampled, random hits are timed. There may be slow hits of
-//! which none was timed, and their length is not known. So an interval is only stated if such hits cannot make
-//! it wrong, which is so in two cases:
+//! **Slow hits that no sample contains.** In mode sampled, random hits are timed. If none of the
+//! slow hits is timed, nothing shows how long they took. So an interval is shown only if such hits
+//! cannot make it wrong. There are two such cases:
 //!
 //! - Every hit was timed.
 //! - The loop or function around the row leaves no room for slow hits. All hits of the row are
-//!   inside of it, so they take no longer than their own estimate and its self time together (the
-//!   *room*). If the room is not longer than the estimate, the interval reaches to its end. Then
-//!   the self time around the row may be as little as 0, and its interval says so.
+//!   inside of it, so their time can exceed their estimate only by the self time around them. This
+//!   self time, plus its margin, is the *room*. If the room is not longer than the estimate, the
+//!   interval is extended to include it. Then the self time around the row may be as little as 0,
+//!   and the interval of that self time is extended to include 0.
 //!
-//! So a function without anything instrumented around it, and of which not all hits were timed, has no
-//! interval, because nothing limits the hits that were not timed.
+//! So a function has no interval if not all of its hits were timed and nothing instrumented is
+//! around it, because nothing limits the time of the hits that were not timed.
 
 mod fit;
 
@@ -39,31 +41,34 @@ pub struct Numbers {
     pub ended: u128,
     /// The measured time of the hits in `ended`, without any correction.
     pub ticks: u128,
-    /// The part of `ticks` that was spent in loops directly inside. Mode timed only.
+    /// The part of `ticks` that was spent in loops directly inside. Only known in mode timed.
     pub child_ticks: Option<u128>,
-    /// The standard deviation of the times of the hits in `ended`; missing for fewer than two.
+    /// The standard deviation of the times of the hits in `ended`. Missing for fewer than two hits.
     pub deviation: Option<f64>,
-    /// Iterations of the hits in `iterated`; missing if there are no such hits.
+    /// The sum of the iterations of the hits in `iterated`. Missing if there are no such hits.
     pub iterations: Option<u128>,
     /// Number of hits whose iterations are known.
     pub iterated: u128,
-    /// Iterations of all hits, estimated if only some hits were counted. Missing if there is no estimate for
-    /// the hits that were not counted (see [`super::trips`]), or if no hit was counted.
+    /// The sum of the iterations of all hits; an estimate if only some hits were counted. Missing
+    /// if there is no estimate for the hits that were not counted (see [`super::trips`]), or if no
+    /// hit was counted.
     pub estimated_iterations: Option<f64>,
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
-    /// The sum that each of the profile's counters added in timed hits. A counter that was not read has no sum:
-    /// it is `None`, or beyond the end.
+    /// For each counter of the profile, the sum of its counts in timed hits. For a counter that was
+    /// not read, the element is `None`, or the list ends before it.
     pub counters: Vec<Option<CounterSum>>,
-    /// The measured times, for all hits. Missing in mode count.
+    /// Times as they were measured, scaled up to all hits. Missing in mode count.
     pub raw: Option<Times>,
-    /// Times without the time that measuring has added. Missing if the cost of a hit is not known.
+    /// Times after subtracting the time that measuring has added. Missing if the cost of a hit is
+    /// not known.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than ten times the cost of timing it. Then its times are only good as
-    /// samples, and self times around it are doubtful.
+    /// Whether the mean hit takes less than ten times the cost of timing it. Then the times are
+    /// only good as samples, and the self times of the loops around it are doubtful.
     pub sampled_only: bool,
-    /// Whether the time that measuring has added was not subtracted, because that would have made a time in
-    /// this function negative, or a loop shorter than the loops inside of it.
+    /// Whether the time that measuring has added was not subtracted in this function, because a
+    /// time would have become negative, or a loop would have become shorter than the loops inside
+    /// of it.
     pub refused: bool,
 }
 
@@ -78,13 +83,13 @@ impl Numbers {
         self.begun.saturating_sub(self.ended)
     }
 
-    /// Returns compensated times if there are some, unless raw ones are asked for.
+    /// Returns the compensated times, or the raw times if there are none or if `raw` is set.
     pub fn times(&self, raw: bool) -> Option<&Times> {
         self.compensated.as_ref().filter(|_| !raw).or(self.raw.as_ref())
     }
 }
 
-/// The sum that a counter added in the hits for which it was read.
+/// The sum of a counter's counts in the hits for which it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSum {
     pub total: u128,
@@ -102,20 +107,21 @@ impl CounterSum {
 /// The times of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// The time from start to end, with everything inside.
+    /// The time from start to end, including everything inside.
     pub inclusive: Estimate,
-    /// The time without the instrumented loops directly inside. Never negative. Missing without a side table,
-    /// if the time of a loop inside is missing, or if not all hits ended, because loops inside may have ended
-    /// in those hits.
+    /// Self time: the time without the instrumented loops directly inside. It is never negative.
+    /// Missing without a side table, and if the time of a loop inside is missing. Also missing if
+    /// not all hits ended, because loops inside may have ended in those hits.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The part that this row has in the inclusive time of the function or loop around it. Missing at the top,
-    /// if the inclusive time is not above 0, or if not all hits of the function or loop around it ended.
+    /// The row's part of the inclusive time of the function or loop around it. Missing for
+    /// outermost rows, if that inclusive time is not above 0, and if not all hits of the function
+    /// or loop around it ended.
     pub share: Option<Estimate>,
 }
 
-/// The sums of rows, from which the numbers are computed.
+/// The sums over rows, from which the numbers are computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
@@ -124,22 +130,22 @@ pub(super) struct Cell {
     pub squares: u128,
     /// The time of all hits with its variance; `None` if the time of one of the added rows is missing.
     pub time: Option<Sum>,
-    /// The number of hits that ended, estimated if not all hits were timed.
+    /// The number of hits that ended. It is an estimate if not all hits were timed.
     pub ended: f64,
-    /// The part of the measuring time that the hits contain in their own times.
+    /// The part of the measuring time that is included in the hits' own times.
     pub own: Overhead,
     /// The time that the hits add to the loop or function around them.
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The cost of timing one hit, in ticks; the largest one over the registrations.
+    /// The cost of timing one hit, in ticks. If registrations differ, the largest cost.
     pub probe: f64,
 }
 
-/// The sums of the loops inside of a loop.
+/// The sums over the loops inside of a loop.
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// The time that all hits inside, direct and indirect ones, add to the loop.
+    /// The time that all hits inside add to the loop, including those of indirect children.
     added: Overhead,
     /// The time that is subtracted from the loop's direct children.
     subtracted: Overhead,
@@ -149,8 +155,8 @@ struct Inside {
     cost_missing: bool,
 }
 
-/// Computes the numbers of all rows that exist. `parents` has the id around each id; `None` without a side
-/// table.
+/// Computes the numbers of all existing rows. `parents` contains, for each id, the id around it.
+/// `None` without a side table.
 pub(super) fn of_scope(
     mut cells: BTreeMap<u32, Cell>,
     parents: Option<&[Option<u32>]>,
@@ -165,7 +171,8 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may have no row for the loop around a loop. Then the loop belongs to the next one outwards.
+        // A thread may have no row for the loop around a loop. Then the next loop outwards that has
+        // a row is used.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -205,7 +212,8 @@ pub(super) fn of_scope(
     all
 }
 
-/// For each row, two sums of the times of the loops directly inside: as measured, and compensated.
+/// For each row, the sum of the times of the loops directly inside: first as measured, then
+/// compensated.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -223,11 +231,11 @@ fn inner(
     inner
 }
 
-/// Enforces what must be true: no time is negative, and the loops inside of a loop take no longer than the
-/// loop. If a correction breaks this, it is removed from the whole tree of that function, so that only times as
-/// they were measured remain. If these break it as well (the outer hits did not all end, or other hits were
-/// timed than inside), the self time is missing, or 0 if the interval allows 0. Returns the times inside of
-/// each row.
+/// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the
+/// loop. If subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree
+/// of that function, so only measured times remain. Measured times can break a rule as well: if not
+/// all outer hits ended, or if the times of outer and inner loops come from different hits. Then
+/// the self time is missing, or 0 if its interval contains 0. Returns the times inside of each row.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -240,8 +248,9 @@ fn hold(
         }
         id
     };
-    // Measured times may break the rule as well, because other hits were timed outside than inside. Then the
-    // correction is not to blame. Neither is it if the interval of a sample contains a possible time.
+    // Measured times can break the rules as well, because the times of outer and inner loops come
+    // from different hits. Then the correction is not the cause. It is not the cause either if the
+    // interval of a sample contains a possible time.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -265,7 +274,8 @@ fn hold(
         }
     }
     for numbers in all.values_mut() {
-        // In mode timed, the time of the loops inside is known for exactly those hits that ended.
+        // In mode timed, the time of the loops inside was measured in exactly those hits that
+        // ended.
         let is_partial = numbers.unended() > 0 && numbers.child_ticks.is_none();
         for times in [&mut numbers.raw, &mut numbers.compensated].into_iter().flatten() {
             times.own = times.own.filter(|_| !is_partial).and_then(not_negative);
@@ -274,14 +284,14 @@ fn hold(
     inside
 }
 
-/// Widens or removes the intervals of rows of which not all hits were timed (those in `sampled`), as the
-/// beginning of this file explains.
+/// Widens or removes the intervals of the rows in `sampled`, of which not all hits were timed. The
+/// beginning of this file explains why.
 fn allow_for_unseen(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
     around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
 ) {
-    // The function or loop around a row has a smaller id, so its interval is final when the row's turn comes.
+    // The function or loop around a row has a smaller id, so its interval is already final.
     let ids: Vec<(u32, Option<u32>)> = all.keys().map(|id| (*id, around(*id, all))).collect();
     for (id, around) in ids {
         let of_around = around.and_then(|around| all.get(&around));
@@ -337,11 +347,11 @@ fn allow_for_unseen(
     }
 }
 
-/// Sums of more than 2⁵³ ticks are not exact, and neither are their differences.
+/// Sums of more than 2⁵³ ticks are not exact, so their differences are not exact either.
 const ROUNDING: f64 = 1e-9;
 
-/// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0, and is removed
-/// otherwise.
+/// Limits a time that cannot be negative: a negative value is set to 0 if its interval contains 0,
+/// and removed otherwise.
 fn not_negative(time: Estimate) -> Option<Estimate> {
     match (time.value < 0.0, time.margin) {
         (false, _) => Some(time),
@@ -361,7 +371,7 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     }
     let own = match numbers.child_ticks {
         _ if !tree => None,
-        // Exact: the time inside was measured in the same hits.
+        // This difference is exact, because the time inside was measured in the same hits.
         Some(children) if mode == Mode::Timed => {
             Some(Sum::exact(numbers.ticks as f64 - children as f64))
         }
@@ -395,9 +405,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it. If the rows inside took longer than that,
-/// because not all of its hits ended, they have no shares. If the difference can be chance, the shares are of
-/// the time of the rows inside.
+/// Computes each row's share of the function or loop around it. There are no shares if the rows
+/// inside took longer than the function or loop around them, because not all hits of that ended. If
+/// the rows inside took longer only by chance, the shares are parts of the time of the rows inside.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -431,20 +441,22 @@ fn shares(
     }
 }
 
-/// Returns the iterations of all hits: the counted iterations if every hit was counted, or else from the number
-/// that the module's text states. Hits that were left in the middle ran less often than the text states.
+/// Returns the iterations of all hits. If every hit was counted, this is the counted sum.
+/// Otherwise, it is computed from the number of iterations that the module's text states, unless
+/// some hits did not end: such hits may have run fewer iterations.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// Returns an estimate of the iterations of all hits, if only some hits were counted.
+/// Returns an estimate of the iterations of all hits, if only some of them were counted.
 pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
-/// Returns the mean iterations of the counted hits, or the number that the module's text states.
+/// Returns the mean number of iterations of the counted hits. If no hit was counted, returns the
+/// number that the module's text states.
 pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
     let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
     counted.or_else(|| Some(entry?.trip_count? as f64))
@@ -469,8 +481,9 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three
-    /// hits is longer than the function's, and the time of the inner loop is even longer.
+    /// Few hits of the two loops inside were timed. Three hits of the outer loop result in an
+    /// estimate that is longer than the function, and the estimate of the inner loop is even
+    /// longer.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -489,7 +502,8 @@ mod tests {
         }
     }
 
-    /// The two loops inside were estimated at 60 and 90 ticks, in hits of 100 ticks together.
+    /// The estimates of the two loops inside are 60 and 90 ticks, but the hits around them took
+    /// only 100 ticks together.
     #[test]
     fn loops_beside_each_other_take_no_longer_than_what_is_around_them() {
         let seldom = |ticks: f64| Cell {
@@ -501,7 +515,7 @@ mod tests {
         let times = [1, 2].map(|id| rows[&id].raw.unwrap());
         assert_eq!(times.map(|times| times.inclusive.value), [40.0, 60.0]);
         assert_eq!(times.map(|times| times.share.map(|share| share.value)), [Some(0.4), Some(0.6)]);
-        // What is left for the function itself is not known.
+        // How much is left for the function itself is not known.
         assert_eq!(rows[&0].raw.unwrap().own, None);
     }
 
@@ -513,7 +527,8 @@ mod tests {
         assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
     }
 
-    /// Two of ten hits of the outer loop ended and took 50 ticks; the loop inside also ended in eight others.
+    /// Two of ten hits of the outer loop ended, and took 50 ticks. The loop inside also ended in
+    /// the other eight hits.
     #[test]
     fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
         let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
@@ -522,8 +537,9 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. With a compensation to 60 of 40, it would be 150 % of the function
-    /// around it. So in this tree nothing is subtracted, and in the other one it is.
+    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop
+    /// would take 150 % of the function around it. So in this tree nothing is subtracted, but in
+    /// the other tree the compensation is used.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
@@ -543,9 +559,10 @@ mod tests {
         assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
     }
 
-    /// An exact row of 100 ticks with a loop of which some hits were timed. If the loop is estimated at 90 ± 2,
-    /// all 100 may be its own, so its interval reaches there, and the interval of the row's self time reaches
-    /// 0. If it is estimated at 30, nothing limits the hits that were not timed.
+    /// A row of exactly 100 ticks contains a loop of which some hits were timed. If the loop's
+    /// estimate is 90 ± 2, it may have taken all 100 ticks. So its interval is extended to 100, and
+    /// the interval of the outer row's self time is extended to 0. If the estimate is 30, nothing
+    /// limits the time of the hits that were not timed.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {
@@ -562,7 +579,8 @@ mod tests {
         assert_eq!(of(30.0), [None, None, Some(70.0)]);
     }
 
-    /// A loop was estimated at 104 ± 10 ticks, inside of one at 100 ± 10 ticks of which other hits were timed.
+    /// The estimate of a loop is 104 ± 10 ticks. The loop around it was estimated at 100 ± 10
+    /// ticks, from other hits.
     #[test]
     fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
         let sampled = |ticks: u128| Cell {

@@ -1,10 +1,10 @@
 //! Finds the ops around loops: dispatches, and ops of a virtual machine that runs compiled modules.
 //!
 //! TVM's virtual machine calls an op by the name of its function in the module
-//! (`fused_matmul_add`). The code of that op is in several functions of the compiled text: one for
+//! (`fused_matmul_add`). The code of this op is in several functions of the compiled text: one for
 //! its arguments, one for its body (`fused_matmul_add_compute_`), and one for each parallel loop,
-//! which also runs on other threads. The schedule in the side table gives the op of each loop, so
-//! names of compiled functions need not be parsed.
+//! which also runs on other threads. The schedule in the side table contains the op of each loop,
+//! so names of compiled functions need not be parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,9 @@ use profile::{OpId, Profile, Role};
 use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
-/// The ops around functions of modules: by identity of the module and name of the function. If the
-/// loops of a function ran in tasks on several threads, the tasks are listed and not the op itself.
+/// The ops around the functions of modules, by identity of the module and name of the function. If
+/// a function's loops ran in tasks on several threads, its ops are the tasks, instead of the op
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
@@ -47,7 +48,7 @@ impl OpsAround {
         found
     }
 
-    /// Takes only the dispatches.
+    /// Makes a map that contains only the dispatches.
     pub fn of_dispatches(dispatches: &Dispatches) -> Self {
         let functions = |functions: &BTreeMap<String, super::dispatches::Dispatch>| {
             functions.iter().map(|(name, dispatch)| (name.clone(), dispatch.ops.clone())).collect()
@@ -55,7 +56,7 @@ impl OpsAround {
         Self(dispatches.iter().map(|(id, all)| (*id, functions(all))).collect())
     }
 
-    /// Returns the ops around a function or loop, in ascending order; empty if none is known.
+    /// Returns the ops around a function or loop, in ascending order. Empty if no op is known.
     pub fn of(&self, tree: &LoopTree, node: &LoopNode) -> &[OpId] {
         let of_module = self.0.get(&tree.id);
         let ops = of_module.and_then(|all| all.get(&tree.entry(node)?.function));
@@ -85,8 +86,8 @@ fn is_parallel(function: &str) -> bool {
     function.contains("parallel_lambda")
 }
 
-/// Returns the ops with this name in these processes; or their tasks, if tasks are preferred and
-/// there are any.
+/// Returns the ops with this name in these processes. With `prefers_tasks`, returns the tasks of
+/// these ops if there are any.
 fn called(
     profile: &Profile,
     processes: &BTreeSet<usize>,

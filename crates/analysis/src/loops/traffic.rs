@@ -1,12 +1,12 @@
 //! Computes bounds of the bytes that a loop can have moved. Nothing here is a measurement: caches,
-//! line sizes and prefetches decide how much really goes to memory.
+//! line sizes and prefetches decide how many bytes really go to memory.
 //!
-//! **Requested bytes.** The region of an id consists of machine loops and of code outside of them.
-//! Code outside of all machine loops runs at most once in each hit, because every cycle of a region
-//! is in one of its machine loops. If there is exactly one machine loop, without a loop inside, an
-//! iteration runs each of its instructions at most once. If the loads and stores of the region name
-//! `r` bytes, `l` of them in the machine loop, and there are `h` hits with `n` iterations in all,
-//! the instructions ask for
+//! **Requested bytes.** The machine code of an id is called its region. It consists of machine
+//! loops and of code outside of them. Code outside of all machine loops runs at most once in each
+//! hit, because every cycle of a region is in one of its machine loops. If there is exactly one
+//! machine loop, without a loop inside, an iteration runs each of its instructions at most once.
+//! Let `r` be the bytes that the loads and stores of the region name, and `l` the part of them in
+//! the machine loop. In `h` hits with `n` iterations in all, the instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
@@ -14,30 +14,31 @@
 //! ```
 //!
 //! Iterations are counted for the loop in the text. If a compiler unrolls the machine loop after
-//! the instrumentation, an iteration of the text is a part of one of the machine loop, and the
-//! bound still holds. Functions that the code calls are not included, so a region with calls has no
-//! bound.
+//! the instrumentation, an iteration of the machine loop contains several iterations of the text,
+//! and the bound is still valid. Functions that the code calls are not included, so a region with
+//! calls has no bound.
 //!
 //! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at
 //! most these `F` different bytes. If the op needs all of them and finds none in a cache, memory
 //! must move each of them at least once.
 //!
-//! **Bandwidth.** With the inclusive time `t ± m` of all hits, the instructions asked for at most
-//! `B / (t − m)` bytes in each second, and moving every byte of the arguments once in each call
-//! takes at most `h × F / (t − m)`. If `t − m` is not above zero, there is no bound. If the
-//! footprint is far below the bandwidth of the machine's memory, memory does not limit the op,
-//! unless it moves its arguments several times.
+//! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. Then the instructions asked for at
+//! most `B / (t − m)` bytes per second, and moving every byte of the arguments once in each call
+//! takes at most `h × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
+//! bound. If the second rate is far below the bandwidth of the machine's memory, memory does not
+//! limit the op, unless the op moves its arguments several times.
 
 use super::Estimate;
 
 /// The loads, stores and instructions of the machine code of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// Bytes of all loads and stores of the region, each counted once.
+    /// The bytes of all loads and stores of the region. Each instruction is counted once.
     pub region: u64,
-    /// Bytes of all loads and stores of the region's only machine loop, each counted once.
+    /// The bytes of all loads and stores of the region's only machine loop. Each instruction is
+    /// counted once.
     pub machine_loop: u64,
-    /// Whether each iteration runs all of the machine loop.
+    /// Whether each iteration of the machine loop runs all of its instructions.
     pub is_straight: bool,
 }
 
@@ -45,13 +46,13 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
-    /// The least number of bytes. `None` if some of the code is conditional.
+    /// A lower bound of the bytes. `None` if some of the code is conditional.
     pub bytes_at_least: Option<u128>,
-    /// The largest number of bytes per second. `None` if the time is not known well enough.
+    /// An upper bound of the bytes per second. `None` if the time is not known well enough.
     pub rate_at_most: Option<f64>,
 }
 
-/// Computes bounds for the bytes that the instructions of a loop asked for in `hits` hits with
+/// Computes bounds of the bytes that the instructions of a loop asked for in `hits` hits, with
 /// `iterations` iterations in all. `time` is the time of all hits in seconds.
 pub fn requested(
     requests: Requests,
@@ -69,7 +70,8 @@ pub fn requested(
     })
 }
 
-/// Computes bounds for the bytes that `calls` calls touch of arguments with this many bytes.
+/// Computes bounds of the bytes of their arguments that `calls` calls touch. `bytes` is the size of
+/// all arguments of a call.
 pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
     let all = calls.checked_mul(bytes.into())?;
     Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })
@@ -82,8 +84,9 @@ fn rate(bytes: u128, time: Option<Estimate>) -> Option<f64> {
     (least > 0.0 && least.is_finite()).then(|| bytes as f64 / least)
 }
 
-/// Returns the bytes of the tensors in the text of an op's arguments (`float32[1, 64], float32[64,
-/// 64]`). `None` if the shape or the type of a tensor is not known, or if there are no tensors.
+/// Returns the number of bytes of the tensors in the text of an op's arguments (`float32[1, 64],
+/// float32[64, 64]`). `None` if the shape or the type of a tensor is not known, or if there are no
+/// tensors.
 pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     let mut sum = 0_u64;
     let mut rest = arguments.trim();
@@ -103,7 +106,8 @@ pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Returns the bits of an element of a type: `float32`, `int8`, `bool`, `float32x4`.
+/// Returns the number of bits of an element of a type such as `float32`, `int8`, `bool`,
+/// `float32x4`.
 fn bits_of(kind: &str) -> Option<u64> {
     if kind == "bool" {
         return Some(8);
@@ -119,9 +123,9 @@ fn bits_of(kind: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Computed by hand: `s += a[k] * b[k]` in double loads 16 bytes in each iteration. 10 hits of
-    /// 100 iterations load 16,000 bytes, and the 8 bytes stored after each hit make 16,080. In 2 µs
-    /// ± 0.4 µs that is at most 16,080 / 1.6 µs = 10.05 GB/s.
+    /// Computed by hand: with doubles, `s += a[k] * b[k]` loads 16 bytes in each iteration. 10 hits
+    /// of 100 iterations load 16,000 bytes. With the 8 bytes stored after each hit, that makes
+    /// 16,080. In 2 µs ± 0.4 µs, the rate is at most 16,080 / 1.6 µs = 10.05 GB/s.
     #[test]
     fn requested_bytes_of_a_dot_product() {
         let requests = Requests { region: 24, machine_loop: 16, is_straight: true };

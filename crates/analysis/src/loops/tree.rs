@@ -1,4 +1,4 @@
-//! Chooses the side table of each module, and orders its rows.
+//! Chooses the side table of each module, and sorts the rows of its tree.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use super::identity;
 /// The source of a module's side table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableChoice {
-    /// There is no side table: functions and loops have numbers only.
+    /// There is no side table, so functions and loops have only numbers.
     #[default]
     Missing,
     /// The side table was embedded in the module.
     Embedded,
     /// The side table was given as a file.
     File,
-    /// The embedded side table cannot be used, for this reason.
+    /// The embedded side table cannot be used. The text is the reason.
     Unusable(String),
 }
 
@@ -29,27 +29,27 @@ pub enum UnfitTable {
     OtherModule {
         /// The identity in the table.
         table: String,
-        /// The modules in the profile, each once.
+        /// The identities of the profile's modules. Each identity is listed once.
         modules: Vec<String>,
     },
-    /// The module with the table's identity has another number of ids.
+    /// The module with the table's identity has a different number of ids.
     #[error(
         "the side table of module {module} has {entries} entries, and the module has {ids} ids"
     )]
     OtherIds {
-        /// The identity of the table and the module.
+        /// The identity of the table and of the module.
         module: String,
         /// Number of entries in the table.
         entries: usize,
         /// Number of ids in the module.
         ids: u32,
     },
-    /// Another table of the same identity describes the ids differently.
+    /// Another table with the same identity describes the ids differently.
     #[error(transparent)]
     Differs(Box<Difference>),
 }
 
-/// The first difference between two side tables of one identity.
+/// The first difference between two side tables with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "module {module} has two side tables that differ: id {id} is {one} in {first}, and {other} in \
@@ -64,9 +64,9 @@ pub struct Difference {
     pub one: String,
     /// The part of the second table's entry that differs.
     pub other: String,
-    /// The source of the first table.
+    /// Where the first table comes from.
     pub first: String,
-    /// The source of the second table.
+    /// Where the second table comes from.
     pub second: String,
 }
 
@@ -78,8 +78,7 @@ fn listed(modules: &[String]) -> String {
 /// Checks that a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// Fails if the table belongs to no module, or if the module has a table of its own that differs
-/// from this one.
+/// Fails if the table belongs to no module, or if the module's own table differs from it.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
@@ -98,9 +97,9 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
 }
 
-/// Checks that all modules of one identity have the same side table. Modules with different tables
-/// were made from different texts or by different versions, and adding them up would mix different
-/// loops.
+/// Checks that all modules with the same identity have the same side table. Modules with different
+/// tables were made from different texts or by different versions, so adding them up would mix
+/// different loops.
 ///
 /// # Errors
 /// Fails with [`UnfitTable::Differs`].
@@ -119,18 +118,19 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
     Ok(())
 }
 
-/// Returns the table that was embedded in a module, if it belongs to this module.
+/// Returns the table that is embedded in a module. `None` if the table does not belong to the
+/// module.
 fn embedded(module: &LoopModule) -> Option<SideTable> {
     let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
     (table.module == identity(&module.id)).then_some(table)
 }
 
-/// Returns the name of a module's place in errors: its object file.
+/// Returns where a module is, for errors: its object file.
 fn place(module: &LoopModule) -> String {
     module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
 }
 
-/// Checks that two tables of one identity describe each id in the same way.
+/// Checks that two tables with the same identity describe each id in the same way.
 fn same(
     first: &SideTable,
     of_first: &str,
@@ -169,8 +169,8 @@ fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable
     }
 }
 
-/// Chooses the side table of a module: one of the files, or else the first embedded one that can be
-/// used.
+/// Chooses the side table of a module: a table from a file, or else the first embedded table that
+/// can be used.
 pub(super) fn choose_for<'a>(
     id: &[u8; 16],
     ids: u32,
@@ -205,7 +205,8 @@ pub(super) fn choose_for<'a>(
     (None, choice)
 }
 
-/// Returns for each id of a schedule the number of its loop. If several loops have an id, the first one counts.
+/// Returns, for each id of a schedule, the number of its loop. If several loops have the same id,
+/// the first one is used.
 pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     let mut found = HashMap::new();
     for (number, one) in table.schedule.iter().enumerate() {
@@ -216,8 +217,8 @@ pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     found
 }
 
-/// Returns the ids in the order of a tree, each with the number of ids around it: parents before
-/// their children, siblings in ascending order. `parents` is indexed by id.
+/// Returns the ids in the order of a tree: parents before their children, and siblings in ascending
+/// order. Each id is returned with the number of ids around it. `parents` is indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
@@ -291,10 +292,10 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
-        // Without names, different loops cannot be mixed up.
+        // Without names, different loops cannot be mixed up, so no table is chosen.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
         assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
-        // The same is true of a file.
+        // A table from a file must agree with the embedded table, too.
         assert_eq!(fits(&one, &modules[..1]), Ok(()));
         let differs = fits(&other, &modules[..1]).unwrap_err();
         assert!(matches!(differs, UnfitTable::Differs(ref why) if why.second == "the file"));

@@ -1,10 +1,10 @@
-//! Collects the numbers of iterations of single hits of a loop: the smallest, the largest, and a
-//! distribution. If only some hits were counted, the iterations of all hits are estimated.
+//! Collects how many iterations single hits of a loop had: the smallest number, the largest number,
+//! and a distribution. If only some hits were counted, the iterations of all hits are estimated.
 //!
-//! **Sampled hits.** The iterations of timed hits are counted. The counted hits of a thread are two
+//! **Sampled hits.** Iterations are counted in timed hits. The counted hits of a thread form two
 //! strata, as for times ([`super::estimate`]): the first hits, and random ones of the others. The
-//! first hits of a loop are often unlike the others (a solver that begins far from its solution),
-//! so the mean of the random hits is not used for the first ones:
+//! first hits of a loop are often unlike the others (for example, in a solver that begins far from
+//! its solution), so the mean of the random hits is not used for them:
 //!
 //! ```text
 //!   first      I₁ iterations of n₁ hits, all of them counted
@@ -12,27 +12,28 @@
 //!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
 //! ```
 //!
-//! If hits of the second stratum were left out and none was counted (m = 0), there is no estimate.
-//! The iterations of hits that did not end are not known, so there is no estimate in that case
-//! either.
+//! If hits of the second stratum were left out and none of them was counted (m = 0), there is no
+//! estimate. There is no estimate either if hits did not end, because their iterations are not
+//! known.
 
 use profile::loops::LoopRow;
 
 use super::Mode;
 
-/// The iterations of the single hits that were counted (`Numbers::iterated`).
+/// The numbers of iterations of the hits that were counted (`Numbers::iterated`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
     /// The smallest number of iterations of a hit.
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Number of hits by the bits of their iterations: bucket `b` has the hits of [`bucket`]`(b)`.
-    /// Empty if it was not asked for, or is missing for some of the hits.
+    /// Number of hits by their number of iterations: element `b` is the number of hits in
+    /// [`bucket`]`(b)`. Empty if the distribution was not requested, or is missing for some of the
+    /// hits.
     pub buckets: Vec<u128>,
 }
 
-/// Returns the smallest and the largest number of iterations of the hits in a bucket.
+/// Returns the smallest and the largest number of iterations that belong to a bucket.
 pub fn bucket(index: usize) -> (u64, u64) {
     match index {
         0 => (0, 0),
@@ -43,20 +44,20 @@ pub fn bucket(index: usize) -> (u64, u64) {
     }
 }
 
-/// The sums over rows.
+/// The sums over the rows that were added so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
     /// `None` until a row with counted hits is added.
     trips: Option<Trips>,
-    /// Whether a row with counted hits was added whose iterations are not known.
+    /// Whether a row was added that has counted hits whose iterations are not known.
     missing: bool,
     strata: Strata,
 }
 
-/// The iterations of all hits, in two strata.
+/// The iterations of all hits, divided into two strata.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strata {
-    /// Iterations that were counted for all hits of a stratum.
+    /// Iterations of strata in which every hit was counted.
     exact: u128,
     /// Number of hits of the second stratum.
     others: u128,
@@ -64,8 +65,8 @@ struct Strata {
     drawn: u128,
     /// Iterations of the hits in `drawn`.
     iterations: u128,
-    /// Whether it is not known which stratum the counted hits belong to, or hits were not counted
-    /// for another reason than sampling.
+    /// Whether the iterations of all hits cannot be estimated: it is not known which stratum the
+    /// counted hits belong to, or hits were not counted for a reason other than sampling.
     missing: bool,
 }
 
@@ -96,13 +97,13 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// Returns the numbers of iterations of single hits; `None` if they are not known for all
+    /// Returns the numbers of iterations of single hits. `None` if they are not known for all
     /// counted hits.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
 
-    /// Returns the iterations of all hits, exact or estimated.
+    /// Returns the iterations of all hits. This is an estimate if not all hits were counted.
     pub fn iterations(&self) -> Option<f64> {
         let Strata { exact, others, drawn, iterations, missing } = self.strata;
         let of_others = match (others, drawn) {
@@ -121,8 +122,8 @@ impl Strata {
         if row.iterated == row.hits {
             return exact;
         }
-        // Every hit that ended must have been counted. If none was, the loop has no counter of
-        // iterations.
+        // Every hit that ended must have been counted. If no hit was counted, the loop has no
+        // counter of iterations.
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;
         }
@@ -161,8 +162,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes a row of `hits` hits whose first hits had `first` iterations, and whose random ones
-    /// had `random`.
+    /// Makes a row of `hits` hits. `first` are the iterations of the first hits, and `random` those
+    /// of the random hits.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let all = || first.iter().chain(random).copied();
         let counted = (first.len() + random.len()) as u64;
@@ -191,8 +192,8 @@ mod tests {
         sum
     }
 
-    /// The first 4 hits ran 1,000 times each, and the 96 others 1 to 3 times: 4,000 + 96 · 2. The
-    /// mean of all counted hits (4,008 / 8) would have given 50,100.
+    /// The first 4 hits had 1,000 iterations each, and the 96 others had 1 to 3: 4,000 + 96 · 2.
+    /// With the mean of all counted hits (4,008 / 8), the result would have been 50,100.
     #[test]
     fn the_first_hits_say_nothing_about_the_others() {
         let sum = of(&[row(100, &[1000; 4], &[1, 2, 2, 3])], Mode::Sampled);
@@ -202,8 +203,8 @@ mod tests {
         assert_eq!((trips.buckets[1], trips.buckets[2], trips.buckets[10]), (1, 3, 4));
     }
 
-    /// Two threads: 10 + 20 first iterations, and 90 + 30 other hits, of which 2 + 1 were counted,
-    /// with 9 iterations.
+    /// The first hits of two threads had 10 + 20 iterations. Of the 90 + 30 other hits, 2 + 1 were
+    /// counted, with 9 iterations.
     #[test]
     fn threads_add_up() {
         let sum = of(&[row(92, &[4, 6], &[2, 4]), row(31, &[20], &[3])], Mode::Sampled);
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_nobody_has_seen_is_not_estimated() {
-        // 2 of 5 hits were counted, and no random one yet.
+        // Two of five hits were counted, but no random hit yet.
         assert_eq!(
             of(&[LoopRow { first_ended: 2, ..row(5, &[7, 7], &[]) }], Mode::Sampled).iterations(),
             None
@@ -225,7 +226,7 @@ mod tests {
             of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
             None
         );
-        // A row of an earlier version, in which it is not known which hits were first.
+        // In this row of an earlier version, it is not known which hits were the first ones.
         let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
         let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
         assert_eq!((sum.iterations(), sum.trips()), (None, None));
@@ -234,11 +235,11 @@ mod tests {
         for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
             assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));
         }
-        // A hit was left by an exception, so the iterations of all hits are not known.
+        // An exception ended a hit, so the iterations of all hits are not known.
         assert_eq!(of(&[row(4, &[7, 7, 1], &[])], Mode::Count).iterations(), None);
     }
 
-    /// Values as in a damaged file.
+    /// These values can occur in a damaged file.
     #[test]
     fn nonsense_is_missing() {
         let good = row(100, &[1000; 4], &[1, 2]);

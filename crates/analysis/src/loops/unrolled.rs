@@ -1,29 +1,32 @@
-//! How many iterations of the schedule's loop an iteration of the machine code's loop is.
+//! Computes how many iterations of the schedule's loop one iteration of the loop in the machine
+//! code contains.
 //!
-//! A loop is counted in the optimised text. If LLVM unrolled it by three and took the first iteration out, a loop of
-//! 256 iterations in the schedule has 85 there: (256 - 1) / 3. The schedule says how often its loop runs in each hit,
-//! so both numbers together say what was done:
+//! A loop is counted in the optimised text. If LLVM unrolled it by three and moved the first
+//! iteration out of it, a loop with 256 iterations in the schedule has 85 there: (256 - 1) / 3. The
+//! schedule contains the number of iterations of its loop in each hit (the *extent*), so both
+//! numbers together show what LLVM did:
 //!
 //! ```text
 //!  each  = extent / iterations of a hit, rounded down       apart = extent - each · iterations of a hit
 //! ```
 //!
-//! Nothing is said where that would be a guess: if hits differ in their iterations, if the optimiser made several
-//! loops of the schedule's loop (each runs a part of it), or if more iterations are apart than unrolling, vectorising
-//! and peeling leave over.
+//! There is no result if it would be a guess. This is so if hits differ in their iterations, if the
+//! optimiser made several loops of the schedule's loop (each runs a part of it), and if more
+//! iterations are apart than unrolling, vectorising and peeling leave over.
 
 use super::{LoopNode, LoopTree};
 
-/// What an iteration of a loop in the instrumented text is.
+/// What one iteration of a loop in the instrumented text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unrolled {
-    /// Iterations of the schedule's loop in each iteration.
+    /// Number of iterations of the schedule's loop in each iteration of this loop.
     pub each: u64,
-    /// Iterations of the schedule's loop in each hit that are outside of the loop: before it or after it.
+    /// Number of iterations of the schedule's loop, per hit, that are not in this loop but before
+    /// or after it.
     pub apart: u64,
 }
 
-/// `None` if it is not known.
+/// Compares a loop with the schedule. `None` if the result is not known.
 pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
     let (_, scheduled) = tree.scheduled(node)?;
     let [_] = scheduled.ids.as_slice() else { return None };
@@ -31,8 +34,8 @@ pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
     of(scheduled.extent?, counted(node).or(of_text)?).filter(|_| node.all.unended() == 0)
 }
 
-/// The iterations of each hit that was counted, if all of these have the same number of them. If only the sum is known,
-/// hits that differ rarely have a mean that is a whole number.
+/// Returns the number of iterations of a hit, if all counted hits have the same number. If only the
+/// sum is known, the mean must be a whole number: it rarely is if hits differ.
 fn counted(node: &LoopNode) -> Option<u64> {
     let all = &node.all;
     match &all.trips {
@@ -47,7 +50,7 @@ fn counted(node: &LoopNode) -> Option<u64> {
 fn of(extent: u64, iterations: u64) -> Option<Unrolled> {
     let each = extent.checked_div(iterations).filter(|each| *each > 0)?;
     let apart = extent - each * iterations;
-    // The rest of a loop is shorter than a step of it, and one iteration may be peeled.
+    // The rest of a loop is shorter than one step of it, and one iteration may be peeled.
     (apart <= each).then_some(Unrolled { each, apart })
 }
 
@@ -58,13 +61,15 @@ mod tests {
     #[test]
     fn factors_on_paper() {
         let found = |extent, iterations| of(extent, iterations).map(|of| (of.each, of.apart));
-        // Not unrolled; the first one peeled; by four; by three with the first one peeled; vectors of 16 and a rest.
+        // These loops are: not unrolled; with the first iteration peeled; unrolled by four;
+        // unrolled by three with the first iteration peeled; vectorised by 16 with a rest.
         assert_eq!(found(256, 256), Some((1, 0)));
         assert_eq!(found(256, 255), Some((1, 1)));
         assert_eq!(found(256, 64), Some((4, 0)));
         assert_eq!(found(256, 85), Some((3, 1)));
         assert_eq!(found(260, 16), Some((16, 4)));
-        // A part of the loop, more than the loop, and none of it.
+        // Here the optimised loop runs only a part of the schedule's loop, more than the schedule's
+        // loop, and nothing.
         assert_eq!(found(256, 170), None);
         assert_eq!(found(8, 64), None);
         assert_eq!(found(8, 0), None);

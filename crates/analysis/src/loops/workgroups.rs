@@ -1,6 +1,6 @@
-//! Finds, in mode log, the workgroup call of an IREE dispatch in which a start or an end happened.
-//! A recorded start or end has no workgroup, but its time is inside of the call's time, on the same
-//! thread.
+//! In mode log, finds the workgroup call of an IREE dispatch in which a start or an end happened. A
+//! recorded start or end contains no workgroup, but its time is inside of the call's time, on the
+//! same thread.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ struct Call {
 /// Process and thread.
 type Key = (usize, u32);
 
-/// Returns the workgroup call of each event; `None` if no call was recorded at that time, or if the
-/// profile's calls were timed with another clock than its loops.
+/// Returns the workgroup call of each event. `None` if no recorded call was running at that time,
+/// or if the profile's calls were timed with a different clock than its loops.
 pub fn workgroups(
     profile: &Profile,
     modules: &[LoopModule],
@@ -38,7 +38,7 @@ pub fn workgroups(
         let module = modules.get(event.module).filter(|module| module.export.is_some())?;
         Some((module.process, event.tid))
     };
-    // The first and the last event of each thread.
+    // The times of the first and of the last event of each thread.
     let mut spans: HashMap<Key, (u64, u64)> = HashMap::new();
     for event in events {
         let Some(key) = key(event) else { continue };
@@ -51,7 +51,7 @@ pub fn workgroups(
     let calls = calls(profile, &spans);
     let of = |event: &LoopEvent| {
         let calls = calls.get(&key(event)?)?;
-        // If calls are nested, the innermost one began last.
+        // Of nested calls, the innermost one began last.
         let after = calls.partition_point(|call| call.start <= event.ticks);
         let mut before = calls[..after].iter().rev().take(MOST_NESTED);
         before.find(|call| event.ticks <= call.end).map(|call| call.of)
@@ -62,7 +62,7 @@ pub fn workgroups(
 /// At most this many calls that began before an event are compared with it.
 const MOST_NESTED: usize = 16;
 
-/// Returns the calls of these threads in these spans, sorted by start.
+/// Returns the calls of these threads within these spans of time, sorted by start.
 fn calls(profile: &Profile, spans: &HashMap<Key, (u64, u64)>) -> HashMap<Key, Vec<Call>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let add = |all: &mut HashMap<Key, Vec<Call>>, columns: &Columns| {

@@ -12,10 +12,10 @@ use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
 
-/// The device of calls that run on no device.
+/// The device that is shown for calls that run on no device.
 const HOST: &str = "cpu0";
 
-/// The kind of calls that a row contains.
+/// The calls that a row contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
@@ -25,58 +25,58 @@ pub enum OpRowKind {
         arguments: String,
         /// See [`profile::Op::device`].
         device: String,
-        /// Whether the op's durations are only the time of launching it.
+        /// Whether the op is asynchronous, so its durations are only the time to launch it.
         asynchronous: bool,
-        /// Whether the row is a range that the program marked by name.
+        /// Whether the row is for a range that the program marked with a name.
         range: bool,
     },
     /// Book-keeping calls of one device.
     Bookkeeping {
-        /// The common part of the names of the row's calls: `vm.builtin.*`.
+        /// The common part of the calls' names: `vm.builtin.*`.
         names: String,
-        /// The device; `cpu0` for calls without tensors, in which the machine itself works.
+        /// The device; `cpu0` for calls without tensors, in which only the machine itself works.
         device: String,
     },
     /// Gaps between the ops of runs.
     Between,
     /// The time of runs before their first op and after the last one.
     Entry,
-    /// Parallel regions that are in no op. This row has no time of its own.
+    /// Parallel regions that are not inside of an op. This row has no time of its own.
     NoOp,
 }
 
-/// One row. Times are in ticks, without what the recorder added, unless the trees are of recorded
-/// values.
+/// One row. Times are in ticks. The time that the recorder added is subtracted, unless the trees
+/// were read with `raw`.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// The kind of the row.
+    /// The calls that the row contains.
     pub kind: OpRowKind,
-    /// The rank of the op's processes; `None` if the table does not separate ranks, or for a
-    /// process without one.
+    /// The rank of the row's processes. `None` if the table does not separate ranks, and for
+    /// processes without a rank.
     pub rank: Option<u32>,
     /// Whether the row's calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
-    /// Number of calls of ops; in rows about runs, number of runs.
+    /// Number of calls of ops. In rows about runs, number of runs.
     pub calls: u64,
-    /// Number of calls that are inside of other calls of the row. They are part of `calls`.
+    /// Number of calls that are inside of other calls of the row. `calls` includes them.
     pub inner: u64,
-    /// Sum of the durations. If a call is inside another call of the same row, only the outer one
-    /// counts.
+    /// Sum of the durations. If a call is inside of another call of the row, only the outer call is
+    /// included.
     pub total: Estimate,
     /// Self time.
     pub own: Estimate,
-    /// For each counter, the values of the calling threads without the ops inside. The values of
+    /// For each counter, the sum over the calling threads, without the ops inside. The counts of
     /// [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
-    /// For each counter, the values of other threads, over calls with regions.
+    /// For each counter, the sum over other threads, for calls with regions.
     pub workers: Vec<CounterSum>,
     /// Number of calls with regions.
     pub with_regions: u64,
-    /// Bytes of storage; `None` if no call reported any.
+    /// Bytes of storage that were allocated. `None` if no call reported any.
     pub storage: Option<u128>,
-    /// Bytes of workspace; `None` if no call reported any.
+    /// Bytes of workspace that were allocated. `None` if no call reported any.
     pub workspace: Option<u128>,
-    /// One for each of [`OpTable::values`].
+    /// One element for each element of [`OpTable::values`].
     pub values: Vec<ValueSum>,
     /// The sums of the op's parallel regions.
     pub regions: RegionSum,
@@ -88,15 +88,15 @@ pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     pub calls: u64,
-    /// The values of empty calls, over the calls for which they are known.
+    /// The sum of the values of empty calls, over the calls for which such a value is known.
     pub empty: Estimate,
     /// Number of calls for which the value of an empty call is known.
     pub calibrated: u64,
 }
 
 impl CounterSum {
-    /// Adds the value of a call. `empty` is the value of a call that does nothing; `None` if it was
-    /// not calibrated.
+    /// Adds the value of a call. `empty` is what the recorder added to it; `None` if it was not
+    /// calibrated.
     fn add(&mut self, value: Option<u64>, empty: Option<Estimate>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
@@ -105,14 +105,14 @@ impl CounterSum {
         self.calibrated += u64::from(empty.is_some());
     }
 
-    /// Returns the part of the sum that empty calls would have counted, 0 to 1. `None` if nothing
-    /// was counted, or if that part is unknown for some call.
+    /// Returns the part of the sum that empty calls would have counted, from 0 to 1. `None` if
+    /// nothing was counted, or if the value of an empty call is unknown for some call.
     pub fn empty_share(&self) -> Option<f64> {
         let known = self.total > 0 && self.calibrated == self.calls;
         known.then(|| (self.empty.value / self.total as f64).clamp(0.0, 1.0))
     }
 
-    /// Returns the sum without the values of empty calls. If those are unknown for some call,
+    /// Returns the sum without the values of empty calls. If such a value is unknown for some call,
     /// nothing is subtracted.
     pub fn compensated(&self) -> Estimate {
         let empty = (self.calibrated == self.calls).then_some(self.empty);
@@ -121,36 +121,37 @@ impl CounterSum {
     }
 }
 
-/// A value of a user's collector, summed over the calls that have it.
+/// The value of a user's collector, added up over the calls that have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
     pub calls: u64,
     /// Sum of the values, if they are counts.
     pub count: i128,
-    /// Sum of the values, if they are other numbers.
+    /// Sum of the values, if they are numbers other than counts.
     pub sum: f64,
     /// The text that all calls have; `None` if they differ.
     pub text: Option<String>,
 }
 
-/// The parallel regions of a row.
+/// Sums over the parallel regions of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionSum {
     pub regions: u64,
-    /// Number of regions with missing tasks. The sums of tasks below leave them out.
+    /// Number of regions with missing tasks. The sums of tasks below do not include these regions.
     pub incomplete: u64,
     /// Sum of the durations of all regions.
     pub ticks: u128,
     pub tasks: u64,
-    /// Sum of the longest tasks.
+    /// Sum, over all regions, of the longest task.
     pub longest_ticks: u128,
-    /// Sum of the regions' mean tasks.
+    /// Sum, over all regions, of the mean task.
     pub mean_ticks: f64,
-    /// The largest imbalance.
+    /// The largest imbalance of a region.
     pub worst: Option<f64>,
     /// Number of regions with tasks that ran one after the other on one thread.
     pub serial_threads: u64,
-    /// Number of regions with tasks of different threads that ran one after the other, by CPU.
+    /// For each CPU, number of regions in which tasks of different threads ran one after the other
+    /// on this CPU.
     pub serial_cpus: BTreeMap<u32, u64>,
 }
 
@@ -175,7 +176,7 @@ impl RegionSum {
         self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
     }
 
-    /// Returns the sum of the longest tasks divided by the sum of the means, over all regions.
+    /// Returns the sum of the longest tasks divided by the sum of the mean tasks, over all regions.
     pub fn imbalance(&self) -> Option<f64> {
         (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
     }
@@ -189,41 +190,41 @@ impl RegionSum {
 
 #[derive(Clone, Debug)]
 pub struct OpTable {
-    /// The table's rows, in no particular order.
+    /// The rows, in no particular order.
     pub rows: Vec<OpRow>,
     /// Names and kinds of the values of users' collectors.
     pub values: Vec<(String, ValueKind)>,
-    /// Number of runs that are in no other run.
+    /// Number of runs that are not inside of another run.
     pub runs: u64,
     /// Number of runs that failed.
     pub failed: u64,
-    /// The ops that threw, by name, with the number of runs that each ended. A run whose op is not
-    /// known is not included.
+    /// For each name of an op that threw, the number of runs that it ended. Runs for which the op
+    /// is not known are not included.
     pub threw: BTreeMap<String, u64>,
-    /// Number of calls of book-keeping ops for which no counter was read although others have
-    /// counters.
+    /// Number of calls of book-keeping ops for which no counter was read, although the counters of
+    /// other calls were read.
     pub uncounted: u64,
-    /// Time of the runs that are in no other run. It is the sum of the self times of all rows
-    /// inside of runs.
+    /// Time of the runs that are not inside of another run. It equals the sum of the self times of
+    /// all rows inside of runs.
     pub wall: Estimate,
-    /// Self time of ops in no run.
+    /// Self time of the ops that are not inside of a run.
     pub outside: Estimate,
     /// Number of calls of ops.
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if some
-    /// process was not calibrated.
+    /// The estimated cost of the probes (the recorder's readings) of these calls, without
+    /// [`Self::way_ns`]. `None` if some process was not calibrated.
     pub probe_ns: Option<f64>,
-    /// An estimate of the time in which the machines called the instrument; see
-    /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops to tell.
+    /// An estimate of the time that the machines needed to call the instrument; see
+    /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops for an estimate.
     pub way_ns: Option<f64>,
-    /// The cost of everything that was recorded, whatever the filter, by process.
+    /// The cost of everything that was recorded, by process. The filter does not apply.
     pub costs: Vec<ProbeCost>,
-    /// The rows of calls of ops: by op, rank (see [`OpRow::rank`]), and whether the calls are
+    /// The rows of calls of ops, by op, by rank (see [`OpRow::rank`]), and by whether the calls are
     /// outside of all runs.
     places: HashMap<(OpId, Option<u32>, bool), usize>,
-    /// Whether rows are of one rank each.
+    /// Whether each row belongs to a single rank.
     by_rank: bool,
 }
 
@@ -233,8 +234,8 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
-    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. For
-    /// a clock, the sum is limited, because a thread is on a CPU for no longer than its calls take.
+    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. The
+    /// sum of a clock is limited, because a thread is on a CPU for no longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
         let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
         let value = sum.compensated();
@@ -243,7 +244,7 @@ impl OpTable {
         }
         let own = match row.kind {
             // The counters of this row include those of the gaps between ops, so the limit includes
-            // the time of the gaps.
+            // the time of these gaps.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between
@@ -258,15 +259,15 @@ impl OpTable {
         value.at_most(own.times(profile.timeline.ns_per_tick()))
     }
 
-    /// Returns the index of the row to which a call was added. `None` for a call that the filter
-    /// left out.
+    /// Returns the index of the row that a call belongs to. `None` for a call that the filter left
+    /// out.
     pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
         let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();
         self.places.get(&(op.op, rank, op.run.is_none())).copied()
     }
 
-    /// Adds up the trees that `filter` selects. With `fold`, book-keeping is one row for each
-    /// device. With `by_rank`, each rank has rows of its own.
+    /// Adds up the trees that `filter` selects. With `fold`, all book-keeping calls of a device are
+    /// in one row. With `by_rank`, each rank has rows of its own.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool, by_rank: bool) -> Self {
         let profile = trees.profile;
         let costs = costs_of(profile);
@@ -317,8 +318,8 @@ impl OpTable {
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
             table.uncounted += uncounted[process];
             let timed = uncounted[process] + silent[process];
-            // If the filter leaves some calls out, the cost is reduced in proportion. A profile of
-            // an earlier version has no calibration for calls that were only timed.
+            // If the filter leaves some calls out, the cost is reduced in proportion. Profiles of
+            // earlier versions have no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
@@ -336,7 +337,8 @@ impl OpTable {
     }
 }
 
-/// The columns of values, by name and kind. The number of a value may differ between processes.
+/// The columns for values of users' collectors, by name and kind. The same value may have different
+/// numbers in different processes.
 type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
 
 fn value_columns(profile: &Profile) -> ValueColumns {
@@ -361,7 +363,7 @@ struct Adder<'a> {
     counters: usize,
     columns: ValueColumns,
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
-    /// Rows of the ops that may contain the next call, outermost first.
+    /// The rows of the ops that may contain the next call. The outermost op is first.
     around: Vec<usize>,
     /// For each row, the number of its calls that may contain the next call.
     inside: Vec<u32>,
@@ -370,9 +372,9 @@ struct Adder<'a> {
     uncounted: Vec<u64>,
     /// Number of parallel regions or tasks that were only timed.
     silent: Vec<u64>,
-    /// By process, whether it has a host whose regions are only timed.
+    /// For each process, whether it has a host whose regions are only timed.
     times_regions_only: Vec<bool>,
-    /// By process, the values of a call that does nothing.
+    /// For each process, the values of an empty call.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
 }
@@ -433,9 +435,9 @@ impl Adder<'_> {
         row
     }
 
-    /// Returns the count that the recorder added to the own count of a call with this many calls
-    /// directly inside: the count of an empty call, and, for each call inside, the part of its
-    /// bracket outside of its own readings.
+    /// Returns what the recorder added to the own counts of a call that has `inside` calls directly
+    /// inside: the count of an empty call and, for each call inside, the part of its bracket that
+    /// is outside of its own readings.
     fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
         let own = empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)?;
@@ -443,7 +445,7 @@ impl Adder<'_> {
         Some(together(own, outside.times(inside.into())))
     }
 
-    /// Adds the readings of a call to a row.
+    /// Adds the counter values of a call to a row.
     fn count(&mut self, row: usize, process: usize, values: &[Option<u64>], inside: u32) {
         for (counter, value) in values.iter().enumerate() {
             let empty = self.empty(process, counter, inside);
@@ -456,8 +458,8 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
-            // For some hosts, regions and the task of the thread that launched a region are counted
-            // with their op.
+            // For some hosts, regions are only timed, and so is the task on the thread that
+            // launched the region. Their counts are part of the op's counts.
             if self.counters > 0 && self.times_regions_only[process] {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
                 self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;

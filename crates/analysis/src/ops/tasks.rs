@@ -1,5 +1,5 @@
-//! Makes the first pass over the pages: collects the tasks of parallel regions by the number of
-//! their region.
+//! Makes the first pass over the pages: collects the tasks of parallel regions by the number of the
+//! region.
 
 use profile::columns::{KEY_CORRELATION, cpu_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Role, merge_losses};
@@ -13,7 +13,7 @@ use super::{OpTrees, Region, Serial, Task};
 pub(super) struct Tasks {
     /// Sorted by process, region and number.
     all: Vec<Recorded>,
-    /// The counter values, for each task as many as the profile has counters.
+    /// The counter values of all tasks. Each task has as many values as the profile has counters.
     values: Vec<u64>,
     counters: usize,
 }
@@ -28,14 +28,14 @@ struct Recorded {
     cpu: u32,
     start: u64,
     duration: u64,
-    /// A bit for each counter whose value is known.
+    /// Bit *i* is set if the value of counter *i* is known.
     known: u32,
     nested: bool,
     values: usize,
 }
 
-/// Appends the counter values of call `i`, with 0 for unknown ones. Returns a bit for each known
-/// value.
+/// Appends the counter values of call `i`; an unknown value is 0. Returns a number in which bit *i*
+/// is set if the value of counter *i* is known.
 pub(super) fn counters_of(
     profile: &Profile,
     columns: &Columns,
@@ -62,7 +62,7 @@ pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
         let mut of_process = Vec::new();
         for (t, thread) in process.threads.iter().enumerate() {
             let mut begins = Vec::new();
-            // Tasks that may turn out to be inside of a later call.
+            // Tasks of which it is not known yet whether they are inside of a later call.
             let mut open: Vec<usize> = Vec::new();
             for page in 0..thread.headers().len() {
                 let columns = decoder.decode(PageKey { process: p, thread: t, page });
@@ -122,8 +122,8 @@ impl Tasks {
         })
     }
 
-    /// Returns the region with this number, with its tasks. `base` is the region as its own call
-    /// describes it.
+    /// Returns the region with this number, together with its tasks. `base` is the region as its
+    /// own call describes it.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);
@@ -156,8 +156,8 @@ impl Tasks {
     }
 }
 
-/// Returns how tasks waited for one another, if they used fewer threads, or fewer CPUs, than are
-/// available for this many tasks. `cpus` is the number of logical processors; 0 if not known.
+/// Returns how tasks ran one after the other, if they used fewer threads, or fewer CPUs, than are
+/// available for this many tasks. `cpus` is the number of logical processors; 0 if it is not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

@@ -1,5 +1,5 @@
-//! Makes the second pass over the pages: the calls of each thread become trees, and each tree is
-//! shown as soon as it is complete.
+//! Makes the second pass over the pages. The calls of each thread become trees, and each tree is
+//! visited as soon as it is complete.
 
 use profile::Drawn;
 use profile::columns::{
@@ -13,7 +13,7 @@ use crate::amounts::{parts, ticks};
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. Ranges are indices into the lists of the arena.
+/// A call in memory. Its ranges are indices into the lists of the [`Arena`].
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -42,7 +42,7 @@ impl Node {
     }
 }
 
-/// The calls of a thread that have not been shown yet.
+/// The calls of a thread that have not been visited yet.
 #[derive(Debug, Default)]
 struct Arena {
     nodes: Vec<Node>,
@@ -50,7 +50,7 @@ struct Arena {
     values: Vec<u64>,
     children: Vec<usize>,
     users: Vec<(u32, u64)>,
-    /// Calls that are inside no other call so far, ordered by end.
+    /// Calls that are not inside of another call so far, sorted by end.
     open: Vec<usize>,
     last_end: u64,
 }
@@ -65,8 +65,8 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// Returns the time that the recorder added to a call with these children, as [`crate::forest`]
-    /// explains.
+    /// Returns the time that the recorder added to a call with these children ([`crate::forest`]
+    /// explains it).
     fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
         let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
         let inner = children().map(Node::duration).fold(0, u64::saturating_add);
@@ -137,7 +137,7 @@ impl Arena {
     }
 }
 
-/// Shows trees, one thread after the other.
+/// Visits trees, one thread after the other.
 struct Shower<'a, 'p, V> {
     trees: &'a OpTrees<'p>,
     filter: &'a OpFilter,
@@ -147,17 +147,17 @@ struct Shower<'a, 'p, V> {
     counters: usize,
     runs: u64,
     ops: u64,
-    /// Calls that are still to be shown, each with the run and the op that contain it, and the
-    /// number of ops that contain it.
+    /// Calls that must still be visited, each with the run and the op around it, and the number of
+    /// ops around it.
     next: Vec<(usize, Inside)>,
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
-    /// The counters of the call that is being shown.
+    /// The counters of the call that is being visited.
     all: Vec<Option<u64>>,
     /// The counters of this call without the calls inside.
     own: Vec<Option<u64>>,
-    /// The counters of this call's workers.
+    /// The counters of this call's tasks on other threads.
     workers: Vec<Option<u64>>,
 }
 
@@ -198,7 +198,7 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
             (shower.process, shower.thread) = (process, thread);
             for page in 0..t.headers().len() {
                 let columns = decoder.decode(PageKey { process, thread, page });
-                // Compute the earliest start after each call.
+                // For each call, compute the earliest start of the calls after it.
                 later.clear();
                 let mut earliest = trees.later[process][thread][page];
                 for begin in columns.start_ticks.iter().rev() {
@@ -218,7 +218,7 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
 }
 
 impl<V: OpVisitor> Shower<'_, '_, V> {
-    /// Shows every tree of the arena and empties it.
+    /// Visits every selected tree of the arena, and empties the arena.
     fn show(&mut self, arena: &mut Arena) {
         for root in &arena.open {
             if self.wants(&arena.nodes[*root]) {
@@ -257,8 +257,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    /// Finds the ops and runs that are directly inside a call, ordered by start, and its regions.
-    /// If the call is itself a region, it is one of the regions that are found.
+    /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. If the
+    /// call is a region itself, it is also one of the found regions.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -298,10 +298,10 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.trees.tasks.region(self.process, node.region, base, cpus)
     }
 
-    /// Computes the counters of a call, with and without those of the calls inside it. If a part is
-    /// not known, the result is not known. The exception is a book-keeping op, which was not meant
-    /// to be counted: its counts belong to the call that contains it, except for those of the ops
-    /// that it calls.
+    /// Computes the counters of a call, with and without those of the calls inside of it. If a part
+    /// is not known, the result is not known either. Book-keeping ops are an exception, because
+    /// their counters were not meant to be read: what they counted belongs to the call that
+    /// contains them, except for the counts of the ops that they call.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -332,8 +332,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.bookkeeping)
     }
 
-    /// Returns the time in parts that was subtracted from a call for itself and for calls inside
-    /// that are in no op or run; and the number of calls directly inside whose counters were read.
+    /// Returns two values. The first is the time that was subtracted from a call for its own
+    /// bracket and for calls inside that are not in an op or run, in parts of a tick. The second is
+    /// the number of calls directly inside whose counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);
@@ -364,8 +365,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             None => node.duration(),
         };
         self.read_counters(arena, at);
-        // The run's own bracket is before its first op and after its last one. The parts of the
-        // ops' brackets that are outside of their durations are mostly between the ops.
+        // The run's own bracket is before its first op and after its last op. The parts of the ops'
+        // brackets outside of their durations are mostly between the ops.
         let (taken, read_inside) = self.own_taken(arena, at);
         let of_entry = self.trees.brackets.in_duration(node.class).min(taken);
         let of_between = (taken - of_entry).min(parts(between));

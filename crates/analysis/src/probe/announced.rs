@@ -1,10 +1,11 @@
-//! Estimates the cost of announcing ops to the recorder: for the host, and for other threads that
-//! wait meanwhile.
+//! Estimates the cost of announcing ops: the host calls the recorder before and after each op. The
+//! cost consists of the time that the host needs, and the time of other threads that wait
+//! meanwhile.
 //!
-//! As soon as PyTorch has an observer, it makes an object for each op, looks up the observers to
-//! call, and calls ours before and after the op. No bracket can contain this time. The recorder
-//! measures it in the program: it makes PyTorch announce some more ops, which do nothing, to an
-//! observer that does nothing (`agent/recorder/thread/announced.rs`).
+//! As soon as PyTorch has an observer, it does more work for each op: it creates an object, looks
+//! up the observers, and calls ours before and after the op. This time is not in any bracket. The
+//! recorder measures it in the program: it makes PyTorch announce additional ops that do nothing to
+//! an observer that does nothing (`agent/recorder/thread/announced.rs`).
 //!
 //! ```text
 //!  launching thread   ── op ──┬ region ┬─ announced ─ bracket ─ op ──┬ region ┬──
@@ -12,11 +13,12 @@
 //! ```
 //!
 //! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
-//! first they do not sleep but use their processors. So each nanosecond of the launching thread
-//! costs another nanosecond for each thread that waits in this way. How many these are, on average,
-//! follows from processor times: those of the workers outside of their tasks, divided by that of the
-//! launching thread outside of its own tasks. Wall time would not tell: while the launching thread sleeps,
-//! for example until its data is there, its workers soon sleep as well, and it is not in the recorder.
+//! first they do not sleep, but keep using their processors. So each nanosecond of the launching
+//! thread costs another nanosecond for each thread that waits in this way. The average number of
+//! such threads is computed from processor times: the workers' processor time outside of their
+//! tasks, divided by the launching thread's processor time outside of its own tasks. Wall time
+//! cannot be used for this: when the launching thread sleeps, for example until its data is there,
+//! it is not in the recorder, and its workers soon sleep as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,18 +31,18 @@ use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
-/// The cost of announcing an op as a multiple of the measured time. The code of PyTorch's
-/// dispatcher that calls an observer exists once for each signature of an op, and is not part of
-/// the measured announcement. Neither is the effect of displacing data from the processor's caches.
-/// Measured in a training loop that alternated between steps with an observer that does nothing and
-/// steps without one: 582 ns (± 238) on a busy machine, where the measured time was 540, and 202 (±
-/// 57), where it was 227.
+/// The cost of announcing an op as a multiple of the measured time. The measured announcement does
+/// not include two things. The code of PyTorch's dispatcher that calls an observer exists once for
+/// each signature of an op, and announcing displaces data from the processor's caches. The factor
+/// was measured in a training loop that alternated between steps with an observer that does nothing
+/// and steps without one. On a busy machine, an op cost 582 ns (± 238) where the measured time was
+/// 540 ns; otherwise, it cost 202 ns (± 57) where the measured time was 227 ns.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
-/// The least part of a thread's waiting that may have been because of the recorder.
+/// At least this part of the computed waiting of a thread is believed to be caused by the recorder.
 const LEAST_WAITING: f64 = 0.5;
 
-/// Returns the time that PyTorch took to announce all ops of a process, in ns. `None` if too few
+/// Returns the time that PyTorch needed to announce all ops of a process, in ns. `None` if too few
 /// times are known, as in recordings of earlier versions.
 pub(super) fn announcing(
     profile: &Profile,
@@ -49,7 +51,7 @@ pub(super) fn announcing(
 ) -> Option<Estimate> {
     let line = &profile.timeline;
     let of = profile.processes.get(process)?;
-    // The last frame of a thread contains everything that the earlier frames contain.
+    // The last frame of a thread contains everything that its earlier frames contain.
     let last: BTreeMap<u32, &Brackets> = of.announced.iter().map(|b| (b.thread_uid, b)).collect();
     let longest = LONGEST_NS / line.ns_per_tick();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
@@ -62,8 +64,8 @@ pub(super) fn announcing(
     })
 }
 
-/// Returns the number of ops that were announced by a host whose ops the program runs between; only
-/// such announcements are measured. In a run with a budget, some of these ops were only counted.
+/// Returns the number of ops that were announced by a host with `program_between_ops`: only such
+/// announcements are measured. In a run with a budget, this includes ops that were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
     let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
     if profile.manifest.budget.is_none() {
@@ -80,10 +82,10 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
 
 /// Returns the processor time that waiting threads used because the recorder lengthened the
 /// program's calls by `ns`. `None` if no thread runs tasks of other threads' regions, or if the
-/// processor times of those that do are not known, for example because no call was timed.
+/// processor times of such threads are not known, for example because no call was timed.
 ///
-/// In a run with a budget, the time in tasks is estimated from the tasks that were timed, and its
-/// interval is part of the result's.
+/// In a run with a budget, the time in tasks is estimated from the tasks that were timed. The
+/// uncertainty of this estimate is included in the result.
 pub(super) fn waiting(
     profile: &Profile,
     process: usize,
@@ -124,7 +126,7 @@ pub(super) fn waiting(
     })
 }
 
-/// Returns the number of calls of a thread that were counted; 0 in a run without a budget.
+/// Returns how many calls of a thread were counted. 0 in a run without a budget.
 fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
     let threads = profile.processes.get(process).map(|of| &of.threads);
     let Some(thread) = threads.and_then(|threads| threads.get(thread)) else { return 0 };
@@ -133,14 +135,15 @@ fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
     own.map(CountedCalls::seen).fold(0, u64::saturating_add)
 }
 
-/// Returns the part of `used` that is not in tasks.
+/// Returns `used` minus the time in tasks.
 fn rest(used: f64, tasks: Estimate) -> Estimate {
     let less = |tasks: f64| (used - tasks).max(0.0);
     Estimate { value: less(tasks.value), low: less(tasks.high), high: less(tasks.low) }
 }
 
-/// Returns whether some thread runs tasks of other threads' regions, so that it waits for these threads.
-/// Tasks that were only counted count as well: if two threads have tasks, one of them works for the other.
+/// Returns whether some thread runs tasks of other threads' regions, so that it waits for these
+/// threads. Tasks that were only counted are considered as well: if two threads have tasks, one of
+/// them works for the other.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
@@ -152,9 +155,10 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
     threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
-/// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in the tasks
-/// that were timed, or an estimate for all of them. If the time in calls is not known, because some calls
-/// were only counted and some are nested, the result is between nothing and the whole processor time.
+/// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in
+/// the tasks that were timed, or an estimate for all tasks. If the time in calls is not known,
+/// because some calls were only counted and some are nested, the result's interval is from 0 to the
+/// whole processor time.
 fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
     let used = time.cpu_ns?;
     if time.dispatch_known {

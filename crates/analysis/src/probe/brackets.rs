@@ -1,12 +1,13 @@
-//! Computes the cost of a bracket: the calibration with empty calls, corrected by the times of
-//! brackets around the program's own calls.
+//! Computes the cost of a bracket (the recorder's work before and after a call). The value comes
+//! from the calibration with empty calls, and is corrected by the times of brackets around the
+//! program's own calls.
 //!
 //! ```text
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! The times do not include the jump to the recorder and the reading of the clock for the time
-//! itself, neither in the program nor in the calibration ([`profile::brackets`]).
+//! The timed part of a bracket does not include the jump to the recorder and the reading of the
+//! clock for this time itself, both in the program and in the calibration ([`profile::brackets`]).
 
 use std::collections::BTreeMap;
 
@@ -22,25 +23,25 @@ use crate::estimate::Estimate;
 pub(super) const LONGEST_NS: f64 = 20_000.0;
 /// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
-/// If no times from the program are known, a bracket is taken to need at most this many times as
-/// long there as in the calibration. Measured for timing only and cold caches; with counters the
-/// factor is smaller.
+/// If no times from the program are known, a bracket is assumed to take at most this many times as
+/// long there as in the calibration. The factor was measured for brackets that only time calls,
+/// with cold caches. With counters, it is smaller.
 const COLD: f64 = 2.0;
 
-/// The part of a bracket without counters that is never timed: the jump to the recorder, and reading
-/// the clock for the time itself. Measured: 20 ns.
+/// The part of a bracket without counters that is never timed: the jump to the recorder, and
+/// reading the clock for the time itself. It was measured as 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 /// The cost of a bracket in a process, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bracket {
     pub ticks: Estimate,
-    /// The mean of empty calls.
+    /// The mean over empty calls, in ticks.
     pub calibrated: f64,
 }
 
-/// Returns the host whose brackets determine the price in a process: if there are several, the one
-/// with the largest part that is not timed.
+/// Returns the host whose brackets determine the cost in a process. If there are several hosts,
+/// this is the one with the largest part that is not timed.
 pub(super) fn host(process: &Process) -> Option<&Host> {
     process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
@@ -74,7 +75,7 @@ pub(super) fn bracket(
         ticks.value += times(unseen) * more.value;
         ticks.high += times(highest) * more.value;
     }
-    // The part that is not timed may be slower in the program by the same factor.
+    // The part that is not timed may be slower in the program by the same factor as the timed part.
     let rest = (calibrated.value - rehearsed.value).max(0.0);
     let slower = (timed.value / rehearsed.value.max(1.0) - 1.0).max(0.0);
     ticks.high += rest * slower;
@@ -83,8 +84,8 @@ pub(super) fn bracket(
 }
 
 /// Returns the cost of a bracket without counters in a process where such brackets were timed, but
-/// not calibrated: that of IREE, in a run with a budget in which the counters of some calls were
-/// not read.
+/// not calibrated. This happens with IREE, in a run with a budget in which the counters of some
+/// calls were not read.
 pub(super) fn only_timed(profile: &Profile, process: usize) -> Option<Bracket> {
     let of = profile.processes.get(process)?;
     let ns_per_tick = profile.timeline.ns_per_tick();
@@ -112,16 +113,18 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     }
 }
 
-/// Returns the mean times before and after calls in all threads. `None` if there are too few times.
+/// Returns the mean time before a call and the mean time after a call, over all threads. `None` if
+/// there are too few times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
-    // The last frame of a thread contains everything that the earlier frames contain.
+    // The last frame of a thread contains everything that its earlier frames contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
     let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
     Some([half(|b| &b.before)?, half(|b| &b.after)?])
 }
 
-/// Returns the mean of several histograms with its interval. `None` if they have too few times.
+/// Returns the mean over several histograms with its interval. `None` if they contain too few
+/// times.
 pub(super) fn mean<'a>(all: impl Iterator<Item = &'a Histogram>, longest: f64) -> Option<Estimate> {
     let (mut n, mut sum, mut squares) = (0u64, 0.0, 0.0);
     for (bucket, count) in all.flat_map(|histogram| &histogram.0) {

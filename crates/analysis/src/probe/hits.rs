@@ -10,12 +10,12 @@ use crate::loops::estimate::{COST_UNCERTAINTY, Overhead};
 pub struct Hits {
     /// Number of hits whose cost is known.
     pub hits: u64,
-    /// Number of hits whose cost is not known: those that are recorded one by one, and those of
+    /// Number of hits whose cost is not known: hits that are recorded one by one, and hits of
     /// modules without a calibration.
     pub unknown: u64,
-    /// The cost of the hits in `hits`. The processor may do all counting and timing while it waits
-    /// for the program's own instructions (`loops::estimate`), so the lower end contains only
-    /// readings of counters.
+    /// The cost of the hits in `hits`. The processor may do all counting and timing while it would
+    /// otherwise wait for the program's own instructions (`loops::estimate`), so the lower end of
+    /// the interval includes only readings of counters.
     pub cost: Estimate,
 }
 
@@ -26,7 +26,7 @@ impl Hits {
     }
 }
 
-/// Returns the hits of a process.
+/// Returns the hits of a process and their cost.
 pub fn hits(loops: &Loops, process: usize) -> Hits {
     let mut all = Hits::default();
     let mut reading = 0.0;
@@ -61,8 +61,8 @@ mod tests {
         LoopModule { process, cost, ticks_per_second: 5e8, ..LoopModule::default() }
     }
 
-    /// A tick is 2 ns. There are 100 hits, of which 40 are timed and 10 read counters; hits of
-    /// another process; and hits without a calibration.
+    /// A tick is 2 ns. Of 100 hits, 40 are timed and 10 read counters. There are also hits of
+    /// another process, and hits without a calibration.
     #[test]
     fn timed_counted_and_read_hits_have_their_own_cost() {
         let cost = HitCost { inside: 3.0, timed: 10.0, counted: 1.0, reading: 500.0 };

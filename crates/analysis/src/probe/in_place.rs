@@ -1,5 +1,5 @@
-//! Collects facts about the cost of probes that the recorded calls themselves show: the time that
-//! readings took, the time between the ops of a machine, and the kinds of calls of each thread.
+//! Computes facts about the cost of probes from the recorded calls: the time that readings took,
+//! the time between the ops of a machine, and the kinds of calls of each thread.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,19 +16,19 @@ use crate::empty::{EmptyCall, Place, calibration};
 pub(crate) struct InPlace {
     /// The times of readings, by process and set of counters.
     readings: HashMap<(usize, u32), Reading>,
-    /// Number of calls for which no counter of the set was read, by process and set of counters.
+    /// Number of calls in which no counter of the set was read, by process and set of counters.
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
-    /// The kinds of calls of each page, until [`InPlace::joined`].
+    /// The kinds of calls of each page. [`InPlace::joined`] empties this.
     pages: BTreeMap<PageKey, OfPage>,
-    /// The kinds of calls that threads made, by process and thread. Set by [`InPlace::joined`].
+    /// The kinds of calls of each thread, by process and thread. [`InPlace::joined`] computes this.
     threads: HashMap<(usize, usize), Kinds>,
-    /// Whether the profile has ops of machines; `None` until this was found out.
+    /// Whether the profile has ops of machines. `None` until this has been determined.
     has_ops: Option<bool>,
 }
 
-/// The times of readings, from calls in which a group was enabled for longer than the call took.
+/// The times of readings, from calls for which a group was enabled for longer than the call took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     calls: u64,
@@ -46,10 +46,10 @@ struct Gaps {
     ticks: u64,
 }
 
-/// If a reading or a call took longer than these limits, something else happened meanwhile, or the
-/// different rates of the clocks matter.
+/// If a reading or a call takes longer than its limit, it is not used: something else happened
+/// meanwhile, or the different rates of the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;
-/// A longer gap is not the machine's step from op to op.
+/// A gap that is longer than this is more than the machine's step from op to op.
 const LONGEST_GAP_NS: f64 = 5_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
 
@@ -90,7 +90,8 @@ impl InPlace {
         self.add_gaps(columns, profile);
     }
 
-    /// Adds the times between consecutive ops in the same function of a machine, and the kinds of calls.
+    /// Adds the times between consecutive ops in the same function of a machine, and adds the kinds
+    /// of calls.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
         let is_any = || ops.all().iter().any(|op| op.role == Role::Op);
@@ -128,7 +129,7 @@ impl InPlace {
         self.pages.insert(key, OfPage::new(kinds, &parallel));
     }
 
-    /// Adds the facts that another worker has found.
+    /// Adds what another worker has computed.
     pub fn merge(&mut self, other: Self) {
         for (key, more) in other.readings {
             let sum = self.readings.entry(key).or_default();
@@ -148,26 +149,27 @@ impl InPlace {
         }
     }
 
-    /// Joins the pages of each thread, after the calls of all pages were added.
+    /// Joins the pages of each thread. This must be called after the calls of all pages were added.
     pub fn joined(mut self, profile: &Profile) -> Self {
         self.threads = kinds::join(profile, std::mem::take(&mut self.pages));
         self
     }
 
-    /// Returns the kinds of calls of each thread of a process, if it has ops of machines.
+    /// Returns the kinds of calls of each thread of a process. Empty if the profile has no ops of
+    /// machines.
     pub(super) fn threads(&self, process: usize) -> impl Iterator<Item = (usize, Kinds)> {
         let of = self.threads.iter().filter(move |((of, _), _)| *of == process);
         of.map(|((_, thread), kinds)| (*thread, *kinds))
     }
 
-    /// Returns the number of calls of this process and set of counters for which no counter was
-    /// read.
+    /// Returns the number of calls in this process, with this set of counters, for which no counter
+    /// was read.
     pub(super) fn uncounted(&self, process: usize, counters: u32) -> u64 {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
 
-    /// Returns the time of a bracket in the program as a multiple of its time in the calibration:
-    /// at least 1.
+    /// Returns the time of a bracket in the program as a multiple of its time in the calibration.
+    /// At least 1.
     pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
         let calibrated = known.spread.as_ref().and_then(|spread| {
             let enabled = *spread.enabled_ns.first()? as f64;
@@ -182,8 +184,8 @@ impl InPlace {
         }
     }
 
-    /// Returns the time that readings of a process took, in the program and in its calibration.
-    /// `None` if too few calls show it.
+    /// Returns how long readings of counters took in a process, in the program and in the
+    /// calibration. `None` if too few calls are known.
     pub fn place(
         &self,
         profile: &Profile,
@@ -200,22 +202,24 @@ impl InPlace {
         (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
     }
 
-    /// Returns all brackets of a profile, corrected by the times of readings in the program.
+    /// Returns the brackets of all classes of a profile, corrected by the times of readings in the
+    /// program.
     pub fn brackets(&self, profile: &Profile) -> Brackets {
         let mut brackets = Brackets::new(profile, false);
         brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
         brackets
     }
 
-    /// Returns the mean time from the end of an op to the start of the next one, in ticks, and the
-    /// number of ops. `None` if there is no machine, or if too few of its ops follow one another.
+    /// Returns the mean time from the end of an op to the start of the next op, in ticks, and the
+    /// number of ops. `None` if there is no machine, or if too few of its ops follow one another
+    /// directly.
     pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
         let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;
         Some((found.ticks as f64 / found.gaps as f64, found.ops))
     }
 }
 
-/// Collects the facts from the calls of a whole profile.
+/// Computes the facts from the calls of a whole profile.
 pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
     let (states, _) = profile.visit(workers, InPlace::default, add);

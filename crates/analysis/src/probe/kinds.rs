@@ -1,4 +1,4 @@
-//! Finds out which kinds of calls each thread made: whether it works on the parallel regions of other
+//! Finds which kinds of calls each thread made: whether it works on the parallel regions of other
 //! threads, and for how long it was in tasks.
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //!  ├ region ┤ ├ task ┤ ├ region ┤ … ┤      the task around them ends on page 2: only it is outside
 //! ```
 //!
-//! Calls are in the order of their ends, so this module goes through them backwards. A region or a task
-//! that begins after the earliest start seen so far is inside of a later one. Pages are read in any
-//! order and joined afterwards. A page is read again only if a region or a task of a later page contains
-//! some of it.
+//! Calls are in the order of their ends, so this module goes through them backwards. A region or a
+//! task that begins after the earliest start seen so far is inside of a later region or task. Pages
+//! are read in any order and joined afterwards. A page is read again only if a region or a task of
+//! a later page contains some of its calls.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,39 +21,42 @@ use crate::estimate::Estimate;
 /// Half the width of a 95 % interval, in standard errors.
 const NORMAL_95: f64 = 1.96;
 
-/// The calls of a thread, by kind. In a run with a budget, regions and tasks stand for as many as their
-/// weights say.
+/// The calls of a thread, by kind. In a run with a budget, each region or task is counted with its
+/// weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
     /// Number of recorded calls.
     pub all: u64,
-    /// Number of recorded ops that their host announces and between which the program runs.
+    /// Number of recorded ops that their host announces, if the program runs between these ops.
     pub announced: u64,
     /// Number of recorded regions.
     pub regions: u64,
-    /// Number of the regions that are inside of no other region or task of the same thread.
+    /// Number of the regions that are not inside of another region or task of the same thread.
     outer_regions: u64,
-    /// Number of tasks that are inside of no region or task of the same thread: another thread launched them.
+    /// Number of tasks that are not inside of a region or task of the same thread. Another thread
+    /// launched them.
     outer_tasks: u64,
     /// The time in tasks, in ticks.
     task_ticks: f64,
-    /// The variance of `task_ticks`, which comes from drawing calls; 0 without a budget.
+    /// The variance of `task_ticks` that comes from sampling calls. 0 without a budget.
     variance: f64,
 }
 
 impl Kinds {
-    /// Makes the numbers of this many recorded calls, of which none is known to be an op or a region.
+    /// Makes the numbers for this many recorded calls. None of them is known to be an op or a
+    /// region.
     pub fn of_calls(calls: usize) -> Self {
         Self { all: calls as u64, ..Self::default() }
     }
 
-    /// Whether the thread works on regions that other threads launched, more often than it launches regions.
-    /// Such a thread may also launch regions inside of its tasks, and even more of them than it has tasks.
+    /// Whether the thread works on regions of other threads more often than it launches regions.
+    /// Regions that it launches inside of its tasks are not considered; there may even be more of
+    /// them than tasks.
     pub fn works_for_others(&self) -> bool {
         self.outer_tasks > self.outer_regions
     }
 
-    /// Returns the time in tasks in ticks, with a 95 % interval for drawing calls.
+    /// Returns the time in tasks in ticks, with a 95 % interval for the error of sampling calls.
     pub fn in_tasks(&self) -> Estimate {
         let around = Estimate::within(self.task_ticks, NORMAL_95 * self.variance.sqrt());
         Estimate { low: around.low.max(0.0), ..around }
@@ -92,7 +95,8 @@ impl Parallel {
     }
 }
 
-/// The earliest starts of regions and tasks, and of tasks, that end later than the calls of interest.
+/// Of the regions and tasks that end later than the current calls, the earliest start: `any` of all
+/// of them, `task` of the tasks.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,
@@ -100,7 +104,7 @@ struct Earliest {
 }
 
 impl Earliest {
-    /// The value if no region and no task ends later.
+    /// The value to use if no region and no task ends later.
     const NONE: Self = Self { any: u64::MAX, task: u64::MAX };
 }
 
@@ -109,13 +113,13 @@ impl Earliest {
 pub(super) struct OfPage {
     kinds: Kinds,
     earliest: Earliest,
-    /// The latest start of a region or task; `None` if there is none.
+    /// The latest start of a region or task. `None` if there are none.
     latest: Option<u64>,
 }
 
 impl OfPage {
-    /// Makes the numbers of a page. `kinds` has the numbers that do not depend on nesting, and
-    /// `parallel` are the page's regions and tasks in the order of their ends.
+    /// Makes the numbers of a page. `kinds` contains the numbers that do not depend on nesting.
+    /// `parallel` contains the page's regions and tasks, sorted by end.
     pub fn new(kinds: Kinds, parallel: &[Parallel]) -> Self {
         let latest = parallel.iter().map(|call| call.begin).max();
         let mut page = Self { kinds, earliest: Earliest::NONE, latest };
@@ -123,7 +127,7 @@ impl OfPage {
         page
     }
 
-    /// Counts the regions and tasks that are inside of no other, and the time in tasks.
+    /// Counts the regions and tasks that are not inside of others, and adds up the time in tasks.
     fn count(&mut self, parallel: &[Parallel], mut earliest: Earliest) {
         let Kinds { all, announced, regions, .. } = self.kinds;
         let mut kinds = Kinds { all, announced, regions, ..Kinds::default() };
@@ -138,7 +142,8 @@ impl OfPage {
                 earliest.task = call.begin;
                 let (ticks, weight) = (call.ticks as f64, call.weight as f64);
                 kinds.task_ticks += weight * ticks;
-                // Each call is drawn by itself with the probability 1 / weight (Horvitz and Thompson).
+                // Each call is sampled independently with the probability 1 / weight (Horvitz and
+                // Thompson).
                 kinds.variance += weight * (weight - 1.0) * ticks * ticks;
             }
         }

@@ -12,42 +12,44 @@ pub struct Price {
     pub of_calls: u64,
     /// The time that brackets took.
     pub probes: Estimate,
-    /// The time of brackets according to the calibration alone.
+    /// The time that brackets took according to the calibration alone.
     pub calibrated_ns: f64,
     /// Number of calls that were only counted.
     pub only_counted: u64,
-    /// The time that counting the calls took.
+    /// The time that it took to count these calls.
     pub counting: Estimate,
-    /// The additional time of the program's code after readings.
+    /// The additional time that the program's own code takes after readings.
     pub after: Estimate,
-    /// The time in which hosts announced calls; `None` if it is not known for any process.
+    /// The time that hosts needed to announce ops. `None` if it is not known for any process.
     pub way: Option<Estimate>,
-    /// Whether some of `way` was computed from steps of the program with and without announced ops.
+    /// Whether a part of `way` was computed from steps of the program with and without announced
+    /// ops.
     pub way_by_steps: bool,
-    /// The time of threads that waited meanwhile; `None` if it is not known for any process.
+    /// The time of threads that waited while others were in the recorder. `None` if it is not known
+    /// for any process.
     pub waiting: Option<Estimate>,
-    /// Whether some threads waited for a time that is not known.
+    /// Whether some threads waited in this way for a time that is not known.
     pub waits_unknown: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
-    /// Number of context switches with counters.
+    /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The time that counters added to the context switches; `None` if it is not known for some
+    /// The time that counters added to these context switches. `None` if it is not known for some
     /// process.
     pub switched: Option<Estimate>,
-    /// The time of writing records.
+    /// The cost of flushing pages.
     pub flush_ns: f64,
-    /// The time of starting threads.
+    /// The cost of attaching threads.
     pub attach_ns: f64,
-    /// The time of starting processes; `None` if it is not known for any.
+    /// The cost of the library before the first calls. `None` if it is not known for any process.
     pub start: Option<Estimate>,
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without recording.
     pub of_program: Option<Estimate>,
-    /// The cost of the calls as a part of the same time, without costs that recording has even if
-    /// nothing is timed.
+    /// The cost of the calls as a part of the same time. Costs that recording has even if nothing
+    /// is timed are left out.
     pub of_program_by_calls: Option<f64>,
-    /// The cost as a part of all processor time, including that of recording.
+    /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,
     /// The processor time of the processes.
     pub cpu_ns: Option<f64>,
@@ -56,7 +58,8 @@ pub struct Price {
 }
 
 impl Price {
-    /// Adds up the costs of processes, which recorded `of_calls` calls. `None` without processes.
+    /// Adds up the costs of processes, which together recorded `of_calls` calls. `None` without
+    /// processes.
     pub fn of<'a>(costs: impl IntoIterator<Item = &'a ProbeCost>, of_calls: u64) -> Option<Self> {
         let probes: Vec<&ProbeCost> = costs.into_iter().collect();
         if probes.is_empty() {
@@ -106,12 +109,12 @@ impl Price {
         })
     }
 
-    /// Returns the average time that the bracket of one call took.
+    /// Returns the mean time of the bracket of a call.
     pub fn per_call_ns(&self) -> f64 {
         self.probes.value / self.calls.max(1) as f64
     }
 
-    /// Returns the time of the bracket of one call according to the calibration alone.
+    /// Returns the mean time of the bracket of a call according to the calibration alone.
     pub fn calibrated_per_call_ns(&self) -> f64 {
         self.calibrated_ns / self.calls.max(1) as f64
     }

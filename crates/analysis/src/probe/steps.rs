@@ -7,22 +7,23 @@
 //!  announcing        D · number of steps that were seen − brackets and counting, which D contains
 //! ```
 //!
-//! The median distance from the median (MAD) is 1/1.4826 of the standard deviation of a normal distribution,
-//! whose median has 1.2533 times the standard error of its mean.
+//! In *seen* steps, ops were announced, and in *away* steps they were not. For a normal
+//! distribution, the median distance from the median (MAD) is 1/1.4826 of the standard deviation,
+//! and the standard error of the median is 1.2533 times that of the mean.
 
 use profile::Steps;
 
 use crate::estimate::Estimate;
 
-/// With fewer steps of either kind, there is no estimate.
+/// With fewer steps of one of the two kinds than this, there is no estimate.
 const FEWEST: u64 = 10;
-/// The factor of e, as explained above.
+/// The factor in the formula of e above.
 const ERROR: f64 = 1.2533 * 1.4826;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// Estimates the cost of announcing ops, in ns: the additional time of steps, minus `others`, which
-/// is the cost of brackets and counting. `None` if there are too few steps.
+/// Estimates the cost of announcing ops, in ns. It is the additional time of the steps, minus
+/// `others`, the cost of brackets and counting. `None` if there are too few steps.
 pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;
@@ -42,9 +43,9 @@ pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
 mod tests {
     use super::*;
 
-    /// A step took 5,000 ns with announced ops and 4,000 without; in 20 of 100 steps ops were
-    /// announced. Brackets took 3,000 of the additional 20,000. e = 1.8581 · 100/√16 = 46.45 for
-    /// both, so D is 1,000 ± 1.96 · 65.70 = 128.8.
+    /// A step took 5,000 ns with announced ops and 4,000 without. Ops were announced in 20 of 100
+    /// steps. Brackets took 3,000 of the additional 20,000. e = 1.8581 · 100/√16 = 46.45 for both
+    /// kinds of steps, so D is 1,000 ± 1.96 · 65.70, which is ± 128.8.
     #[test]
     fn announcing_is_what_steps_took_longer_without_what_is_known() {
         let of = Steps {
@@ -64,7 +65,7 @@ mod tests {
         assert!((found.high - 17_000.0 - 20.0 * 128.77).abs() < 1.0, "{found:?}");
         assert!((found.low - 17_000.0 + 20.0 * 128.77).abs() < 1.0, "{found:?}");
         assert_eq!(way(Some(&Steps { away_timed: 9, ..of }), Estimate::exact(0.0)), None);
-        // Noise does not make the cost negative.
+        // Noise must not make the cost negative.
         let slower = way(Some(&Steps { away_ns: 6_000, ..of }), Estimate::exact(0.0));
         assert_eq!(slower.map(|of| (of.low, of.value)), Some((0.0, 0.0)));
         assert_eq!(way(None, Estimate::exact(0.0)), None);

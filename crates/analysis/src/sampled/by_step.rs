@@ -1,21 +1,23 @@
-//! Estimates numbers of calls that were counted only in some steps of the program, with intervals.
+//! Estimates numbers of calls that were counted only in some steps of the program, with their
+//! intervals.
 //!
-//! A host may announce its ops only in randomly chosen steps ([`profile::CountedSteps`]). In the
-//! sample, n steps with weights w have c calls each:
+//! A host may announce its ops only in randomly chosen steps ([`profile::CountedSteps`]). Steps
+//! without announcements are called *away*. The sample consists of n steps with weights w. Each has
+//! c calls:
 //!
 //! ```text
 //!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
 //!   calls in the A steps that were away: A · c̅,  with the variance s² · A · (A + m) / m + (3 · A · c̅ / (1.96 · m))²
 //! ```
 //!
-//! With equal weights, the first part is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran,
-//! *Sampling Techniques*, chapter 2). The second part is for steps that are unlike all steps of the
-//! sample: with 95 % confidence, at most 3/m of all steps are unlike, and these may make no call,
-//! or twice as many. Steps of a loop usually make the same calls each time, so that only the second
-//! part is left. Intervals are skewed as in [`super::strata`]. There is no interval if there are
-//! fewer than [`FEWEST`] steps, or no calls in them. If the last step that was away is not known to
-//! have ended, some or all of its calls may not have been made. The exports and threads of a row
-//! are called in the same steps, so the ends of their intervals are added.
+//! With equal weights, the first part of the variance is N²·(1 − n/N)·s²/n, for all N = A + n steps
+//! (Cochran, *Sampling Techniques*, chapter 2). The second part is for steps that are unlike all
+//! steps of the sample: with 95 % confidence, at most 3/m of all steps are unlike them, and these
+//! may make no call, or twice as many. The steps of a loop usually make the same calls each time;
+//! then only the second part is above 0. Intervals are skewed as in [`super::strata`]. There is no
+//! interval if there are fewer than [`FEWEST`] steps, or no calls in them. If it is not known
+//! whether the last away step ended, some or all of its calls may not have been made. The exports
+//! and threads of a row are called in the same steps, so the ends of their intervals are added.
 
 use profile::{CountedCalls, CountedSteps};
 
@@ -24,11 +26,12 @@ use super::strata::Z;
 use crate::estimate::Estimate;
 use crate::interval::Sum;
 
-/// The uncertainty of a row's number of calls, because of steps in which calls were not counted.
+/// The uncertainty of a row's number of calls that comes from steps in which calls were not
+/// counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ByStep {
     is_any: bool,
-    /// Whether some interval is not known.
+    /// Whether any of the added intervals is not known.
     is_unknown: bool,
     /// The distance from the estimated number of calls to the lower end of the interval.
     below: f64,
@@ -50,7 +53,7 @@ impl ByStep {
         }
     }
 
-    /// Returns the number of calls with its interval, if it is an estimate.
+    /// Returns the number of calls with its interval. `None` if the number is not an estimate.
     pub fn calls(&self, calls: u64) -> Option<Estimated> {
         let value = calls as f64;
         let (low, high) = (value - self.below, value + self.above);
@@ -58,8 +61,7 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// Widens the interval of a sum over this many calls, if the number of calls is an estimate
-    /// itself.
+    /// Widens the interval of a sum over this many calls, if this number itself is an estimate.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;
@@ -75,21 +77,22 @@ impl ByStep {
     }
 }
 
-/// Returns the number of calls of an export on a thread, if it is an estimate.
+/// Returns the number of calls of an export on a thread, with its interval. `None` if it is not an
+/// estimate.
 pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     let mut one = ByStep::default();
     one.add(of.steps.as_ref());
     one.calls(of.calls)
 }
 
-/// With fewer steps of equal weight, the interval is not known. Found by simulation
+/// With fewer steps of equal weight, there is no interval. The number was found by simulation
 /// (`tests/coverage.rs`): if one step in ten makes ten times as many calls, intervals from 30 steps
 /// contain the true number in only half of all cases.
 const FEWEST: f64 = 60.0;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// Estimates the number of calls that were not counted; `None` if there are too few steps for an
+/// Estimates the number of calls that were not counted. `None` if there are too few steps for an
 /// interval.
 fn interval(of: &CountedSteps) -> Option<Estimate> {
     let (n, weight, away) = (of.sampled as f64, of.weight as f64, of.away as f64);
@@ -105,13 +108,13 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
     // Squares of large numbers are not exact.
     let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
     let value = of.unseen as f64;
-    // At most 3/m of the steps that were away are unlike all steps of the sample (numbers of calls
-    // are whole).
+    // At most 3/m of the away steps are unlike all steps of the sample. The factor is at least 1,
+    // because numbers of calls are whole.
     let doubt = 3.0 / m * away * mean.max(1.0) / Z;
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
     let part = away / steps;
-    // The skewness of a number of calls that is 0 in most steps.
+    // This is the skewness of a number of calls that is 0 in most steps.
     let third = variance * variance / mean;
     let skew = steps.powi(3) * part * (2.0 * part - 1.0) * third / (m * m);
     let variance = variance * away * steps / m + doubt * doubt;
@@ -140,10 +143,10 @@ mod tests {
         }
     }
 
-    /// 4, 6, 5 and 5 calls alternate in 100 of 500 steps: c̅ = 5, s² = 50/99, so the variance of
-    /// the calls in the other 400 is 500² · (1 − 100/500) · (50/99)/100 = 1,010.1, and that for
-    /// steps unlike these is (3 · 400 · 5 / 196)² = 937.1. t(0.975; 99) = 1.9842; the skewness is
-    /// below 0.01.
+    /// In 100 of 500 steps, 4, 6, 5 and 5 calls alternate: c̅ = 5, s² = 50/99. So the variance of
+    /// the calls in the other 400 steps is 500² · (1 − 100/500) · (50/99)/100 = 1,010.1. For steps
+    /// that are unlike these, (3 · 400 · 5 / 196)² = 937.1 is added. t(0.975; 99) = 1.9842, and the
+    /// skewness is below 0.01.
     #[test]
     fn equal_weights_are_the_textbooks_sample() {
         let of = steps(&[(3, 4), (3, 6), (3, 5), (3, 5)].repeat(25), 400);
@@ -179,7 +182,7 @@ mod tests {
         assert_eq!(row.widen(sum, 28).interval, None);
     }
 
-    /// 100 calls took 1,000; there may be 10 calls more or 20 fewer.
+    /// 100 calls took 1,000. The true number of calls may be up to 10 higher or up to 20 lower.
     #[test]
     fn sums_are_as_uncertain_as_their_number_of_calls() {
         let row = ByStep { is_any: true, is_unknown: false, below: 20.0, above: 10.0 };

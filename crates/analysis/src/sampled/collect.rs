@@ -19,7 +19,7 @@ use crate::interval::Sum;
 use crate::table::{By, Key, PassTotal, Places};
 use crate::walk::apart;
 
-/// A sampled row, with the numbers that its own type does not have.
+/// A sampled row, with values that [`SampledRow`] does not have.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub row: SampledRow,
@@ -27,21 +27,20 @@ pub(crate) struct Found {
     pub threads: Vec<(usize, usize)>,
     /// The 10th, the 50th and the 99th percentile, in ticks.
     pub quantiles: [Option<f64>; 3],
-    /// The part of each pass in the row: the number of all its calls, and the estimated sum of
-    /// their durations.
+    /// For each pass, the number of all calls of the row, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
 }
 
-/// The calls of one export on one thread.
+/// The timed calls of one export on one thread.
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Whether some call is inside of another call of its row. For calls that were only counted, this
-    /// is not known.
+    /// Whether some call is inside of another call of its row. For calls that were only counted,
+    /// nothing is known about this.
     inner: bool,
     /// Whether some call has another call inside.
     nested: bool,
-    /// Number of timed calls of which at least one counter was read.
+    /// Number of timed calls in which at least one counter was read.
     counted: u64,
     counters: Vec<UnitCounter>,
     weighted: Weighted,
@@ -66,7 +65,7 @@ impl Unit {
         }
     }
 
-    /// Adds a call that took `time`, in [`amounts::PARTS`] of a tick.
+    /// Adds a call that took `time`, in units of 1/[`amounts::PARTS`] tick.
     fn add(&mut self, profile: &Profile, columns: &Columns, i: usize, time: u64) {
         let skipped = columns.drawn(i).skipped;
         self.durations.skip(skipped);
@@ -92,7 +91,7 @@ impl Unit {
     }
 }
 
-/// The sums of a row while units are added.
+/// The sums of a row while units are added to it.
 #[derive(Debug)]
 struct Adding {
     calls: u64,
@@ -142,8 +141,8 @@ impl Adding {
         self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
-            // A counter that was read in none of the recorded calls is never read around this op,
-            // because the first calls of an op have their counters read without a draw.
+            // The counters of an op's first calls are always read. So if a counter was read in none
+            // of the recorded calls, it is never read around this op.
             match strata {
                 Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
                 None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
@@ -157,14 +156,15 @@ impl Adding {
         self.weighted.append(unit.weighted.clone());
     }
 
-    /// Prepares the sums of all calls of a thread or a run: a single call with another one inside
-    /// makes the sum unknown.
+    /// Prepares the sums for all calls of a thread or of a run: if any call has another one inside,
+    /// the sum is unknown.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self
     }
 
-    /// Computes the row. `all`: the time of all calls, if shares of it can be known.
+    /// Computes the row. `all` is the time of all calls. It is given if shares of it can be
+    /// computed.
     fn finish(mut self, all: Option<&Sum>) -> Found {
         let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
@@ -175,12 +175,12 @@ impl Adding {
             })
         });
         let counters = counters.collect();
-        // If only some of the calls are known, their sum would be too small.
+        // If only some calls have known values, the sum over them would be too small.
         let complete = self.calls == self.durations.known();
         let tells = self.durations.sum();
         let known = complete || !self.inner;
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
-            // If the whole is not known, its parts are not known.
+            // If the whole is not known, parts of it are not known either.
             let share = own.part_with(&all.without(&own))?;
             Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
@@ -261,7 +261,8 @@ fn units(
             let others = others.get(home).into_iter().flatten();
             let pages: Vec<PageKey> =
                 std::iter::once(home).chain(others).copied().flat_map(of).collect();
-            // Calls that belong to no thread have pages of their own, and are inside of no call.
+            // Calls that belong to no thread have pages of their own, and are not inside of another
+            // call.
             let is_of_thread = |page: &&PageKey| apart(profile, decoder.decode(**page)).is_none();
             let of_thread: Vec<&PageKey> = pages.iter().filter(is_of_thread).collect();
             let span = |page: &&PageKey| PageSpan {
@@ -319,12 +320,13 @@ fn units(
     all
 }
 
-/// The rare slow calls of durations and of counters: see [`Tail`].
+/// The rare slow calls, for durations and for each counter: see [`Tail`].
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
     counters: Vec<Tail>,
-    /// Processes in which the counter, given by its index, has a value.
+    /// Processes in which a counter has a value, as pairs of process index and index of the
+    /// counter.
     with_counter: HashSet<(usize, usize)>,
 }
 
@@ -338,7 +340,7 @@ impl Tails {
             let Some(unit) = &of.unit else { continue };
             let read = unit.counters.iter().enumerate().filter(|(_, of)| of.strata.known() > 0);
             with_counter.extend(read.map(|(counter, _)| (*process, counter)));
-            // An export whose metadata are missing is an op of its own.
+            // An export whose metadata is missing counts as an op of its own.
             let op = profile.ops.of(*process, *export).ok_or((*process, *export));
             durations.entry(op).or_default().append(unit.weighted.clone());
             for (all, of) in counters.iter_mut().zip(&unit.counters) {
@@ -346,7 +348,7 @@ impl Tails {
             }
         }
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
-        // Durations are in [`amounts::PARTS`] of a tick.
+        // The durations are in units of 1/[`amounts::PARTS`] tick.
         let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
         Self { durations, counters, with_counter }
     }
@@ -356,7 +358,8 @@ impl Tails {
     }
 }
 
-/// The timed calls of a run with a budget, each with its weight. All views compute their numbers from these.
+/// The timed calls of a run with a budget, each with its weight. All views compute their numbers
+/// from this sample.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     profile: &'a Profile,
@@ -386,13 +389,13 @@ impl<'a> Sample<'a> {
         Self { profile, units, tails, any_nested }
     }
 
-    /// Returns the number of calls that each timed call stands for.
+    /// Returns the number of calls that each timed call represents.
     pub fn weights(&self) -> Weights {
         Weights::new(self.units.iter().map(|(key, of)| (*key, of.factors())).collect())
     }
 
-    /// Computes the rows of sets of calls. `set` returns the set to which the calls of an export on
-    /// a thread belong.
+    /// Computes a row for each set of calls. `set` returns the set of the calls of an export on a
+    /// thread.
     pub fn sets<K: Copy + Ord>(
         &self,
         set: impl Fn((usize, usize), u32) -> Option<K>,
@@ -417,7 +420,7 @@ impl<'a> Sample<'a> {
         rows.into_iter().map(|(key, one)| (key, finish(one))).collect()
     }
 
-    /// Computes each row, and the run as a whole.
+    /// Computes each row, and the row for the whole run.
     pub fn rows(&self, places: &Places<'_>) -> (HashMap<Key, Found>, SampledRun) {
         let profile = self.profile;
         let is_apart = |process: usize, export: u32| {
@@ -425,7 +428,8 @@ impl<'a> Sample<'a> {
             op.is_some_and(|op| op.role.is_apart())
         };
         let mut all = Adding::new(0, 0);
-        // The sums are made op by op, so that those of the ops add up to the whole.
+        // The whole is the sum of one estimate for each op, so the estimates of the ops add up to
+        // it.
         let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
         for ((process, thread, export), of) in &self.units {
             if !is_apart(*process, *export) {
@@ -448,13 +452,13 @@ impl<'a> Sample<'a> {
             |at: (usize, usize), export: u32| (!is_apart(at.0, export)).then(|| places.home(at));
         let threads = self.add_up(0, of_thread, |one| one.of_all().finish(whole));
         let counters = profile.groups.counters();
-        // The CPU is known only for timed calls.
+        // The CPU is known only for timed calls, so there are no estimates by CPU.
         let row = |at: (usize, usize), export: u32| {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
         let mut rows = self.add_up(counters, row, |one| one.finish(whole));
-        // Parts are estimated separately from their whole, so their sum may exceed it by as much as
-        // the intervals allow.
+        // Parts are estimated separately from the whole, so their sum may exceed the whole by as
+        // much as the intervals allow.
         let shares = rows.values().filter_map(|found| found.row.share);
         let sum: f64 = shares.map(|share| share.value).sum();
         if sum > 1.0 {

@@ -1,9 +1,9 @@
-//! Decides what is known about all calls of a row from a sample: an estimate with an interval, an
-//! estimate without one, or nothing.
+//! Decides what a sample shows about all calls of a row: an estimate with an interval, an estimate
+//! without an interval, or nothing.
 //!
 //! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. The result depends on the
-//! number of *drawn* calls, which were chosen at random to be timed; the first calls of an op are
-//! timed in any case, and are not drawn:
+//! number of *drawn* calls, which were chosen at random to be timed. The first calls of an op are
+//! not drawn, because they are always timed.
 //!
 //! | known | result |
 //! |---|---|
@@ -13,19 +13,19 @@
 //! | at least [`FEWEST`] drawn calls of equal weight | the estimate without an interval |
 //! | less | none: the calls were only counted |
 //!
-//! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have
-//! two modes, drift, repeat, or have a slow call in 500, with 1 to 10 % of the calls drawn. If one
-//! call in 500 is slow, a sample of n calls has no slow call in e^(−n/500) of all cases, and then
-//! its scatter does not show that slow calls exist. With 300 drawn calls, 30 of 100 intervals
-//! contained the true sum; with 2,000, 95 did.
+//! The limits were found by simulation (`tests/coverage.rs`). The simulated populations are
+//! constant, have two modes, drift, repeat, or have one slow call in 500; 1 to 10 % of the calls
+//! are drawn. If one call in 500 is slow, a sample of n calls has no slow call in e^(−n/500) of all
+//! cases, and then its scatter does not show that slow calls exist. With 300 drawn calls, 30 of 100
+//! intervals contained the true sum; with 2,000 drawn calls, 95 of 100.
 //!
-//! **Threads and ops without a drawn call.** Their calls are not known. If they are at most a tenth
-//! of the row's calls, they are taken to be like the drawn ones, and their sum may be off by as
-//! much again. If they are more, there is no estimate. The first calls of an op run with cold
-//! caches and stand only for themselves.
+//! **Threads and ops without a drawn call.** The values of their calls are not known. If these are
+//! at most a tenth of the row's calls, they are assumed to be like the drawn calls, and the
+//! interval allows their sum to be 0 or twice as large. If there are more, there is no estimate.
+//! The first calls of an op run with cold caches and represent only themselves.
 //!
-//! **Zeros.** A counter that was 0 in all of n drawn calls counted at most 3/n per call (with 95 %
-//! confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
+//! **Zeros.** If a counter was 0 in all of n drawn calls, it counted at most 3/n per call (with 95
+//! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
 //! fewer than [`FEWEST_WITH_INTERVAL`] there is no estimate.
 
 use super::strata::{Drawn, Moments, Strata, Z};
@@ -33,11 +33,11 @@ use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// With fewer drawn calls, there is no estimate.
+/// With fewer drawn calls than this, there is no estimate.
 pub const FEWEST: f64 = 30.0;
-/// With fewer drawn calls, the interval of an estimate is not known.
+/// With fewer drawn calls than this, an estimate has no interval.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
-/// Unknown calls are few if the row has at least this many times as many calls.
+/// Unknown calls count as few if the row has at least this many times as many calls.
 const MANY_TIMES: u64 = 10;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
@@ -48,11 +48,11 @@ pub struct Pool {
     calls: u64,
     /// Number of calls whose value is not known.
     left_out: u64,
-    /// Number of calls that belong to a thread and op without a drawn call.
+    /// Number of calls without a known value that belong to a thread and op without a drawn call.
     lost: u64,
-    /// The statistics of all calls but the lost ones.
+    /// The estimated sum over all calls except the lost ones.
     sum: Sum,
-    /// Sum of the values that are known.
+    /// Sum of the known values.
     seen: f64,
     known: Moments,
     drawn: Drawn,
@@ -73,7 +73,8 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Treats calls of threads and ops without a drawn call like the drawn ones, if these calls are few.
+    /// Assumes that calls of threads and ops without a drawn call are like the drawn calls, if
+    /// there are only few of them.
     pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
@@ -86,10 +87,10 @@ impl Pool {
         Sum::sampled(self.lost as f64 * mean, Some(self.doubt(self.lost, mean)), MANY, 0.0)
     }
 
-    /// Returns the variance of the sum of calls for which nothing but a mean is known. The true sum
-    /// may differ from the estimate by as much as the estimate itself. If the mean is 0, each of
-    /// these calls has at most 3 divided by the number of known calls, because an event that n
-    /// draws did not show happens in at most 3/n of all calls.
+    /// Returns the variance of the sum over calls of which only a mean is known. The true sum may
+    /// differ from the estimate by as much as the estimate itself. If the mean is 0, the sum is at
+    /// most 3/n per call, where n is the number of known calls: an event that did not happen in n
+    /// draws happens in at most 3/n of all calls.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;
@@ -110,9 +111,9 @@ impl Pool {
         self.drawn.add(&other.drawn);
     }
 
-    /// Adds the calls of a thread and op. There are `calls` of them, or as many as `strata`
-    /// mentions, if that is more. Returns the estimate of their sum alone; if no call was drawn, it
-    /// is the sum of the known values.
+    /// Adds the calls of a thread and op. Their number is `calls`, or the number of calls in
+    /// `strata` if that is larger. Returns the estimated sum of these calls; if no call was drawn,
+    /// the sum of the known values.
     pub fn add(&mut self, strata: &Strata, calls: u64, tail: &Tail) -> f64 {
         let calls = calls.max(strata.mentioned());
         let (known, seen) = (strata.known_values(), strata.seen());
@@ -142,12 +143,14 @@ impl Pool {
         self.known.count()
     }
 
-    /// Returns the number of calls drawn with equal weights that would be as informative.
+    /// Returns the effective number of drawn calls: this many calls that are drawn with equal
+    /// weights would be as informative.
     pub fn drawn(&self) -> f64 {
         self.drawn.effective()
     }
 
-    /// Returns the sum over all calls, with its uncertainty. `None` if there is no estimate.
+    /// Returns the estimated sum over all calls, with its uncertainty. `None` if there is no
+    /// estimate.
     pub fn sum(&self) -> Option<Sum> {
         if self.left_out == 0 {
             return Some(self.sum);
@@ -173,7 +176,7 @@ impl Pool {
         tells.then(|| Sum::sampled(sum.value(), None, 1.0, 0.0))
     }
 
-    /// Returns the total with its interval.
+    /// Returns the estimated sum with its interval.
     pub fn total(&self) -> Option<Estimated> {
         Some(Estimated::at_least(&self.sum()?, self.seen))
     }
@@ -198,8 +201,8 @@ mod tests {
         pool.total()
     }
 
-    /// Of 1,000 calls, 950 are known and counted nothing: the others counted at most 3/950 per
-    /// call.
+    /// Of 1,000 calls, 950 are known, and the counter was 0 in all of them. The other calls counted
+    /// at most 3/950 per call.
     #[test]
     fn nothing_in_most_calls_is_not_nothing_in_all() {
         let mut zeros = Strata::default();
@@ -211,9 +214,9 @@ mod tests {
         assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
-    /// Eight cold calls of 900 say nothing about 92 others. If the unknown calls are at most a
-    /// tenth, they are taken to be the same, and the interval is not known: 8 · 10 for the cold
-    /// calls, and 5 for the others.
+    /// Eight cold calls of 900 show nothing about 92 other calls. If at most a tenth of the calls
+    /// are unknown, they are assumed to be like the known ones: with 10 times 8 cold calls and 5
+    /// unknown calls, the estimate is 85 · 900.
     #[test]
     fn first_calls_stand_for_themselves() {
         let mut cold = Strata::default();
@@ -232,8 +235,8 @@ mod tests {
         assert!(interval.high > 81_000.0, "{all:?}");
     }
 
-    /// With 29 drawn calls there is no estimate, with 30 there is one, and with 2,000 it has an
-    /// interval.
+    /// With 29 drawn calls, there is no estimate. With 30, there is an estimate. With 2,000, it has
+    /// an interval.
     #[test]
     fn the_number_of_drawn_calls_decides() {
         let some = |n: u64| strata(n, 20, |i| 100.0 + (i % 3) as f64);
@@ -245,8 +248,8 @@ mod tests {
         assert!(interval.contains(40_000.0 * 101.0) && interval.half() < 2_000.0, "{found:?}");
     }
 
-    /// Nothing was counted in any drawn call. With 500 drawn calls there is no estimate; with 2,000
-    /// of 40,000, the others have at most 38,000 · 3/2,000 = 57.
+    /// The counter was 0 in all drawn calls. With 500 drawn calls, there is no estimate. With 2,000
+    /// of 40,000, the other calls counted at most 38,000 · 3/2,000 = 57.
     #[test]
     fn zeros() {
         let zeros = |n: u64| strata(n, 20, |_| 0.0);
@@ -257,9 +260,9 @@ mod tests {
         assert!((interval.high - 57.0).abs() < 0.01, "{found:?}");
     }
 
-    /// A thread without a drawn call has a twentieth of the calls: the sum has an interval, which
-    /// allows these calls to take twice as long. If it has a fifth of the calls, there is no
-    /// estimate.
+    /// A thread without a drawn call has a twentieth of the calls. Then the sum has an interval,
+    /// which allows these calls to take twice as long. If the thread has a fifth of the calls,
+    /// there is no estimate.
     #[test]
     fn threads_without_drawn_calls() {
         let mut pool = Pool::default();

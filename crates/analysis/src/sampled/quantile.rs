@@ -1,6 +1,6 @@
 //! Computes quantiles of values with weights.
 
-/// Values of timed calls, each with the number of calls that it stands for.
+/// Values of timed calls, each with the number of calls that it represents.
 #[derive(Clone, Debug, Default)]
 pub struct Weighted {
     values: Vec<(u64, u64)>,
@@ -20,9 +20,9 @@ impl Weighted {
         self.sorted = false;
     }
 
-    /// Returns the smallest value for which the weights of all values up to this one are at least
-    /// the part `q` of all weights: numpy's `quantile(…, weights=…, method="inverted_cdf")`. `None`
-    /// without values.
+    /// Returns the smallest value for which the weights of all values up to it are at least the
+    /// part `q` of all weights. This is numpy's `quantile(…, weights=…, method="inverted_cdf")`.
+    /// `None` without values.
     pub fn quantile(&mut self, q: f64) -> Option<u64> {
         if !self.sorted {
             self.values.sort_unstable();
@@ -32,7 +32,7 @@ impl Weighted {
         let mut so_far = 0.0;
         let reaches = |(_, weight): &&(u64, u64)| {
             so_far += *weight as f64;
-            // numpy also divides before it compares.
+            // This divides before it compares, because numpy does so, too.
             so_far / all >= q
         };
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
@@ -48,8 +48,8 @@ impl Weighted {
         &self.values
     }
 
-    /// Returns the number of values of equal weight that would be as informative: (Σw)² / Σw².
-    /// `None` without values.
+    /// Returns the effective number of values, (Σw)² / Σw²: this many values of equal weight would
+    /// be as informative. `None` without values.
     pub fn effective(&self) -> Option<f64> {
         let weights = || self.values.iter().map(|(_, weight)| *weight as f64);
         let (sum, squares) = (weights().sum::<f64>(), weights().map(|w| w * w).sum::<f64>());
@@ -61,7 +61,8 @@ impl Weighted {
 mod tests {
     use super::*;
 
-    /// The values 10, 20, 30 have the weights 1, 6, 3: 20 reaches from above 0.1 to 0.7.
+    /// The values 10, 20, 30 have the weights 1, 6, 3. So 20 is the quantile for parts above 0.1,
+    /// up to 0.7.
     #[test]
     fn by_hand() {
         let mut all = Weighted::default();

@@ -1,4 +1,4 @@
-//! Estimates the sum over all calls of an op on one thread, of which only some were timed.
+//! Estimates the sum over all calls of an op on one thread when only some of them were timed.
 //!
 //! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it.
 //! The call is timed with probability 1/`weight`, independently of all other calls. The other calls
@@ -10,11 +10,12 @@
 //!              └─ all timed ─┘ └───────── class 2 ──┘└── class 3 ──────┘
 //! ```
 //!
-//! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). Timed calls whose weights
-//! have the same power of two below them form a *class*. Calls that were only counted belong to the
-//! class of the next timed call, and those after the last timed call belong to the last class. A
-//! call of weight 1 stands only for itself: nothing can have been left out while every call was
-//! timed, so the calls that were only counted before it belong to the class before.
+//! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). The weights of timed calls
+//! are rounded down to a power of two; timed calls with the same power form a *class*. Calls that
+//! were only counted belong to the class of the next timed call. Those after the last timed call
+//! belong to the class of that call. A call of weight 1 represents only itself: no call can have
+//! been left out while every call was timed, so calls that were only counted before it belong to
+//! the class before.
 //!
 //! ```text
 //!   weight 1        T₁ = Σ y                                                 exact
@@ -28,27 +29,28 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
-//! **Rare slow calls** may be missing in the sample of an op. Their frequency is known from the
-//! samples of other ops: [`Tail`] adds to s².
+//! **Rare slow calls** may be missing in the sample of an op. Their frequency is estimated from the
+//! samples of other ops, and [`Tail`] adds it to s².
 //!
-//! If all weights of a class are equal, this is the textbook's stratified sample: y̅ is the mean, m is
-//! n, and s² is the variance of the sample. Weights differ inside of a class by less than a factor
-//! of two. Classes are used, and not the weights themselves, because a controller may choose a
+//! If all weights of a class are equal, this is the stratified sample of the textbooks: y̅ is the
+//! mean, m is n, and s² is the variance of the sample. Weights differ inside of a class by less
+//! than a factor of two. There is not one stratum per weight, because a controller may choose a
 //! different weight for almost every timed call. Then each stratum would have one call, and no
 //! variance.
 //!
-//! **Equal values.** If all n timed values of a class are equal, at most 3/n of the others differ,
-//! with 95 % confidence. Each of these may be 0 or twice as large, or 1 if the values are 0.
+//! **Equal values.** If all n timed values of a class are equal, at most 3/n of the other values
+//! differ from them, with 95 % confidence. Each of these may be 0 or twice as large; if the timed
+//! values are 0, each may be 1.
 //!
-//! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
-//! class that has one. Without any timed call of a weight above 1, but with calls that were only
-//! counted, there is no estimate: the first calls of an op are not a sample of the others.
-//! (Measured: their caches are cold, so a total made from them was up to 15 times too high.)
+//! **Few timed calls.** A class with a single timed call has no s². The s² of the nearest class
+//! that has one is used instead. If calls were only counted, and no timed call has a weight above
+//! 1, there is no estimate: the first calls of an op are not a sample of the others. (Their caches
+//! are cold. In a measurement, a total that was estimated from them was up to 15 times too high.)
 //! [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
-//! **Counters** are sampled in two stages: the counters are read in some of the timed calls. The
-//! weight is then the product of both weights, and a timed call whose counters were not read counts
-//! as skipped.
+//! **Counters** are sampled in two stages: counters are read in only some of the timed calls. The
+//! weight is then the product of the weights of both stages. A timed call whose counters were not
+//! read counts as skipped.
 
 use super::tail::Tail;
 use crate::interval::Sum;
@@ -56,7 +58,7 @@ use crate::interval::Sum;
 /// The timed calls of one thread and op, in the order in which they were recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Strata {
-    /// The values of calls that stand only for themselves.
+    /// The values of the calls of weight 1, which represent only themselves.
     alone: Moments,
     /// The classes, sorted by their numbers.
     classes: Vec<(u32, Class)>,
@@ -73,8 +75,8 @@ struct Class {
     moments: Moments,
 }
 
-/// Weighted sums of values, updated one by one, so that large values with small differences
-/// lose nothing.
+/// Weighted sums of values. They are updated value by value, so that large values with small
+/// differences lose no precision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
     n: u64,
@@ -117,9 +119,9 @@ impl Moments {
         self.mix(other.weight, other.mean, other.squares, other.cubes);
     }
 
-    /// Adds values with this sum of weights, this mean, and these sums of powers of differences
-    /// from the mean (Pébay, *Formulas for robust, one-pass parallel computation of covariances and
-    /// arbitrary-order statistical moments*, 2008).
+    /// Adds values, given by the sum of their weights, their mean, and the sums of powers of their
+    /// differences from the mean (Pébay, *Formulas for robust, one-pass parallel computation of
+    /// covariances and arbitrary-order statistical moments*, 2008).
     fn mix(&mut self, weight: f64, mean: f64, squares: f64, cubes: f64) {
         let (own, all) = (self.weight, self.weight + weight);
         let difference = mean - self.mean;
@@ -143,7 +145,8 @@ impl Moments {
         }
     }
 
-    /// Returns the number of calls of equal weight that would be as informative.
+    /// Returns the effective number of calls: this many calls of equal weight would be as
+    /// informative.
     fn effective(&self) -> f64 {
         self.weight * self.weight / self.squared_weight
     }
@@ -162,7 +165,7 @@ impl Moments {
     }
 }
 
-/// The calls that the drawn calls of some strata stand for.
+/// The calls that the drawn calls of some strata represent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
     /// Σ N_h.
@@ -182,7 +185,8 @@ impl Drawn {
         self.any_other_than_0 |= other.any_other_than_0;
     }
 
-    /// Returns the number of drawn calls of equal weight that would be as informative.
+    /// Returns the effective number of drawn calls: this many drawn calls of equal weight would be
+    /// as informative.
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.calls * self.calls / self.squares } else { 0.0 }
     }
@@ -197,13 +201,13 @@ impl Drawn {
 }
 
 impl Strata {
-    /// Notes that calls took place whose value is not known.
+    /// Adds calls whose value is not known.
     pub fn skip(&mut self, calls: u64) {
         self.waiting = self.waiting.saturating_add(calls);
     }
 
-    /// Adds a call whose value is known. `weight` is 1 divided by the probability with which it was
-    /// drawn; 0 counts as 1.
+    /// Adds a call whose value is known. `weight` is 1 divided by the probability with which the
+    /// call was drawn; 0 counts as 1.
     pub fn add(&mut self, weight: u64, value: f64) {
         if weight <= 1 {
             self.alone.add(1.0, value);
@@ -227,7 +231,7 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether some of the calls were drawn. If not, only first calls have known values, and these
+    /// Whether any of the calls were drawn. If not, only first calls have known values, and these
     /// are not a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
@@ -244,7 +248,7 @@ impl Strata {
         classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
     }
 
-    /// Returns the sums over all known values, each with the same weight.
+    /// Returns the sums over all known values. All values have the same weight in these sums.
     pub(super) fn known_values(&self) -> Moments {
         let mut all = self.alone;
         self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
@@ -256,7 +260,7 @@ impl Strata {
         self.alone.total + self.classes.iter().map(|(_, class)| class.moments.total).sum::<f64>()
     }
 
-    /// Returns each class with its number of calls; `calls` is the number of all calls.
+    /// Returns each class with the number of its calls. `calls` is the number of all calls.
     fn populations(&self, calls: u64) -> impl Iterator<Item = (u32, u64, &Moments)> {
         let after = calls.saturating_sub(self.mentioned()).saturating_add(self.waiting);
         self.classes.iter().enumerate().map(move |(place, (number, class))| {
@@ -265,7 +269,7 @@ impl Strata {
         })
     }
 
-    /// Returns the calls that the drawn calls stand for.
+    /// Returns the calls that the drawn calls represent.
     pub(super) fn drawn(&self, calls: u64) -> Drawn {
         let mut drawn = Drawn::default();
         for (_, calls, moments) in self.populations(calls) {
@@ -289,15 +293,15 @@ impl Strata {
         self.populations(calls).map(factor).collect()
     }
 
-    /// Estimates the sum of the values over all calls. `calls` is their number; if it is below
-    /// [`mentioned`](Self::mentioned), it is replaced by that. `None` if some values are not known
-    /// and no call was drawn.
+    /// Estimates the sum of the values over all calls. Their number is `calls`, or
+    /// [`mentioned`](Self::mentioned) if that is larger. `None` if some values are not known and no
+    /// call was drawn.
     pub fn total(&self, calls: u64) -> Option<Sum> {
         self.total_with(calls, &Tail::default())
     }
 
-    /// Estimates the sum of the values over all calls, including rare slow calls that other samples
-    /// show.
+    /// Estimates the sum of the values over all calls. The interval includes rare slow calls that
+    /// the samples of other ops show.
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         if self.last.is_none() {
@@ -313,7 +317,7 @@ impl Strata {
                 let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
-            // The first calls are cold, so only other classes can give the variance.
+            // First calls have cold caches, so only other classes can provide the variance.
             let other = if moments.n < 2 { other() } else { None };
             sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
@@ -321,15 +325,15 @@ impl Strata {
     }
 }
 
-/// If something happened in none of n calls, it happens in at most 3/n of all calls (with 95 %
-/// confidence: 0.95 = 1 − e⁻³).
+/// If something happened in none of n calls, it happens in at most 3/n of all calls, with 95 %
+/// confidence: 0.95 = 1 − e⁻³.
 const UNSEEN: f64 = 3.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 pub(super) const Z: f64 = 1.96;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// Estimates the sum over `calls` calls of which some are known. `other` provides the variance if
+/// Estimates the sum over `calls` calls, of which some are known. `other` provides the variance if
 /// too few are known.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
@@ -344,8 +348,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All known values are equal. But `differ` of the other calls may have another value: twice as
-    // large, 0, or, if the known values are 0, 1.
+    // All known values are equal. But up to `differ` of the other calls may have another value:
+    // twice as large, or 0, or, if the known values are 0, 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)
@@ -364,10 +368,10 @@ mod tests {
         strata
     }
 
-    /// Two calls of weight 1, then three of weight 4 that stand for ten calls. Computed on paper:
-    /// mean 12, s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33,
-    /// whose root is 9.6609; t(0.975; 2) = 4.3027: ± 41.568. The values are symmetric, and so is
-    /// the interval.
+    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls. Computed on
+    /// paper: mean 12, s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 =
+    /// 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values
+    /// are symmetric, and so is the interval.
     #[test]
     fn two_strata_on_paper() {
         let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
@@ -375,14 +379,15 @@ mod tests {
         assert_eq!(found.value, 1_920.0);
         assert!((found.high - 1_961.568).abs() < 0.001, "{found:?}");
         assert!((found.low - 1_878.432).abs() < 0.001, "{found:?}");
-        // The tenth call came after the last timed one.
+        // The tenth call came after the last timed call.
         let short = strata(&[some[0], some[1], some[2], some[3], (4, 0, 12.0)]);
         assert_eq!((short.mentioned(), short.known()), (10, 5));
         assert_eq!(short.total(12).expect("values").interval(), Some(found));
     }
 
-    /// Weights 4 and 6 are in one class. Mean (4 · 10 + 6 · 20)/10 = 16; three calls: T = 3 · 16.
-    /// s² = 2/1 · (4 · 36 + 6 · 16)/10 = 48; m = 100/52; V = 9 · 1/3 · 48 · 0.52 = 74.88.
+    /// Weights 4 and 6 are in one class. The mean is (4 · 10 + 6 · 20)/10 = 16, and there are three
+    /// calls, so T = 3 · 16. s² = 2/1 · (4 · 36 + 6 · 16)/10 = 48; m = 100/52; V = 9 · 1/3 · 48 ·
+    /// 0.52 = 74.88.
     #[test]
     fn different_weights_in_one_class() {
         let sum = strata(&[(4, 1, 10.0), (6, 0, 20.0)]).total(3).expect("values");
@@ -395,7 +400,7 @@ mod tests {
     fn all_timed_is_exact() {
         let sum = strata(&[(1, 0, 5.0), (1, 0, 7.0), (1, 0, 100.0)]).total(3).expect("values");
         assert!(sum.is_exact() && (sum.value() - 112.0).abs() < 1e-9, "{sum:?}");
-        // Every call of weight 3 happened to be drawn.
+        // Both calls of weight 3 were drawn, and there are no other calls.
         let sum = strata(&[(3, 0, 5.0), (3, 0, 7.0)]).total(2).expect("values");
         assert_eq!(sum.interval(), Some(crate::Estimate::exact(12.0)));
     }
@@ -406,13 +411,14 @@ mod tests {
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
         assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        // One call cannot rule out that the other five are larger by as much.
+        // The value of a single call does not rule out that the values of the other five are 0 or
+        // much larger.
         let interval = alone.interval().expect("an interval");
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }
 
-    /// Nothing was counted in 50 drawn calls, so at most 3/50 of the 1,000 others counted
-    /// something. The cold first call, which counted 9,000, stands for itself.
+    /// The counter was 0 in 50 drawn calls, so it was above 0 in at most 3/50 of the 1,000 other
+    /// calls. The cold first call, which counted 9,000, represents only itself.
     #[test]
     fn what_was_not_seen_may_still_happen() {
         let mut calls = vec![(1, 0, 9_000.0)];
@@ -424,7 +430,7 @@ mod tests {
         assert!((one.expect("an interval").high - 30.0).abs() < 0.01, "{one:?}");
     }
 
-    /// If 100 values are equal, at most 3 % of the others differ.
+    /// If 100 values are equal, at most 3 % of the other values differ from them.
     #[test]
     fn equal_values() {
         let found = strata(&[(2, 1, 700.0)].repeat(100)).total(200).expect("values").interval();
@@ -433,15 +439,15 @@ mod tests {
         assert!((found.half() - 100.0 * 0.03 * 700.0).abs() < 0.1, "{found:?}");
     }
 
-    /// Calls that were skipped before a call of weight 1 belong to the class before it.
+    /// Calls that were skipped before a call of weight 1 belong to the class before that call.
     #[test]
     fn a_call_of_weight_1_stands_for_itself() {
         let found = strata(&[(4, 0, 10.0), (4, 0, 10.0), (1, 6, 900.0)]).total(9);
         assert_eq!(found.expect("values").value(), 900.0 + 8.0 * 10.0);
     }
 
-    /// The single call of the class of weight 2 takes the variance of the class of weight 4, which
-    /// is 4: V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
+    /// The class of weight 2 has a single call. It uses the variance of the class of weight 4,
+    /// which is 4: V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
     #[test]
     fn a_single_call_takes_the_variance_of_its_neighbour() {
         let lone = [(4, 0, 10.0 - 2f64.sqrt()), (4, 1, 10.0 + 2f64.sqrt()), (2, 1, 50.0)];

@@ -1,11 +1,11 @@
-//! Estimates rare slow calls from the samples of all ops.
+//! Estimates how much rare slow calls add to the variance, from the samples of all ops.
 //!
 //! An interrupt, another program on the same processor, or a page that is not in memory makes a
 //! call slow, whatever its op is. There are few such calls, but they are up to a thousand times as
-//! slow, so they may be a good part of an op's total. A sample of some hundred calls of one op
-//! usually contains none of them, and its variance does not show that they exist. The samples of
-//! all ops together show that they exist: slow calls are equally likely at any time, so their
-//! number in an op is proportional to its time.
+//! slow, so they may be a large part of an op's total. A sample of some hundred calls of one op
+//! usually contains none of them, and its variance does not show that they exist. But the samples
+//! of all ops together do. Slow calls are equally likely at any time, so their number in an op is
+//! proportional to the op's time.
 //!
 //! ```text
 //!   op        q = weighted 99th percentile of its values     e = max(0, y − q)
@@ -13,20 +13,23 @@
 //!   class h   s² + y̅·D in the place of s²
 //! ```
 //!
-//! This makes intervals wider, and does not change estimates. If an op's own sample has rare slow
-//! calls, they count twice, once in s² and once in D. The op's interval is then wider than
-//! necessary, by a factor of at most √2. A value that 1 % of the calls of an op reach is not rare. So an op with
-//! both long and short calls says nothing about other ops.
+//! This makes intervals wider, and does not change estimates. If an op's own sample contains rare
+//! slow calls, they are counted twice, in s² and in D. The op's interval is then wider than
+//! necessary, by a factor of at most √2. A value that 1 % of the calls of an op reach does not
+//! count as rare. So an op that has both long and short calls does not change the intervals of
+//! other ops.
 //!
-//! The skewness of such calls is left out on purpose. It would move the lower end of the interval
-//! of an op without any such call in its sample to the estimate itself. (Measured with calls of
-//! real programs: then 50 to 80 of 100 intervals contained the total instead of 90 to 100.)
+//! The skewness of such calls is left out on purpose. For an op whose sample contains no such call,
+//! it would move the lower end of the interval to the estimate itself. (This was measured with
+//! calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the total;
+//! without it, 90 to 100 did.)
 //!
-//! If the samples of all ops together have no slow call, slow calls cannot be accounted for.
+//! If even the samples of all ops together contain no slow call, slow calls cannot be taken into
+//! account.
 
 use super::quantile::Weighted;
 
-/// Only values above this quantile of an op's values are rare.
+/// Only values above this quantile of an op's values count as rare.
 const RARE: f64 = 0.99;
 
 /// The second moment of rare slow calls, per unit of the sum of all values. It has the unit of the
@@ -54,7 +57,7 @@ impl Tail {
         Self(self.0 * factor)
     }
 
-    /// Returns the variance that such calls add to the calls of an op with this mean.
+    /// Returns the variance that rare slow calls add to calls with this mean.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0
     }
@@ -64,9 +67,9 @@ impl Tail {
 mod tests {
     use super::*;
 
-    /// 199 calls took 10 and one took 1,010, all of weight 1: q = 10, and e = 1,000 in one of them.
-    /// Σ y = 3,000, so D = 10⁶ / 3,000. Another op has 100 calls of 5 and 100 of 25, each of which
-    /// stands for two calls: Σ y = 6,000, and nothing is rare.
+    /// 199 calls took 10 and one took 1,010, all with weight 1. So q = 10, and e = 1,000 for one
+    /// call. Σ y = 3,000, so D = 10⁶ / 3,000. Another op has 100 calls of 5 and 100 calls of 25,
+    /// each of which represents two calls: Σ y = 6,000, and nothing is rare.
     #[test]
     fn on_paper() {
         let mut one = Weighted::default();

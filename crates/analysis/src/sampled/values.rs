@@ -1,4 +1,4 @@
-//! Defines the results of a sample: estimates with their intervals.
+//! Defines the results that are computed from a sample: estimates with their intervals.
 
 use crate::Estimate;
 use crate::interval::Sum;
@@ -23,8 +23,8 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval() }
     }
 
-    /// Makes the estimate of a sum. Its lower end is at least `observed`, because the rest of the
-    /// sum cannot be negative.
+    /// Makes the estimate of a sum. Its lower end is at least `observed`, the known part of the
+    /// sum, because the rest cannot be negative.
     pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
         let cut = |mut all: Estimate| {
             all.low = all.low.max(observed).min(all.value);
@@ -51,24 +51,26 @@ impl Estimated {
 pub struct SampledRow {
     /// The number of calls. `None` in rows by CPU, because the CPU is known only for timed calls.
     pub calls: Option<u64>,
-    /// The number of calls with its interval, if it is an estimate because a host announced its
-    /// calls only in some steps of the program.
+    /// The number of calls with its interval. `None` unless the number is an estimate, because a
+    /// host announced its calls only in some steps of the program.
     pub by_steps: Option<Estimated>,
     /// Number of calls that were timed.
     pub timed: u64,
-    /// Number of timed calls of which counters were read.
+    /// Number of timed calls in which counters were read.
     pub counted: u64,
     /// The sum of the durations. `None` if it cannot be estimated.
     pub total: Option<Estimated>,
-    /// Whether the self time is known. It is not if calls of this row have others inside, because
-    /// it cannot be estimated if only some of the calls inside were timed.
+    /// Whether the self time is known. It is not known if calls of this row have calls inside: it
+    /// cannot be estimated if only some of the calls inside were timed.
     pub self_known: bool,
-    /// The row's part of all durations. `None` if it is not known, as in rows by CPU, and if any
-    /// calls are nested.
+    /// The row's part of all durations. `None` if it is not known: in rows by CPU, and if any calls
+    /// are nested.
     pub share: Option<Estimated>,
-    /// The number of timed calls of equal weight that would be as informative about the distribution.
+    /// The effective number of timed calls: this many timed calls of equal weight would be as
+    /// informative about the distribution.
     pub effective: Option<f64>,
-    /// Each counter of the run; `None` if it was read in none of the calls.
+    /// The estimates of each counter of the run. `None` if the counter was read in none of the
+    /// calls.
     pub counters: Vec<Option<SampledCounter>>,
 }
 
@@ -85,8 +87,8 @@ impl SampledRow {
 pub struct SampledCounter {
     /// The sum over the calls.
     pub total: Estimated,
-    /// The number of calls that the sum covers: the calls of those threads and ops that have a call
-    /// with a value.
+    /// Number of calls that the sum covers: all calls of those threads and ops that have at least
+    /// one call with a value.
     pub calls: u64,
     /// The number of calls that have a value.
     pub counted: u64,
@@ -104,10 +106,11 @@ impl SampledCounter {
 pub struct SampledRun {
     /// The part of the processor time that recording was allowed to take, 0 to 1.
     pub budget: f64,
-    /// The cost of recording as a part of the threads' processor time without it, by the recorder's
-    /// own account. `None` if the recorder kept no account.
+    /// The cost of recording as a part of the processor time that the threads would have used
+    /// without it, as the recorder itself measured it. `None` if the recorder did not measure it.
     pub price: Option<f64>,
-    /// All calls. `calls`, `timed`, `counted` and `total` are known; `counters` is empty.
+    /// The estimates for all calls together. `calls`, `timed`, `counted` and `total` are set;
+    /// `counters` is empty.
     pub all: SampledRow,
     /// The estimated time in calls of each thread, by process and thread index.
     pub threads: Vec<((usize, usize), SampledRow)>,

@@ -1,9 +1,9 @@
-//! Computes the weight of each timed call: the number of calls that it stands for.
+//! Computes the weight of each timed call, which is the number of calls that it represents.
 //!
-//! A call that was chosen to be timed with probability 1/w stands for about w calls. The real
-//! number is known, because all calls were counted. So the weights of a class of [`Strata`] are
-//! multiplied by a factor that makes them add up to the class's number of calls (*calibration*;
-//! Deville and Särndal, *Calibration Estimators in Survey Sampling*, 1992):
+//! A call that was chosen to be timed with probability 1/w represents about w calls. The real
+//! number of calls is known, because all calls were counted. So the weights of a class of
+//! [`Strata`] are multiplied by a factor that makes them add up to the class's number of calls
+//! (*calibration*; Deville and Särndal, *Calibration Estimators in Survey Sampling*, 1992):
 //!
 //! ```text
 //!   weight 1       1: the call stands for itself
@@ -19,11 +19,11 @@ use profile::Columns;
 
 use super::strata::Strata;
 
-/// Weights are whole numbers of this part of a call, so that sums of them are exact.
+/// Weights are whole numbers in units of 1/`SCALE` call, so that sums of them are exact.
 pub(crate) const SCALE: u64 = 1 << 20;
 
-/// The factors by which the weights of the calls of one thread and op are multiplied, for each
-/// class.
+/// For each class, the factor by which the weights of its calls are multiplied. There are separate
+/// factors for each thread and op.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Factors {
     timed: Vec<(u32, f64)>,
@@ -31,8 +31,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// Computes the factors. `counted` are the strata of the counters: the first one with drawn
-    /// calls gives the factors for calls whose counters were read.
+    /// Computes the factors. `counted` contains the strata of the counters. The first strata with
+    /// drawn calls determine the factors for calls whose counters were read.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -45,12 +45,12 @@ impl Factors {
         }
     }
 
-    /// Returns the number of calls, in parts, that a timed call of this weight stands for.
+    /// Returns how many calls a timed call of this weight represents, in units of 1/[`SCALE`].
     pub fn timed(&self, weight: u64) -> u64 {
         scaled(&self.timed, weight)
     }
 
-    /// Returns the same for a call whose counters were read.
+    /// Returns how many calls a call whose counters were read represents, in units of 1/[`SCALE`].
     pub fn counted(&self, weight: u64) -> u64 {
         scaled(&self.counted, weight)
     }
@@ -85,12 +85,12 @@ impl Weights {
         self.factors.get(&(columns.process, columns.thread, *columns.export.get(i)?))
     }
 
-    /// Returns the number of calls, in parts, that a timed call stands for.
+    /// Returns how many calls a timed call represents, in units of 1/[`SCALE`].
     pub fn timed(&self, columns: &Columns, i: usize) -> u64 {
         self.of(columns, i).map_or(SCALE, |factors| factors.timed(columns.weight(i)))
     }
 
-    /// Returns the same for a call whose counters were read.
+    /// Returns how many calls a call whose counters were read represents, in units of 1/[`SCALE`].
     pub fn counted(&self, columns: &Columns, i: usize) -> u64 {
         self.of(columns, i).map_or(SCALE, |factors| factors.counted(columns.counter_weight(i)))
     }
@@ -100,8 +100,8 @@ impl Weights {
 mod tests {
     use super::*;
 
-    /// A class of 20 calls has drawn calls of the weights 4 and 6. They add up to 10, so each
-    /// counts twice.
+    /// In a class of 20 calls, calls of the weights 4 and 6 were drawn. The weights add up to 10,
+    /// so each one is doubled.
     #[test]
     fn weights_add_up_to_the_number_of_calls() {
         let mut strata = Strata::default();

@@ -1,4 +1,4 @@
-//! Puts the dispatches of a process together from their workgroups.
+//! Assembles the dispatches of a process from their workgroups.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,7 +10,7 @@ use profile::{Columns, OpId, PageDecoder, PageKey, Profile, Role};
 
 use crate::amounts::{Brackets, parts};
 
-/// One dispatch. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
+/// One dispatch. The times of workgroups are in units of 1/[`crate::amounts::PARTS`] tick.
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,
@@ -20,7 +20,7 @@ pub(super) struct Dispatch {
     pub end: u64,
     /// Sum of the durations of its workgroups, without the time that the recorder added.
     pub sum: u64,
-    /// The largest part of `sum` that one thread has.
+    /// The part of `sum` that belongs to the busiest thread.
     pub busiest: u64,
     /// Number of recorded workgroups.
     pub workgroups: u64,
@@ -37,13 +37,13 @@ impl Dispatch {
 /// The dispatches of a process.
 #[derive(Debug, Default)]
 pub(super) struct Assembled {
-    /// The dispatches in the order in which they begin.
+    /// The dispatches, sorted by start.
     pub dispatches: Vec<Dispatch>,
     /// Number of threads that ran workgroups.
     pub threads: usize,
 }
 
-/// The next workgroup of a thread. Workgroups are ordered by their start.
+/// The next workgroup of a thread. Workgroups are processed in the order of their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Next {
     begin: u64,
@@ -51,11 +51,12 @@ struct Next {
     reader: usize,
 }
 
-/// Reads the calls of one thread in the order in which they begin, page by page.
+/// Reads the calls of one thread page by page, in the order in which they begin.
 struct Reader<'a> {
     decoder: PageDecoder<'a>,
     pages: std::vec::IntoIter<PageKey>,
-    /// The calls of the page, from the last to the first in the order in which they begin.
+    /// The workgroups of the page that are not processed yet, as indices. The one that begins next
+    /// is last.
     order: Vec<usize>,
 }
 
@@ -67,8 +68,8 @@ impl Reader<'_> {
             let columns = self.decoder.decode(key);
             let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
             self.order = (0..columns.len()).filter(is_workgroup).collect();
-            // If calls begin together, the outer one comes first, because the numbers of dispatches
-            // in exports follow the same order. The outer one was recorded last.
+            // Of calls that begin together, the outer one must come first, because the numbers of
+            // dispatches in exports follow this order. The outer call was recorded last.
             self.order.sort_by_key(|i| {
                 Reverse((columns.start_ticks[*i], Reverse(columns.duration(*i)), Reverse(*i)))
             });
@@ -82,7 +83,7 @@ fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
     op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
 }
 
-/// Puts the dispatches of a process together. `None` if only some calls were recorded.
+/// Assembles the dispatches of a process. `None` if only some calls were recorded.
 pub(super) fn assemble(
     profile: &Profile,
     process: usize,
@@ -92,7 +93,8 @@ pub(super) fn assemble(
         return None;
     }
     let of = profile.processes.get(process)?;
-    // If workgroups begin together on several threads, that of the first thread comes first.
+    // If workgroups begin at the same time on several threads, the workgroup of the first thread
+    // comes first.
     let readers = of.threads.iter().enumerate().map(|(thread, t)| {
         let pages = (0..t.headers().len()).map(|page| PageKey { process, thread, page });
         let pages = pages.collect::<Vec<_>>().into_iter();
@@ -121,18 +123,18 @@ pub(super) fn assemble(
     Some(sums.found)
 }
 
-/// The dispatches of a process while they are put together.
+/// The dispatches of a process while they are assembled.
 struct Sums<'a> {
     profile: &'a Profile,
     brackets: &'a Brackets,
     assembler: Assembler,
     found: Assembled,
-    /// For dispatches that may still get workgroups, the time of each thread.
+    /// For each dispatch that may still get workgroups, the time of each thread.
     of_threads: HashMap<DispatchId, Vec<(usize, u64)>, BuildHasherDefault<NumberHasher>>,
 }
 
-/// Hashes numbers that were given one after the other by this program, so they need no protection
-/// against attacks.
+/// Hashes numbers that were given one after the other by this program, so the hash needs no
+/// protection against attacks.
 #[derive(Default)]
 struct NumberHasher(u64);
 
@@ -152,7 +154,7 @@ impl Hasher for NumberHasher {
 }
 
 impl Sums<'_> {
-    /// Adds a workgroup to its dispatch. Workgroups that belong to none are left out.
+    /// Adds a workgroup to its dispatch. A workgroup that belongs to no dispatch is left out.
     fn add(&mut self, columns: &Columns, i: usize) -> Option<()> {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let end = begin.saturating_add(duration);
@@ -160,7 +162,8 @@ impl Sums<'_> {
         let op = self.profile.ops.of(columns.process, export)?;
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let (id, count) = (at(&columns.workgroup), at(&columns.count));
-        // The assembler only needs times to choose the row in which a dispatch is shown.
+        // The assembler uses times only to choose the row in which a dispatch is shown, so they may
+        // be 0 here.
         let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
         let placed = self.assembler.add(&call)?;
         if placed.first {
@@ -169,7 +172,7 @@ impl Sums<'_> {
             let dispatch = Dispatch { op, begin, end, sum, busiest, workgroups, of };
             self.found.dispatches.push(dispatch);
         }
-        // Numbers begin with 1 and have no gaps.
+        // Dispatches are numbered from 1, without gaps.
         let dispatch = self.found.dispatches.get_mut(usize::try_from(placed.id).ok()? - 1)?;
         let duration = parts(duration);
         let class = self.brackets.page(columns).of(columns, i);

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 
 use profile::OpId;
 
-/// A program that makes at most this many dispatches, and does not repeat itself, is one iteration.
+/// A program that makes at most this many dispatches, and does not repeat itself, counts as one
+/// iteration.
 const ONCE: usize = 1_024;
 
-/// No iteration has more dispatches than this. Otherwise, numbers of dispatches that have a common
-/// divisor by chance could make millions of positions, each with a row of its own.
+/// An iteration has at most this many dispatches. Otherwise, numbers of dispatches that have a
+/// common divisor by chance could result in millions of positions, each with a row of its own.
 const LONGEST: usize = 1 << 16;
 
-/// Returns the functions of one iteration, and for each dispatch its position in the iteration;
-/// `None` if it is before the first one. Without iterations, no dispatch has a position.
+/// Returns the functions of one iteration, and the position of each dispatch in its iteration. The
+/// position is `None` for dispatches before the first iteration. Without iterations, no dispatch
+/// has a position.
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     if let Some((begin, period)) = repeated(ops) {
         let places =
@@ -26,13 +28,13 @@ pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     }
 }
 
-/// Finds the longest end of the sequence that consists of at least two repetitions, and returns its
-/// start and the length of one repetition. The last repetition may be cut short, because a program
-/// can end at any time, and the first one, too.
+/// Finds the longest end of the sequence that consists of at least two repetitions. Returns its
+/// start and the length of a repetition. The first and the last repetition may be incomplete,
+/// because a program can end at any time.
 fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
-    // In the reversed sequence, the end is a beginning. The failure function of Knuth, Morris and
-    // Pratt gives the length of the longest border of each beginning; the length of the beginning
-    // without the border is its period.
+    // In the reversed sequence, the end is a beginning. For each beginning, the failure function of
+    // Knuth, Morris and Pratt computes the length of its longest border. The length of the
+    // beginning without the border is its period.
     let n = ops.len();
     let at = |i: usize| ops[n - 1 - i];
     let mut borders = vec![0usize; n];
@@ -53,8 +55,8 @@ fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
     Some((n - length, period))
 }
 
-/// Finds repetitions in which the order of some dispatches changes: the *k*-th dispatch of a
-/// function in its iteration has the position of the *k*-th one in the first iteration.
+/// Finds repetitions in which the order of some dispatches changes. The *k*-th dispatch of a
+/// function in an iteration gets the position of the *k*-th one in the first iteration.
 fn counted(ops: &[OpId]) -> Option<(Vec<OpId>, Vec<Option<u32>>)> {
     let mut counts: HashMap<OpId, usize> = HashMap::new();
     ops.iter().for_each(|op| *counts.entry(*op).or_default() += 1);
@@ -118,11 +120,11 @@ mod tests {
         assert_eq!(places("abac"), ("abac".to_owned(), "0123".to_owned()));
         assert_eq!(places("a"), ("a".to_owned(), "0".to_owned()));
         assert_eq!(places(""), (String::new(), String::new()));
-        // The sequence is too long to be one iteration: there is a prime number of one function,
-        // and one dispatch of the other.
+        // The sequence is too long to be one iteration, and the numbers of the two functions'
+        // dispatches have no common divisor: one of them is 1.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
-        // There is an even number of each function by chance.
+        // The number of dispatches of each function is even by chance.
         let ops: Vec<OpId> = [vec![1; 100_002], vec![2; 100_000]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 200_002]));
     }

@@ -1,4 +1,5 @@
-//! Stores values that are added one by one, each in no more bytes than its block needs.
+//! Stores values that are added one by one. Each block uses only as many bytes per value as its
+//! values need.
 
 /// A block has at most this many bytes.
 const MOST_BYTES: usize = 1 << 16;
@@ -25,9 +26,9 @@ struct Block {
     bytes: Vec<u8>,
     used: usize,
     width: usize,
-    /// The number of values before the block.
+    /// Number of values in all earlier blocks.
     before: usize,
-    /// The largest value of this width.
+    /// The largest value that fits into `width` bytes.
     limit: u64,
     /// The bits that are set in any added value.
     seen: u64,
@@ -99,7 +100,7 @@ impl Blocks {
         self.full.iter().chain([&self.last]).all(|block| u32::try_from(block.seen).is_ok())
     }
 
-    /// Calls `each` for the values from index `from` to before index `to`, in order.
+    /// Calls `each` for the values with index `from` to `to - 1`, in order.
     pub fn read(&self, from: usize, to: usize, mut each: impl FnMut(u64)) {
         let first = self.full.partition_point(|block| block.before + block.len() <= from);
         let blocks = self.full[first..].iter().chain([&self.last]);

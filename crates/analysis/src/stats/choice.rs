@@ -1,15 +1,15 @@
-//! Chooses the calls to describe.
+//! Chooses the calls that are described.
 
 use profile::{PageDecoder, PageKey, Profile};
 
 use super::Options;
 
-/// The ops, threads and times of the calls to describe.
+/// The ops, threads and times of the calls that are described.
 pub(super) struct Choice<'a> {
     pub(super) op: Option<&'a str>,
     pub(super) ops: Vec<bool>,
-    /// By process and thread: the tick from which calls are described; `None` if the thread is left
-    /// out.
+    /// By process and thread: the tick at which the described calls begin; `None` if the thread is
+    /// left out.
     pub(super) threads: Vec<Vec<Option<u64>>>,
 }
 

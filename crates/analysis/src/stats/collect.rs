@@ -2,8 +2,8 @@
 //!
 //! Workers receive pages in no particular order. For each op and thread, a worker keeps the calls
 //! in the order in which it gets them, together with the positions at which the calls of
-//! consecutive pages begin. Sorted by page, these *runs* are the thread's calls in the recorded
-//! order, whatever the number of workers.
+//! consecutive pages begin. These pieces are called *runs*. Sorted by page, they contain the
+//! thread's calls in the recorded order, whatever the number of workers.
 //!
 //! If the calls would take too much memory, workers leave out ops, one after the other, and free
 //! the memory of their calls. All pages are then read again for the ops that were left out.
@@ -34,9 +34,9 @@ const PAGES_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    /// The sum of the durations, in [`crate::amounts::PARTS`] of a tick. In a run with a budget,
-    /// each duration is multiplied by the number of calls that its call stands for, in parts
-    /// ([`crate::sampled::SCALE`]).
+    /// The sum of the durations, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
+    /// budget, each duration is multiplied by the weight of its call, in units of
+    /// 1/[`crate::sampled::SCALE`].
     pub total: u128,
     /// The calls by process and thread.
     parts: Vec<((usize, usize), OfThread)>,
@@ -47,11 +47,11 @@ pub(super) struct Found {
 pub(super) enum Who {
     /// Process and thread index.
     Thread(usize, usize),
-    /// The processes of a rank; `None` for processes without one.
+    /// The processes of one rank; `None` for all processes that belong to no rank.
     Rank(Option<u32>),
 }
 
-/// The position of the calls of a thread or rank among those of the op.
+/// The range of positions that the calls of a thread or rank have among the calls of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub who: Who,
@@ -61,7 +61,7 @@ pub(super) struct Part {
     pub recorder: Recorder,
 }
 
-/// The time that the recorder added to some calls.
+/// What the recorder added to a set of calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
     /// Number of calls of the op inside of others, which are not described.
@@ -79,7 +79,7 @@ impl Recorder {
     }
 }
 
-/// The calls of one op in one thread that one worker has seen.
+/// The calls of one op in one thread, as far as one worker has collected them.
 #[derive(Debug)]
 struct Segment {
     key: Key,
@@ -93,8 +93,8 @@ struct Segment {
     last_location: usize,
 }
 
-/// The position in a segment at which the calls of consecutive pages begin. They end where those of
-/// the next run begin.
+/// Calls of consecutive pages within a segment. They begin at position `from`, and end where the
+/// next run begins.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first_page: usize,
@@ -102,7 +102,7 @@ struct Run {
     from: usize,
 }
 
-/// A variable of a segment.
+/// The values of one variable of a segment.
 #[derive(Debug, Default)]
 struct Store {
     values: Blocks,
@@ -130,7 +130,7 @@ impl Segment {
         self.columns.iter().map(Store::bytes).sum()
     }
 
-    /// Notes that the next calls are of this page.
+    /// Notes that the next calls that are added come from this page.
     fn begin(&mut self, page: usize, variables: usize) {
         if let Some(run) = self.runs.last_mut()
             && (run.last_page == page || run.last_page + 1 == page)
@@ -181,7 +181,7 @@ impl OfThread {
         all
     }
 
-    /// Returns the pieces of the thread's calls in the recorded order: segment, from, to.
+    /// Returns the pieces of the thread's calls in the recorded order, each as (segment, from, to).
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -200,7 +200,7 @@ impl Found {
     }
 
     /// Joins the calls of all threads, thread by thread. Threads for which `who` returns the same
-    /// value follow each other, in one part. Parts are sorted.
+    /// value are next to each other and form one part. The parts are sorted.
     pub fn flatten(mut self, who: impl Fn(usize, usize) -> Who) -> (Samples, Vec<Part>) {
         self.parts.sort_by_key(|((process, thread), _)| who(*process, *thread));
         let (mut parts, mut pieces) = (Vec::<Part>::new(), Vec::new());
@@ -241,8 +241,8 @@ impl Found {
     }
 }
 
-/// Joins a variable's values from the stores of all threads and their segments. `pieces` are those
-/// of each thread.
+/// Joins one variable's values from the stores of all threads and their segments. `pieces` contains
+/// the pieces of each thread.
 fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
     let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
     let mut values = Values::with_capacity(narrow, calls);
@@ -274,7 +274,7 @@ pub(super) struct Batch {
     only: Option<BTreeSet<Key>>,
     most_bytes: usize,
     used: AtomicUsize,
-    /// The number of times that an op was left out.
+    /// How often an op was left out so far.
     changes: AtomicUsize,
     left_out: Mutex<BTreeSet<Key>>,
 }
@@ -299,10 +299,9 @@ impl Batch {
 pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
-    /// The ops that were left out, which are the next batch. There are none if this batch has no
-    /// ops.
+    /// The ops that were left out. They are the next batch. If `ops` is empty, this is empty, too.
     pub left_out: BTreeSet<Key>,
-    /// Number of all calls whose self time was used up by the correction.
+    /// How many of all calls have a self time of 0 after the correction.
     pub exhausted: u64,
     pub in_place: InPlace,
     /// The losses found inside pages, by process.
@@ -339,8 +338,8 @@ pub(super) fn collect(
     Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
-/// Whether the last column is the durations as they were recorded. Metrics of single calls are
-/// computed from these, because counters cannot be corrected call by call.
+/// Whether the last column contains the durations as they were recorded. Metrics of single calls
+/// are computed from them, because counters cannot be corrected call by call.
 pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
@@ -348,18 +347,18 @@ pub(super) fn keeps_recorded(options: &Options) -> bool {
 struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
-    /// The number of calls that each call stands for, in a run with a budget.
+    /// The number of calls that each timed call represents, in a run with a budget.
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,
-    /// The ops that were left out when `changes` had the value below.
+    /// The ops that had been left out when `changes` had the value of the next field.
     left_out: BTreeSet<Key>,
     changes: usize,
     /// Number of pages since the memory was last added up.
     pages: usize,
-    /// The memory when it was last added up.
+    /// The memory in bytes when it was last added up.
     bytes: usize,
-    /// Number of calls, described or not, whose self time was used up by the correction.
+    /// Number of calls, described or not, whose self time is 0 after the correction.
     exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
@@ -486,7 +485,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds up the memory from time to time, and leaves out an op if it is too much.
+    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages, and leaves out an op if it is too
+    /// much.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {
@@ -509,7 +509,7 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Leaves out the last of the ops, but never the only one.
+    /// Leaves out the last of this worker's ops, unless it is the only one.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {
@@ -551,8 +551,8 @@ impl Adder for Worker<'_> {
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
         self.find_rows(columns);
         let mut rows = std::mem::take(&mut self.rows);
-        // In a run with a budget, the columns after the counters are the weights of timed calls and of
-        // calls whose counters were read.
+        // In a run with a budget, two columns follow the counters: the weights of timed calls, and
+        // the weights of calls whose counters were read.
         let counters = self.profile.groups.counters();
         let of_weights = if columns.sampled { 2 } else { 0 };
         let variables = 1 + counters + of_weights + usize::from(self.recorded);

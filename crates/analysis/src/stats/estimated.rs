@@ -1,4 +1,4 @@
-//! Adds estimates for all calls to the described ones, in a run with a budget.
+//! In a run with a budget, adds estimates for all calls to the statistics of the described calls.
 
 use profile::Profile;
 
@@ -8,8 +8,8 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds the numbers of calls and the estimated totals, and removes statistics for which too few
-/// calls were chosen at random to be timed.
+/// Adds the numbers of calls and the estimated totals. Removes the statistics of variables for
+/// which too few calls were chosen at random.
 pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
@@ -46,8 +46,8 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// Keeps only the number of values and the extremes of a variable for which too few calls were
-/// chosen at random to be timed. The other variables get the means of a report.
+/// If too few calls were chosen at random for a variable, keeps only its number of values and its
+/// extremes. Sets the means of the other variables to those that a report shows.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
     scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();

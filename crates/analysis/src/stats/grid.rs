@@ -1,4 +1,4 @@
-//! Maps metrics to integers. All later steps rank, sum and multiply these.
+//! Maps the values of metrics to integers, which all later steps rank, sum and multiply.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -8,8 +8,7 @@ use crate::metrics::PartOfTime;
 use super::samples::{Column, Samples, Values};
 use super::{Number, Variable};
 
-/// Number of steps between the smallest and the largest value: the most that a float can
-/// distinguish.
+/// Number of steps between the smallest and the largest value. A float cannot distinguish more.
 const STEPS: u64 = 1 << 52;
 
 /// The range of values that is mapped to the grid.
@@ -20,7 +19,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Makes the grid of these values, all of which must be finite.
+    /// Makes the grid for these values, all of which must be finite.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let fold = |range: Option<Self>, value: f64| match range {
             None => Some(Self { from: value, to: value }),
@@ -62,9 +61,9 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric, computed from the duration as it was recorded and the
-    /// counters (the columns after the first). `parts` has the corrections for each metric that is
-    /// a part of the time.
+    /// Adds a column for each metric. The metric is computed from the recorded duration and from
+    /// the counters, which are the columns after the first. `parts` contains the corrections for
+    /// each metric that is a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

@@ -1,5 +1,5 @@
 //! Computes the amount that the recorder added to the values of a scope, and its standard
-//! deviation, which is the recorder's own part of the scatter of the values.
+//! deviation, which is how much of the values' scatter comes from the recorder.
 
 use profile::Profile;
 
@@ -9,15 +9,16 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Writes what the recorder added into the scope: for the duration in ticks, then for each counter.
+/// Stores what the recorder added in the scope: first for the duration in ticks, then for each
+/// counter.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();
     let taken = ticks(recorder.taken);
     let inside = Inside { taken, calls: scope.calls };
     let mut deviations = recorder.brackets.deviations(counters, brackets);
-    // Each of the two readings is late by up to one step of the clock. The difference of two such
-    // errors has a variance of a sixth of the square of the step.
+    // A reading of the clock is late by up to one step. The difference of two such errors has a
+    // variance of a sixth of the square of the step.
     let steps = profile.processes.iter().filter_map(|process| process.clock_steps);
     let step = steps.map(|steps| steps.typical_ticks).max().unwrap_or(0) as f64;
     deviations[0] = deviations[0].max(step / 6f64.sqrt());

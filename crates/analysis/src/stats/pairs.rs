@@ -1,11 +1,11 @@
-//! Describes pairs of variables of the same calls: correlation of values and of ranks, and calls by
-//! buckets.
+//! Describes pairs of variables of the same calls: the correlations of their values and of their
+//! ranks, and the number of calls by buckets.
 
 use super::ranks::{BLOCK, Ranked, mean};
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Cell, Pair, Table};
 
-/// One of the two variables.
+/// One of the two variables of a pair.
 pub(super) struct Side<'a> {
     pub column: ColumnSlice<'a>,
     pub ranked: &'a Ranked,
@@ -39,9 +39,9 @@ pub(super) fn pair(
     pair
 }
 
-/// Computes a correlation from its sums, and clamps it because rounding must not lead beyond ±1.
-/// The product of the squares is between 2⁻⁶⁴ and 2³²⁰ here, so taking one root of the product
-/// loses nothing, and the correlation is exact if both squares are equal.
+/// Computes a correlation from its sums. The result is clamped, because a rounding error could take
+/// it beyond ±1. The product of the squares is between 2⁻⁶⁴ and 2³²⁰ here, so a single root of the
+/// product loses no precision, and the correlation is exact if both squares are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))
@@ -144,13 +144,13 @@ fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     }
 }
 
-/// Returns the number of a value's class, if equal values form a class. It is at most the number of
-/// values, because the doubled ranks of two classes differ by at least two.
+/// Returns the index of a value's class, which contains all equal values. The index is at most the
+/// number of values, because the doubled ranks of two classes differ by at least two.
 fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }
 
-/// Computes doubled ranks among `some` of the calls, by class.
+/// Ranks only `some` of the calls: computes the doubled rank of each class.
 fn rank_again(
     side: &Side<'_>,
     calls: u64,

@@ -1,20 +1,21 @@
 //! Sorts one variable and computes its moments, the rank and the bucket of each value, and the
 //! means of the buckets.
 //!
-//! Equal values form a *class*. Classes are visited from small to large. If the values lie close
-//! together, they are counted. Otherwise they are distributed by their upper bits ([`PART_BITS`])
-//! into parts, and each part is sorted by the lower bits, together with the index: both fit in 64
-//! bits if the values allow it (with 10 million calls, if they span less than 2⁵¹). If they do not
-//! fit, all values are sorted at once, in 96 bits each.
+//! Equal values form a *class*. Classes are visited from small to large. If the values are close
+//! together, a table counts the calls with each value. Otherwise, the values are distributed by
+//! their upper bits ([`PART_BITS`]) into parts, and each part is sorted by the lower bits and the
+//! index. Both together usually fit into 64 bits (with 10 million calls, if the values span less
+//! than 2⁵¹). If not, all values are sorted at once, in 96 bits each.
 
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
 
-/// Values that span less than this are always counted and not sorted, however few they are.
+/// If the values span less than this, they are always counted instead of sorted, however few there
+/// are.
 const COUNTED: u64 = 1 << 12;
 /// Many values are distributed into 2 to the power of this many parts, each of which fits into a cache.
 const PART_BITS: u32 = 11;
-/// If there are fewer values, they are sorted as one part.
+/// If there are fewer values than this, they are sorted as one part.
 const FEW: usize = 1 << 12;
 /// Number of terms that are summed separately before their sum is added to the total, so that the
 /// rounding errors of long sums stay small.
@@ -55,7 +56,8 @@ impl From<&Ranked> for Variable {
 /// Buffers for sorting.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
-    /// The lower bits of the difference from the smallest value, and the index in the bits below.
+    /// For each value, the lower bits of its difference from the smallest value, and below them its
+    /// index.
     packed: Vec<u64>,
     /// A buffer for sorting parts of the packed values.
     other: Vec<u64>,
@@ -74,7 +76,7 @@ struct Wide {
 }
 
 impl RankScratch {
-    /// Frees the memory of large scopes.
+    /// Frees the memory that a large scope needed.
     pub fn shrink(&mut self) {
         if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
         {
@@ -248,7 +250,7 @@ fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) 
     let digit = if items.len() < 1 << 14 { 8 } else { 11 };
     let passes = bits.div_ceil(digit);
     if items.len() < 64 * passes as usize {
-        // The indices of equal values are in order.
+        // The sort need not be stable, because the index is in the bits below the value.
         items.sort_unstable();
         return;
     }

@@ -1,4 +1,5 @@
-//! Stores the calls of one op as columns: for each call and variable, one value or none.
+//! Stores the calls of one op as columns. A column has one value for each call, which may be
+//! missing.
 
 /// One variable.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ impl Default for Values {
 }
 
 impl Samples {
-    /// Makes columns of equal length. Shorter ones are filled up with missing values.
+    /// Makes columns of equal length. Shorter columns are filled up with missing values.
     pub fn new(columns: &[Vec<Option<u64>>]) -> Self {
         let len = columns.iter().map(Vec::len).max().unwrap_or(0);
         let columns = columns
@@ -99,12 +100,14 @@ impl Samples {
         self.len == 0
     }
 
-    /// Takes the last column, which has the durations as they were recorded, if it is there.
+    /// Removes and returns the last column if `there` is set. It contains the durations as they
+    /// were recorded.
     pub(super) fn take_recorded(&mut self, there: bool) -> Option<Column> {
         self.columns.pop_if(|_| there)
     }
 
-    /// Takes the last two columns if the calls have weights: see [`super::weighted`].
+    /// If the calls have weights (see [`super::weighted`]), removes and returns the last two
+    /// columns, which contain them.
     pub(super) fn take_weights(&mut self, profile: &profile::Profile) -> Option<Self> {
         let weights = profile.is_sampled() && self.columns.len() > 2;
         weights.then(|| Self {
@@ -148,7 +151,7 @@ pub(super) enum ValueSlice<'a> {
 }
 
 impl ColumnSlice<'_> {
-    /// Returns value `i`; 0 if it is missing.
+    /// Returns value `i`, or 0 if it is missing.
     #[inline]
     pub fn raw(&self, i: usize) -> u64 {
         match self.values {

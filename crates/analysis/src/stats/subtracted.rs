@@ -1,48 +1,50 @@
-//! Subtracts the amount that the recorder added from the values of a variable when they are shown.
+//! Subtracts the amount that the recorder added from the values of a variable, before they are
+//! shown.
 
 use super::{Scope, Stats};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 use crate::table::compensate;
 
-/// The amount that the recorder added to the values of a variable, and that is subtracted before
-/// they are scaled.
+/// The amount that the recorder added to the values of a variable. It is subtracted before the
+/// values are scaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
-    /// Whether the amount was already subtracted from each duration. Then only its uncertainty is
-    /// added.
+    /// Whether the amount was already subtracted from each duration. Then only the uncertainty of
+    /// the amount is added.
     taken: bool,
 }
 
 impl Subtracted {
-    /// Takes the amount of a variable. Nothing is subtracted if values are as they were recorded,
-    /// if the brackets were not calibrated, and from metrics, which are computed from single calls.
+    /// Returns the amount for a variable. Nothing is subtracted if values are shown as they were
+    /// recorded, or if the brackets were not calibrated. Nothing is subtracted from metrics either,
+    /// because they are computed from single calls.
     pub fn new(stats: &Stats, scope: &Scope, variable: usize) -> Self {
         let bracket = scope.brackets.get(variable).copied().flatten();
         let added = bracket.filter(|_| !stats.raw).map(|bracket| bracket.mean);
         Self { added, taken: variable == 0 }
     }
 
-    /// Whether values are as they were recorded.
+    /// Whether nothing is subtracted.
     pub fn is_nothing(self) -> bool {
         self.added.is_none_or(|of| of == Estimate::exact(0.0))
     }
 
-    /// Returns a mean, or another value of the variable, without the amount. The result is not
+    /// Subtracts the amount from a mean, or from another value of the variable. The result is not
     /// negative.
     pub fn from(self, value: f64) -> Estimate {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// Returns an estimated mean without the amount, with the uncertainty of both.
+    /// Subtracts the amount from an estimated mean. The result has the uncertainty of both.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);
         let cut = |end: f64| if self.added.is_some() { end.max(0.0) } else { end };
         Estimate { value: cut(rest.value), high: cut(rest.high), ..rest }
     }
-    /// Returns a mean, whose interval may be unknown, without the amount.
+    /// Subtracts the amount from a mean whose interval may be unknown.
     pub fn from_estimated(self, mean: Estimated) -> Estimated {
         let known = mean.interval.map(|mean| self.from_estimate(mean));
         let value = known.unwrap_or_else(|| self.from(mean.value)).value;

@@ -1,10 +1,10 @@
 //! Computes the statistics of sampled calls: each call counts as if it occurred `weight` times.
 //!
-//! Every definition of [`super`] applies to the longer list in which each call is repeated in this
-//! way: means, ranks, buckets, ties, tables. The list is never built. A class of equal values with
-//! the weights w₁, w₂, … takes the sorted positions of Σw values. Only the standard deviation takes
-//! into account that the list comes from fewer calls: its squares are divided by (n − 1)/n · Σw for
-//! n calls.
+//! Imagine a longer list in which each call is repeated `weight` times. All definitions of
+//! [`super`] apply to this list: means, ranks, buckets, ties, tables. The list is never built. A
+//! class of equal values with the weights w₁, w₂, … takes the sorted positions of Σw values. Only
+//! the standard deviation takes into account that the list comes from fewer calls: its squares are
+//! divided by (n − 1)/n · Σw for n calls.
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
@@ -14,9 +14,9 @@ use crate::stats::Number;
 /// The kind of weights that a variable has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Every timed call has a value.
+    /// The weights of timed calls. Every timed call has a value.
     Timed,
-    /// Only calls whose counters were read have a value.
+    /// The weights of calls whose counters were read. Only these calls have a value.
     Counted,
 }
 
@@ -25,13 +25,13 @@ pub(super) enum Kind {
 pub(super) struct Weights<'a> {
     timed: ColumnSlice<'a>,
     counted: ColumnSlice<'a>,
-    /// The weight of a single call.
+    /// The weight that represents a single call.
     scale: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// Takes the weights of `len` calls. If all of them stand for whole numbers of calls, the
-    /// weights are divided so that they count whole calls.
+    /// Takes the weights of `len` calls. If every weight is a whole number of calls, `scale` is
+    /// chosen so that the results are in whole calls.
     pub fn new(timed: ColumnSlice<'a>, counted: ColumnSlice<'a>, len: usize) -> Self {
         let whole = |of: &ColumnSlice<'_>| (0..len).all(|i| of.raw(i).is_multiple_of(SCALE));
         let scale = if whole(&timed) && whole(&counted) { SCALE } else { 1 };
@@ -54,7 +54,7 @@ struct Ranked {
     places: Vec<Option<(f64, f64, u8)>>,
 }
 
-/// Describes calls. `kinds` has the kind of weights of each variable.
+/// Describes calls. `kinds` contains the kind of weights of each variable.
 pub(super) fn describe(
     calls: &Slice<'_>,
     weights: &Weights<'_>,
@@ -185,8 +185,8 @@ fn pair(
         .collect();
     let values = both.iter().map(|(a, b, weight)| (a.0, b.0, *weight as f64));
     let pearson = correlation(values);
-    // The ranks among the calls that have both values. The calls are in order, so equal ranks stay
-    // equal.
+    // The ranks are computed again among the calls that have both values. The sort keeps calls with
+    // equal old ranks together, so they get equal ranks again.
     let mut again = [Vec::new(), Vec::new()];
     for (side, ranks) in again.iter_mut().enumerate() {
         let old = |i: usize| if side == 0 { both[i].0.1 } else { both[i].1.1 };
@@ -250,8 +250,8 @@ mod tests {
     use super::super::samples::Samples;
     use super::*;
 
-    /// The statistics must be those of the longer list, which numpy and scipy check
-    /// (`cli/tests/it/stats_oracle.rs`).
+    /// The statistics must be the same as those of the longer list. numpy and scipy check the
+    /// statistics of such lists (`cli/tests/it/stats_oracle.rs`).
     #[test]
     fn as_if_each_call_were_there_several_times() {
         let mut random = Random(7);
@@ -264,8 +264,8 @@ mod tests {
                 let read = random.odd(2);
                 let values =
                     [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
-                // All variables of one test need the same weight, because pairs of variables with
-                // different weights differ.
+                // All variables of one test have the same weights, because pairs of variables with
+                // different weights are computed differently.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {
                     column.push(value);

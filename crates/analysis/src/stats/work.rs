@@ -1,4 +1,4 @@
-//! Buffers that are reused from scope to scope, and the workers that share the work.
+//! Buffers that are used again for every scope, and the worker threads that share the work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::ranks::{RankScratch, Ranked, rank};
 use super::samples::Slice;
 use super::{Scope, Variable};
 
-/// Buffers for describing one scope at a time, with one worker per `Scratch`.
+/// Buffers for describing one scope at a time. Each worker has a `Scratch`.
 #[derive(Debug)]
 pub(super) struct Workspace {
     /// For each variable, the doubled rank and the bucket of each call.
@@ -28,7 +28,7 @@ impl Workspace {
         Self { ranks: vec![], scratch: (0..workers.max(1)).map(|_| Scratch::default()).collect() }
     }
 
-    /// Computes everything about these calls, except the locations where they ended.
+    /// Computes all statistics of these calls, except the locations where they ended.
     pub fn describe(&mut self, calls: &Slice<'_>, buckets: usize, tables: bool) -> Scope {
         self.ranks.resize_with(calls.columns.len(), Default::default);
         for (ranks, places) in &mut self.ranks {
@@ -40,7 +40,8 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting takes the most memory, and pairs need other buffers, so this memory is freed.
+        // Sorting takes the most memory. Pairs need other buffers, so the memory for sorting is
+        // freed first.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));
@@ -69,8 +70,8 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item. Items are handed out one by one to as many threads as there are
-/// states. Returns the results in the order of the items.
+/// Calls `each` for every item. As many threads as there are `states` take the items one by one.
+/// Returns the results in the order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],
     items: Vec<T>,

@@ -21,33 +21,34 @@ pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
-    /// The number of calls that each call stands for, in a run with a budget.
+    /// The number of calls that each timed call represents, in a run with a budget.
     weights: Option<&'a Weights>,
     pub(super) sets: Sets,
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
     pub(super) sums: Vec<Sum>,
-    /// Number of all recorded calls. The filter does not apply to this and the following totals, to
-    /// which percentages refer.
+    /// Number of all recorded calls. This and the following totals ignore the filter, because
+    /// percentages are parts of them.
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
     /// Whether some ops belong to virtual machines.
     machines: bool,
-    /// The self times of all calls, in [`amounts::PARTS`] of a tick.
+    /// The self times of all calls, in units of 1/[`amounts::PARTS`] tick.
     pub all_own: u128,
-    /// The time that was subtracted from the self times of all calls, in [`amounts::PARTS`] of a
-    /// tick.
+    /// The time that was subtracted from the self times of all calls, in units of
+    /// 1/[`amounts::PARTS`] tick.
     pub all_own_taken: u128,
-    /// Number of calls whose self time was used up by the correction.
+    /// Number of calls whose self time is 0 after the correction.
     pub all_exhausted: u64,
-    /// The part of `all_own` and of `all_own_taken` that belongs to each thread.
+    /// For each thread, its part of `all_own` and of `all_own_taken`.
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The numbers of brackets of all calls.
+    /// The brackets of all calls, counted by class.
     pub all_in_brackets: BracketCounts,
-    /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
+    /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave these
+    /// calls out.
     pub all_apart: Apart,
     /// The row of each export of the process in `cached_process`.
     cache: ByExport,
@@ -59,7 +60,7 @@ pub(crate) struct Table<'a> {
     page_runs: Vec<Run>,
 }
 
-/// Calls of a page that follow one another, with the same row and the same class of bracket.
+/// Consecutive calls of a page that have the same row and the same class of bracket.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     row: u32,
@@ -111,12 +112,12 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the row of a call. For rows by CPU, it is not the final row. `None` if the filter
-    /// leaves the call out.
+    /// Returns the row of a call. In a table by CPU, this is only a placeholder. `None` if the
+    /// filter leaves the call out.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let thread = (columns.process, columns.thread);
         let key = self.places.row(self.profile, thread, export)?;
-        // For rows by CPU, the row is found later for each call.
+        // In a table by CPU, the row of each call is found later.
         Some(if self.places.by() == By::Cpu { 0 } else { self.row(key) })
     }
 
@@ -143,21 +144,21 @@ impl<'a> Table<'a> {
         self.page_rows = rows;
     }
 
-    /// Whether call `i` belongs to a virtual machine, so that it is no workgroup of a dispatch.
+    /// Whether call `i` belongs to a virtual machine, so it is not a workgroup of a dispatch.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
         let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// Adds this many brackets of a class to the brackets of all calls.
+    /// Adds `calls` brackets of a class to the brackets of all calls.
     fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
         if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
             self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;
         }
     }
 
-    /// Finds runs of consecutive calls of the page that are added in the same way.
+    /// Finds runs of consecutive calls of the page with the same row and class.
     fn find_runs(&mut self, columns: &Columns, classes: &PageBrackets) {
         self.page_runs.clear();
         for (at, row) in self.page_rows.iter().enumerate() {
@@ -206,7 +207,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the calls whose counters were multiplexed, and the time in which each group counted.
+    /// Adds up how many calls had multiplexed counters, and how long each group counted.
     fn add_estimates(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();
@@ -273,7 +274,7 @@ impl Adder for Table<'_> {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::OpInProcess | By::Kind) {
-            // Calls that belong to no thread have rows only by op and by kind.
+            // Calls that belong to no thread have rows only in tables by op and by kind.
             self.page_rows.fill(NO_ROW);
         }
         let counters = self.profile.groups.counters();
@@ -331,8 +332,8 @@ impl Adder for Table<'_> {
             }
             if mark.inner {
                 sum.inner += 1;
-                // The rest of the sums already contain this call, because it is inside of another
-                // call of the row.
+                // Only outermost calls are added to the other sums. This call is inside of another
+                // call of the row, whose values already include it.
                 self.page_rows[i] = NO_ROW;
                 continue;
             }

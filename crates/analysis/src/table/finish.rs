@@ -41,8 +41,8 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.set_value(raw);
-            // The value of a clock is limited, because a thread is on a CPU for no longer than its
-            // calls take.
+            // A thread is on a CPU for no longer than its calls take, so this limits the value of a
+            // clock.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {
                 let ns = total.times(table.profile.timeline.ns_per_tick());
@@ -51,8 +51,8 @@ impl Sum {
         }
         let of_parts = |parts: Option<f64>| parts.map_or(0.0, |parts| parts / PARTS as f64);
         let [p10, p50, p99] = self.durations.quantiles([0.1, 0.5, 0.99]).map(of_parts);
-        // Metrics are of outermost calls only, and the number of dispatches of those alone is not
-        // known.
+        // Metrics are computed from outermost calls only. The number of dispatches of only these
+        // calls is not known.
         let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
         let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
         let known = all.chain(of_passes).filter(|_| !self.unplaced && self.inner == 0);
@@ -94,8 +94,8 @@ impl Sum {
     }
 }
 
-/// Returns a sum of times from which `taken` was subtracted. Its interval is as wide as the
-/// interval of `taken`.
+/// Returns a sum of times from which `taken` was already subtracted. The width of its interval is
+/// the width of `taken`.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();
@@ -103,8 +103,8 @@ fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
 }
 
 impl Table<'_> {
-    /// Returns the self times of all calls of the profile together, in ticks, and the time that was
-    /// subtracted from them.
+    /// Returns the sum of the self times of all calls of the profile, in ticks, and the time that
+    /// was subtracted from them.
     pub fn all(&self, brackets: &Brackets) -> (Estimate, Option<Estimate>) {
         let taken = ticks(self.all_own_taken);
         let taken = self.all_in_brackets.taken(self.all_calls, taken, brackets);
@@ -112,7 +112,8 @@ impl Table<'_> {
         (rest(self.all_own, taken), taken)
     }
 
-    /// Computes the rows that have calls, in no particular order, with `workers` threads.
+    /// Computes all rows that have calls, using `workers` threads. The rows are in no particular
+    /// order.
     pub fn finish(self, workers: usize, brackets: &Brackets) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self
@@ -121,7 +122,7 @@ impl Table<'_> {
             .filter_map(|(key, place)| Some((key, sums[place].take()?)))
             .filter(|(_, sum)| sum.calls > 0)
             .collect();
-        // Quantiles take time, so the biggest rows are assigned first.
+        // Computing quantiles takes time, so the largest rows are assigned to threads first.
         work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
         let mut hands: Vec<(u64, Vec<(Key, Sum)>)> =
             (0..workers.max(1)).map(|_| (0, Vec::new())).collect();

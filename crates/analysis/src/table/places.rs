@@ -1,9 +1,10 @@
-//! Decides which rows and calls are selected by properties of activities: kind, device and stream.
+//! Decides which calls are selected and to which row each call belongs, also by properties of
+//! activities: kind, device and stream.
 //!
-//! In a profile of activities (an imported trace, or the events of plugins), the library of an op
-//! is the name of its kind, a process is a device or a process of the host, and a thread is a
-//! stream or a thread. A process is a device if some op of it runs on devices by the vocabulary of
-//! [`model::activity`].
+//! This is how a profile of activities (an imported trace, or the events of plugins) is stored: the
+//! library of an op is the name of its kind, a process is a device or a process of the host, and a
+//! thread is a stream or a thread. A process is a device if some op of it runs on devices according
+//! to the vocabulary of [`model::activity`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,18 +31,20 @@ pub struct Counts {
     /// Number of processes, without devices.
     pub processes: usize,
     pub threads: usize,
-    /// Number of devices, which have parts of the profile like processes, but are not processes.
+    /// Number of devices. A device has a part of the profile, as a process has, but is not a
+    /// process.
     pub devices: usize,
 }
 
 impl Counts {
-    /// Counts the processes, threads and devices of these threads of a profile, which are given by
-    /// the index of the process and of the thread. A thread may come twice.
+    /// Counts the processes, threads and devices to which these threads of a profile belong. Each
+    /// thread is given by the index of the process and of the thread, possibly several times.
     pub fn of(profile: &Profile, threads: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let is_device = devices(profile);
         let threads: HashSet<(usize, usize)> = threads.into_iter().collect();
         let (mut processes, mut on_devices) = (HashSet::new(), HashSet::new());
-        // Threads are identified by the id of the kernel, which the kernel may use again.
+        // Threads are identified by the kernel's id, which the kernel can assign again after a
+        // thread has ended.
         let (mut recorded, mut of_plugins, mut count) = (HashSet::new(), HashSet::new(), 0);
         for (at, thread) in threads {
             let Some(process) = profile.processes.get(at) else { continue };
@@ -49,7 +52,7 @@ impl Counts {
                 on_devices.insert(at);
                 continue;
             }
-            // The events of a process's plugins are in parts of their own.
+            // The events of a process's plugins are stored in separate parts of the profile.
             let id = (process.member, process.id.of_process());
             processes.insert((id, process.number(), process.pass));
             let tid = process.threads.get(thread).map(|thread| thread.tid);
@@ -65,21 +68,22 @@ impl Counts {
     }
 }
 
-/// Selects the calls of a table and finds their rows, from the options of the table.
+/// Selects the calls of a table and finds their rows.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
     by: By,
-    /// For each op, whether its name and its kind are selected; `None` if all ops are.
+    /// For each op, whether its name and its kind are selected; `None` if all ops are selected.
     ops: Option<Vec<bool>>,
-    /// The filter itself, for calls whose op's name is lost.
+    /// The pattern for ops' names, for calls whose op's name is lost.
     filter: Option<&'a str>,
-    /// Whether only some kinds are selected. A call whose op's name is lost has none of them.
+    /// Whether only some kinds are selected. A call whose op's name is lost has no kind, so it is
+    /// not selected then.
     some_kinds: bool,
     /// For each op, the first op of the same kind.
     kinds: Vec<OpId>,
     /// For each process, whether it is a device.
     devices: Vec<bool>,
-    /// For each process, whether it is selected; `None` if all processes are.
+    /// For each process, whether it is selected; `None` if all processes are selected.
     processes: Option<Vec<bool>>,
     streams: Option<&'a str>,
     homes: Homes,
@@ -142,7 +146,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Whether rows depend on the thread and not only on the process and the export.
+    /// Whether the row of a call depends on its thread, and not only on its process and export.
     pub(super) fn needs_thread(&self) -> bool {
         let of_process = matches!(self.by, By::Process | By::OpInProcess) && !self.homes.is_empty();
         matches!(self.by, By::Thread | By::Stream) || of_process || self.streams.is_some()
@@ -152,13 +156,14 @@ impl<'a> Places<'a> {
         self.by
     }
 
-    /// Returns the thread that calls are on, even if another source recorded them.
+    /// Returns the thread on which calls ran, even if another source recorded them.
     pub(crate) fn home(&self, thread: (usize, usize)) -> (usize, usize) {
         self.homes.of(thread)
     }
 
-    /// Returns the row of the calls of an export in a thread. `None` if they are not selected. By
-    /// CPU, the row depends on the call, and the returned row is only a placeholder.
+    /// Returns the row for calls of an export in a thread. `None` if these calls are not selected.
+    /// In a table by CPU, the row depends on the single call, so the returned row is only a
+    /// placeholder.
     pub(crate) fn row(
         &self,
         profile: &Profile,

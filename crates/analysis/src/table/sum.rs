@@ -10,15 +10,16 @@ use crate::metrics::{self, SetSum};
 /// Number of 64-bit words for a set of CPUs, because CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// The sums over a row's calls so far. They are over outermost calls, which are not inside of
-/// another call of the row; but self times, dispatches, threads and CPUs are of all calls. Times
-/// are in [`crate::amounts::PARTS`] of a tick, without the time that the recorder added.
+/// The sums over the calls of a row that were added so far. Self times, dispatches, threads and
+/// CPUs are those of all calls; the other sums are over outermost calls, which are not inside of
+/// another call of the row. Times are in units of 1/[`crate::amounts::PARTS`] tick, without the
+/// time that the recorder added.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
-    /// Number of calls inside of others of the row.
+    /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls whose self time was used up by the correction.
+    /// Number of calls whose self time is 0 after the correction.
     pub exhausted: u64,
     pub dispatches: u64,
     /// Whether the workgroup of some call is unknown.
@@ -47,7 +48,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Saves the earliest call of the thread that was seen last.
+    /// Adds the earliest call of `last_thread` to `firsts`.
     pub fn note_first(&mut self) {
         if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
             let known = self.firsts.entry(thread).or_insert(self.first);

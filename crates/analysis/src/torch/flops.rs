@@ -1,7 +1,7 @@
 //! Computes the number of floating-point operations of an op from the shapes of its inputs.
 //!
-//! PyTorch has these numbers with `with_flops=True` in its own tables, but it does not write them
-//! to a recording. The definitions are PyTorch's, so the numbers are the same.
+//! With `with_flops=True`, PyTorch shows these numbers in its own tables, but it does not write
+//! them to a recording. This module uses PyTorch's definitions, so the numbers are the same.
 //!
 //! | op | operations |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `conv2d` | 2 for each product: batch · output · kernel · channels in · channels out / groups |
 //! | `add`, `mul` | one for each element of the first input |
 //!
-//! For all other ops the number is unknown, which is not 0.
+//! For all other ops the number is unknown, which is not the same as 0.
 
-/// Returns the operations of one call. `shapes` and `concrete` are the arguments `Input Dims` and
-/// `Concrete Inputs` of the op, as JSON. `None` if the number is not known.
+/// Returns the number of operations of one call. `shapes` and `concrete` are the op's arguments
+/// `Input Dims` and `Concrete Inputs`, as JSON. `None` if the number is not known.
 pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) -> Option<u64> {
     let is_known = |op| matches!(op, "mm" | "addmm" | "bmm" | "baddbmm" | "conv2d" | "add" | "mul");
     let op = name.strip_prefix("aten::").filter(|op| is_known(*op))?;
@@ -22,8 +22,8 @@ pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) ->
         "mm" | "bmm" => product(&shape(0)?, &shape(1)?),
         "addmm" | "baddbmm" => product(&shape(1)?, &shape(2)?),
         "conv2d" => convolution(&shape(0)?, &shape(1)?, concrete?),
-        // An input that is not a tensor has no shape, and a tensor without dimensions has one
-        // element, but both look the same in a recording.
+        // An empty list of dimensions can mean two things in a recording: an input that is not a
+        // tensor, or a tensor without dimensions, which has one element.
         _ => all(&shape(0).filter(|dims| !dims.is_empty())?),
     }
 }
@@ -36,8 +36,8 @@ fn all(dims: &[u64]) -> Option<u64> {
     dims.iter().try_fold(1u64, |all, dim| all.checked_mul(*dim))
 }
 
-/// Returns the operations of a product of two matrices, or of two batches of matrices of equal
-/// size.
+/// Returns the number of operations of a product of two matrices, or of two batches of matrices of
+/// equal size.
 fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     match (a, b) {
         ([m, k], [inner, n]) if k == inner => all(&[2, *m, *k, *n]),
@@ -48,8 +48,8 @@ fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     }
 }
 
-/// Returns the operations of a convolution. In `concrete`, stride, padding, dilation and groups
-/// follow input, weight and bias.
+/// Returns the number of operations of a convolution. In `concrete`, stride, padding, dilation and
+/// groups come after input, weight and bias.
 fn convolution(input: &[u64], weight: &[u64], concrete: &str) -> Option<u64> {
     let ([batch, channels, height, width], [filters, _, rows, columns]) = (input, weight) else {
         return None;
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn operations_on_paper() {
         let of = |name: &str, shapes: &str| of_op(name, Some(shapes), None);
-        // There are 4 × 8 results of 16 products each.
+        // There are 4 × 8 results, and each is the sum of 16 products.
         assert_eq!(of("aten::mm", "[[4,16],[16,8]]"), Some(2 * 4 * 8 * 16));
         assert_eq!(of("aten::addmm", "[[8],[4,16],[16,8],[],[]]"), Some(1_024));
         assert_eq!(of("aten::bmm", "[[3,4,16],[3,16,8]]"), Some(3_072));
@@ -98,8 +98,8 @@ mod tests {
         }
     }
 
-    /// 2 images of 3 × 9 × 9, and 4 filters of 3 × 3 every 2 pixels with a border of 1: 5 × 5
-    /// results.
+    /// There are 2 images of 3 × 9 × 9, and 4 filters of 3 × 3. With a stride of 2 and a padding of
+    /// 1, that makes 5 × 5 results.
     #[test]
     fn convolutions_on_paper() {
         let shapes = Some("[[2,3,9,9],[4,3,3,3],[4],[],[],[],[]]");
@@ -109,7 +109,7 @@ mod tests {
         };
         let expected = 2 * 2 * 5 * 5 * 3 * 3 * 3 * 4;
         assert_eq!(of(r#""[2, 2]","[1, 1]","[1, 1]","1""#), Some(expected));
-        // With a dilation of two, a filter covers as much as a filter of 5 × 5.
+        // With a dilation of 2, a filter covers as many pixels as a filter of 5 × 5.
         assert_eq!(of(r#""[2, 2]","[1, 1]","[2, 2]","1""#), Some(expected / 25 * 16));
         for wrong in [
             r#""[0, 2]","[1, 1]","[1, 1]","1""#,

@@ -1,10 +1,10 @@
 //! Adds up ops by the module, or by the line of Python code, that called them.
 //!
 //! A forward op belongs to the innermost module around it. A backward op runs later, often on
-//! another thread; it belongs to the module of the forward op that has the same number (`Sequence
-//! number`). Each thread numbers its ops, and a backward op names the forward thread by a number of
-//! PyTorch's own. Arrows, which PyTorch draws from some forward ops to their backward ops, show
-//! which row belongs to such a number.
+//! another thread. It belongs to the module of the forward op that has the same number (`Sequence
+//! number`). Each thread numbers its ops separately, and a backward op contains PyTorch's own
+//! number of the forward thread. PyTorch draws arrows from some forward ops to their backward ops.
+//! They show which row of the trace belongs to such a thread number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,10 @@ use profile::activities::Activities;
 
 use super::slices::{Around, Kind, Slice, Slices};
 
-/// A module, with the modules around it.
+/// A module. Its path contains the modules around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// The module's path, as `Net_0/Linear_1`. `None` for ops in no module.
+    /// The module's path, such as `Net_0/Linear_1`. `None` for ops outside of all modules.
     pub module: Option<String>,
     pub calls: u64,
     /// The time of the module's calls, including Python code.
@@ -24,9 +24,9 @@ pub struct ModuleRow {
     pub self_ns: i64,
     /// Number of forward ops whose innermost module is this one.
     pub ops: u64,
-    /// The sum of the self times of the ops.
+    /// The sum of the self times of these ops.
     pub ops_ns: i64,
-    /// Number of the backward ops of these forward ops.
+    /// Number of backward ops that belong to these forward ops.
     pub backward_ops: u64,
     /// The sum of the self times of these backward ops.
     pub backward_ns: i64,
@@ -35,7 +35,7 @@ pub struct ModuleRow {
 /// The table of modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
-    /// Rows, the largest time in ops first, forward and backward.
+    /// The rows. The row with the most time in forward and backward ops is first.
     pub rows: Vec<ModuleRow>,
     /// Self times of all ops, forward and backward.
     pub ops_ns: i64,
@@ -44,7 +44,7 @@ pub struct Modules {
 
 type Path = usize;
 
-/// The paths of modules, each once.
+/// The paths of modules. Each path is stored once.
 #[derive(Default)]
 struct Paths {
     numbers: BTreeMap<String, Path>,
@@ -74,7 +74,7 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
 }
 
 /// Adds up the ops of all recordings by the innermost line of code outside of PyTorch that called
-/// them. The rows have the line instead of a path of modules.
+/// them. In the result, `module` is this line.
 pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Lines)
 }
@@ -125,7 +125,8 @@ fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
     Ok(Modules { rows, ops_ns, any })
 }
 
-/// Returns the module of each slice of a row; the module of a module's slice is the module itself.
+/// Returns the module that each slice of a row belongs to. The slice of a module belongs to this
+/// module itself.
 fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths, kind: Around) -> Vec<Of> {
     let mut found: Vec<Of> = Vec::with_capacity(row.len());
     for slice in row {
@@ -157,15 +158,15 @@ fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths, kind: Around) -> V
 
 /// Assigns backward ops, and the ops inside of them, to the modules of their forward ops.
 fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
-    // Rows of forward threads by their numbers in PyTorch.
+    // Maps PyTorch's numbers of forward threads to rows.
     let mut threads: HashMap<u64, usize> = HashMap::new();
     for [(from, _), (to, at)] in &slices.arrows {
         if let Some(thread) = slices.rows[*to][*at].forward_thread {
             threads.insert(thread, *from);
         }
     }
-    // Forward ops by row and number. An op that calls another may have the same number; both are in
-    // the same module, or the inner one is in the module that did the work.
+    // The forward ops, by row and number. If an op calls another op, both may have the same number.
+    // Then both are in the same module, or the inner op is in the module that did the work.
     let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
     let mut forward_rows: Vec<usize> = Vec::new();
     for (row, all) in slices.rows.iter().enumerate() {
@@ -182,7 +183,7 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         for (at, slice) in all.iter().enumerate() {
             let around = slice.op.map(|op| of[row][op as usize]).filter(|of| of.backward);
             let own = slice.forward_thread.zip(slice.sequence).map(|(thread, sequence)| {
-                // Even without arrows, the row is certain if only one thread has forward ops.
+                // Without an arrow, the row is still certain if only one thread has forward ops.
                 let known = threads.get(&thread).copied();
                 let from = known.or(match forward_rows[..] {
                     [only] => Some(only),
@@ -194,7 +195,7 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
             let is_engine = || slices.text(slice.name).starts_with("autograd::engine::");
             let found = match (own, around) {
                 (Some(own), _) => Some(own),
-                // Recomputed forward code inside of a backward op is in its own module.
+                // Forward code that is computed again inside of a backward op is in its own module.
                 (None, Some(around)) if of[row][at].path.is_none() => Some(around),
                 (None, None) if slice.kind == Kind::Op && is_engine() => {
                     Some(Of { path: None, backward: true })

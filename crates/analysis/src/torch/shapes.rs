@@ -8,14 +8,14 @@ use profile::activities::Activities;
 
 use super::slices::{Around, Kind, Slices};
 
-/// The calls of an op with inputs of certain shapes.
+/// The calls of an op whose inputs have certain shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeRow {
     pub op: String,
-    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument
-    /// is not a tensor. `None` if shapes were not recorded.
+    /// The shapes, as JSON: a list with one entry for each argument. The entry is empty if the
+    /// argument is not a tensor. `None` if shapes were not recorded.
     pub shapes: Option<String>,
-    /// Floating-point operations of all calls, as PyTorch defines them; `None` if they are not
+    /// Floating-point operations of all calls, as PyTorch defines them. `None` if the number is not
     /// known for some of the calls.
     pub flops: Option<u64>,
     pub calls: u64,
@@ -29,13 +29,14 @@ pub struct ShapeRow {
     pub max_ns: i64,
 }
 
-/// The operands of metrics of a [`ShapeRow`]: it has one counter.
+/// The operands that metrics of a [`ShapeRow`] can use. There is only one.
 pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
     [Operand { name: "flops", unit: Unit::Count, scale: 1.0, group: 0 }];
 
 impl ShapeRow {
-    /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]; `duration` is the time of
-    /// all calls. `None` if it needs operations that are not known, or is not defined.
+    /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]. Its `duration` is the
+    /// time of all calls. `None` if the metric uses operations that are not known, or is not
+    /// defined.
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let of = |_: &usize| self.flops.map(|flops| flops as f64);
         let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
@@ -46,11 +47,11 @@ impl ShapeRow {
 /// The table of ops and shapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
-    /// Rows, the largest self time first.
+    /// The rows. The row with the largest self time is first.
     pub rows: Vec<ShapeRow>,
-    /// Self times of all ops.
+    /// The sum of the self times of all ops.
     pub self_ns: i64,
-    /// Number of ops that end after the op in which they begin.
+    /// Number of ops that end after an op in which they began.
     pub overlapping: u64,
 }
 

@@ -11,17 +11,17 @@ use super::flops;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A call of a module. This variant comes first, so that it encloses an op that begins at the
-    /// same time.
+    /// A call of a module. This variant is first, so that a module comes before, and encloses, an
+    /// op that begins at the same time.
     Module,
     Op,
 }
 
-/// A slice. Its texts are indices in [`Slices::texts`].
+/// A slice. Its texts are stored as indices in [`Slices::texts`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub kind: Kind,
-    /// The name; for a module, without the prefix of module names.
+    /// The name of the op, or of the module without the prefix of module names.
     pub name: u32,
     pub start_ns: i64,
     pub end_ns: i64,
@@ -29,14 +29,15 @@ pub(super) struct Slice {
     pub shapes: Option<u32>,
     /// Floating-point operations of an op, if they are known.
     pub flops: Option<u64>,
-    /// The number that autograd gave an op, so that its backward op can be found.
+    /// The number that autograd assigned to an op. The corresponding backward op has the same
+    /// number.
     pub sequence: Option<i64>,
-    /// PyTorch's number of the thread of the forward op; set for backward ops only.
+    /// PyTorch's number of the thread on which the forward op ran. Only backward ops have it.
     pub forward_thread: Option<u64>,
-    /// The path of the module in TorchScript, for ops of such modules.
+    /// For ops of a TorchScript module: the path of this module.
     pub hierarchy: Option<u32>,
-    /// The innermost slice of the same row around this one; below, the innermost op and the
-    /// innermost module.
+    /// The innermost slice of the same row around this one. `op` and `module` are the innermost op
+    /// and the innermost module around it.
     pub parent: Option<u32>,
     pub op: Option<u32>,
     pub module: Option<u32>,
@@ -54,7 +55,7 @@ impl Slice {
     }
 }
 
-/// One end of an arrow.
+/// One end of an arrow: a row and a time.
 #[derive(Clone, Copy, Debug)]
 struct End {
     row: usize,
@@ -66,11 +67,12 @@ struct End {
 pub(super) struct Slices {
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
-    /// The slices of each row, sorted by time; a slice comes after those that enclose it.
+    /// The slices of each row, sorted by time. A slice comes after the slices that enclose it.
     pub rows: Vec<Vec<Slice>>,
-    /// For each arrow from a forward op to a backward op: both slices, by row and index in the row.
+    /// For each arrow from a forward op to a backward op, the slices at both ends, each as row and
+    /// index in the row.
     pub arrows: Vec<[(usize, usize); 2]>,
-    /// Number of slices that do not nest: they end after a slice in which they begin.
+    /// Number of slices that are not properly nested: they end after a slice in which they began.
     pub overlapping: u64,
 }
 
@@ -91,14 +93,15 @@ struct Arguments<'a> {
     call_from: Option<Cow<'a, str>>,
 }
 
-/// The meaning of slices of the kind [`Kind::Module`].
+/// What slices of the kind [`Kind::Module`] are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
-    /// Calls of modules, with the module's name.
+    /// Calls of modules. The name is the module's name.
     Modules,
-    /// Calls of Python functions outside of PyTorch, as PyTorch names them (`FILE(LINE): NAME`, with the
-    /// function's first line), and calls from there into PyTorch, with the line of the call
-    /// (`FILE:LINE`). Traces of PyTorch 2.12 do not have that line. Operators (`a * b`) make no call.
+    /// Calls of Python functions outside of PyTorch, named as in PyTorch (`FILE(LINE): NAME`, with
+    /// the function's first line), and calls from such a function into PyTorch, named by the line
+    /// of the call (`FILE:LINE`). Traces of PyTorch 2.12 do not contain the line of a call.
+    /// Operators (`a * b`) are not calls.
     Lines,
 }
 
@@ -211,8 +214,8 @@ impl Slices {
         })
     }
 
-    /// Returns the innermost op that begins at this moment, because PyTorch attaches its arrows
-    /// there.
+    /// Returns the innermost op that begins at exactly this time, because PyTorch attaches arrows
+    /// to it.
     fn at(&self, end: End) -> Option<(usize, usize)> {
         let row = self.rows.get(end.row)?;
         let next = row.partition_point(|slice| slice.start_ns <= end.time_ns);
@@ -221,21 +224,21 @@ impl Slices {
     }
 }
 
-/// Whether a file is neither PyTorch's nor part of Python itself. PyTorch writes paths as they are below
+/// Whether a file belongs neither to PyTorch nor to Python itself. PyTorch writes paths relative to
 /// the directories in which Python looks for modules.
 fn is_of_user(place: &str) -> bool {
     !place.starts_with("torch/") && !place.starts_with('<')
 }
 
-/// Whether this is `FILE(LINE): NAME`, and not a built-in function or a module.
+/// Whether this is a `FILE(LINE): NAME`. Otherwise, it is a built-in function or a module.
 fn is_function(name: &str) -> bool {
     name.split_once("): ").and_then(|(place, _)| place.rsplit_once('(')).is_some_and(|(_, line)| {
         !line.is_empty() && line.bytes().all(|digit| digit.is_ascii_digit())
     })
 }
 
-/// Sorts the slices of a row and finds their nesting. Returns the number of slices that overlap
-/// others without being inside; they count as inside.
+/// Sorts the slices of a row and finds how they are nested. Returns the number of slices that
+/// overlap others without being inside of them; these are treated as if they were inside.
 fn nest(row: &mut [Slice]) -> u64 {
     row.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns), slice.kind));
     let mut open: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Makes the rows of a report as a tree: calls inside of calls, and the loops inside of dispatches
+//! Makes the rows of a report by tree: calls inside of calls, and the loops inside of dispatches
 //! and ops.
 
 use std::collections::{HashMap, HashSet};
@@ -12,32 +12,32 @@ use crate::loops::ops::OpsAround;
 use crate::loops::{LoopNode, LoopTable, LoopTree};
 use crate::table::{By, Key};
 
-/// The thing that a row stands for.
+/// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreePart {
     /// The calls of a node of the [`CallTree`].
     Calls(usize),
-    /// A function or a loop: the index of its module, and its index in the module's nodes.
+    /// A function or a loop, as the index of its module and its index in the module's nodes.
     Loop(usize, usize),
 }
 
-/// A row. Times are in ns. If the program ran once for each pass, all values are the means of the
+/// A row. Times are in ns. If the program ran once for each pass, all values are means over the
 /// passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
     /// Index of the row above.
     pub parent: Option<usize>,
-    /// The number of rows above.
+    /// The number of rows above this one.
     pub depth: u32,
     pub what: TreePart,
-    /// The number of calls or hits. `None` if the passes cannot have had the same number.
+    /// The number of calls or hits. `None` if the number cannot have been the same in all passes.
     pub calls: Option<u128>,
-    /// The time with the calls and loops inside; `None` if not known.
+    /// The time including the calls and loops inside. `None` if it is not known.
     pub total: Option<Estimate>,
-    /// The time without the calls and loops inside; `None` if not known.
+    /// Self time of the calls, or of the loop. `None` if it is not known.
     pub own: Option<Estimate>,
-    /// The time without all rows below; `None` if it is not known. It differs from `own` for calls with loops
-    /// below.
+    /// The time without the time of all rows below. `None` if it is not known. For calls with loops
+    /// below, it is shorter than `own`.
     pub rest: Option<Estimate>,
     /// `rest` as a part of [`TreeRows::own_ns`].
     pub share: Option<f64>,
@@ -45,7 +45,7 @@ pub struct TreeRow {
     pub total_share: Option<f64>,
 }
 
-/// All rows. Each one comes after the row above it.
+/// All rows. Each row comes after the row above it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeRows {
     pub rows: Vec<TreeRow>,
@@ -53,11 +53,11 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Puts the loops of each dispatch or op below its calls, if these are in one place of the tree,
-/// and all other loops at the top. If the calls are in several places, it is not known to which
-/// place a loop's hits belong. If loops ran in no dispatch or op, the calls around the loops are
-/// not known. These loops have no share, because their time can be part of the time of calls. With
-/// `raw`, times of loops are as they were measured.
+/// Places the loops of a dispatch or op below its calls, if all of these are in one place of the
+/// tree. All other loops are placed at the top: if the calls are in several places, it is not known
+/// to which place a loop's hits belong, and if loops ran in no dispatch or op, the calls around
+/// them are not known. Loops at the top have no share, because their time can be part of the time
+/// of calls. With `raw`, times of loops are as they were measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -65,11 +65,11 @@ pub fn rows(
     around: &OpsAround,
     raw: bool,
 ) -> TreeRows {
-    // Each pass repeats all calls.
+    // All calls are repeated in each pass.
     build(calls, loops, around, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
 }
 
-/// Makes the rows. `tick` is the length of a tick in ns, and `passes` the number of passes.
+/// Makes the rows. `tick` is the length of a tick in ns, and `passes` is the number of passes.
 fn build(
     calls: &CallTree,
     loops: &LoopTable,
@@ -88,7 +88,8 @@ fn build(
         all.next().filter(|_| all.next().is_none()).copied()
     };
     let too_long = longer_than_their_calls(calls, loops, raw, tick, candidate);
-    // Returns the only place among the calls in which a loop was.
+    // Returns the node of the calls around a loop, if there is only one place in which these can
+    // be.
     let home = |tree: &LoopTree, node: &LoopNode| {
         candidate(tree, node).filter(|index| !too_long.contains(index))
     };
@@ -129,8 +130,9 @@ fn build(
     TreeRows { rows, own_ns }
 }
 
-/// Finds nodes that are shorter than the loops that seem to be inside of them, even with the
-/// intervals of both. Such loops also ran on other threads, whose calls were not recorded.
+/// Finds nodes that are shorter than the loops that seem to be inside of them, even if the
+/// intervals of both are considered. Such loops also ran on other threads, on which no calls were
+/// recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -149,7 +151,8 @@ fn longer_than_their_calls(
             }
         }
     }
-    // Loops measure their times themselves, with a clock whose rate may differ slightly.
+    // The times of loops are measured separately, with a clock whose rate may be slightly
+    // different.
     let most = |at: &usize| calls.nodes.get(*at).map_or(0.0, |node| 1.01 * node.total.high * tick);
     inside.into_iter().filter(|(at, ns)| *ns > most(at) + 1e3).map(|(at, _)| at).collect()
 }
@@ -161,11 +164,12 @@ struct Adder<'a> {
 }
 
 impl Adder<'_> {
-    /// Adds below a row the functions and loops that were entered and that `of` selects.
+    /// Adds, below the row `above`, the functions and loops that were entered and that `of`
+    /// selects.
     fn add(&mut self, above: Option<usize>, of: impl Fn(&LoopTree, &LoopNode) -> bool) {
         let rows = &mut self.rows;
         let depth = above.map_or(0, |above| rows[above].depth + 1);
-        // The levels and rows of the loops around the next one.
+        // The loops around the next loop, each with its level and row.
         let mut around: Vec<(u32, usize)> = Vec::new();
         let mut inside: Option<Estimate> = Some(Estimate::exact(0.0));
         for (module, tree) in self.loops.modules.iter().enumerate() {
@@ -194,7 +198,7 @@ impl Adder<'_> {
                 });
             }
         }
-        // The time of loops is not part of the own time of the dispatch around them.
+        // The remaining time of a dispatch does not include the loops inside of it.
         if let Some(above) = above.filter(|above| rows.len() > above + 1) {
             rows[above].rest = rows[above].rest.zip(inside).map(|(own, inside)| {
                 let rest = own.minus(inside);
@@ -205,7 +209,7 @@ impl Adder<'_> {
     }
 }
 
-/// Returns a time of a loop with its interval, in ns. The ends are not negative.
+/// Returns a loop's time with its interval, in ns. The ends of the interval are not negative.
 fn ns(tree: &LoopTree, of: crate::loops::Estimate) -> Option<Estimate> {
     let value = tree.ns(of.value)?;
     let margin = of.margin.and_then(|margin| tree.ns(margin)).unwrap_or(0.0);
@@ -225,7 +229,7 @@ mod tests {
 
     const ID: [u8; 16] = [1; 16];
 
-    /// Makes a function `f` that was entered 5 times and has a loop that was entered 50 times.
+    /// Makes a function `f` that was entered 5 times, and a loop in it that was entered 50 times.
     fn loops() -> LoopTable {
         let entries = serde_json::json!([
             {"id": 0, "kind": "function", "function": "f", "height": 1, "siblings": 0, "text": [1, 2]},
@@ -233,7 +237,7 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
-        // The row is as long as two of the calls below together.
+        // The function and the loop each take as long as two of the calls below.
         let all = Margin { value: 20.0, margin: None };
         let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {
@@ -263,7 +267,7 @@ mod tests {
         LoopTable { modules: vec![tree], strays: 0 }
     }
 
-    /// Makes the tree of calls of these ops, each with the index of the node above it.
+    /// Makes the tree of calls of these ops. Each op is given with the index of the node above it.
     fn calls(nodes: &[(u32, Option<usize>)]) -> CallTree {
         let node = |(op, parent): &(u32, Option<usize>)| TreeNode {
             parent: *parent,
@@ -279,7 +283,7 @@ mod tests {
         CallTree { nodes: nodes.iter().map(node).collect() }
     }
 
-    /// Returns for each row of loops: its hits, the row above it, and whether it has a share.
+    /// Returns, for each row of loops, its hits, the row above it, and whether it has a share.
     fn placed(nodes: &[(u32, Option<usize>)], ops: &[u32]) -> Vec<(u128, Option<usize>, bool)> {
         let dispatch = Dispatch { ops: ops.to_vec(), workgroups: 5, ..Dispatch::default() };
         let functions = BTreeMap::from([("f".to_owned(), dispatch)]);
@@ -293,7 +297,8 @@ mod tests {
         loops.map(|row| (row.calls.unwrap(), row.parent, row.share.is_some())).collect()
     }
 
-    /// The op has 5 ns of its own, of 10, and its loops take 20 of the clock's ticks of 1 ns, so that nothing is left.
+    /// The op takes 10 ns, 5 of them as self time. Its loops take 20 ticks of 1 ns, so nothing is
+    /// left of the op.
     #[test]
     fn self_has_one_meaning_and_the_rest_another() {
         let dispatch = Dispatch { ops: vec![8], workgroups: 5, ..Dispatch::default() };
@@ -308,7 +313,7 @@ mod tests {
         let found = build(&calls(&[(7, None), (8, None)]), &loops, &around, true, 1.0, 1);
         let values = |row: &TreeRow| [row.own, row.rest].map(|time| time.unwrap().value);
         let of: Vec<[f64; 2]> = found.rows.iter().map(values).collect();
-        // Of the op, `f` takes 3 of 5.
+        // `f` takes 3 of the op's 5.
         assert_eq!(of, [[5.0, 5.0], [5.0, 2.0], [1.0, 1.0], [1.0, 1.0]]);
         assert_eq!(found.rows[1].share, Some(0.2));
     }
@@ -318,8 +323,8 @@ mod tests {
         let below =
             |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
-        // If the calls are in two places, in none, or under two names, the loops are at the top,
-        // once.
+        // If the calls are in two places, in none, or under two names, the loops are placed at the
+        // top, only once.
         assert_eq!(
             placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
             below(None, 4)

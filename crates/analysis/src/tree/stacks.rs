@@ -1,11 +1,12 @@
-//! Converts the tree of calls to stacks: the own values of each node, in whole numbers.
+//! Converts the tree of calls to stacks. A stack has the values of its node without the nodes
+//! below.
 //!
 //! ```text
 //!  thread ─ call ─ call ─ loop        a stack is a node with all nodes above it,
 //!       └─ call                       and its values are of this node alone
 //! ```
 //!
-//! The times of all stacks of calls add up to the time in calls as in `report --tree`: they are
+//! The times of all stacks of calls add up to the time in calls of `report --tree`. They are
 //! rounded together, so that no part of that time is lost.
 
 use std::collections::HashMap;
@@ -18,59 +19,60 @@ use crate::loops::ops::OpsAround;
 use crate::loops::{LoopTable, LoopThread, Numbers};
 use crate::table::{By, Key};
 
-/// The thing that a node of stacks stands for.
+/// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackPart {
-    /// A thread, by process and thread index. The calls on it are below.
+    /// A thread, as process and thread index. The calls on the thread are below.
     Thread(usize, usize),
     /// Calls of a function.
     Calls {
         /// The function, as in a table by op.
         key: Key,
-        /// Whether the node does not stand for one function, but for the calls that are deeper than
-        /// nodes go.
+        /// Whether the node is for all calls that are too deep for nodes of their own, instead of a
+        /// single function.
         is_deeper: bool,
     },
-    /// An instrumented function or loop: the index of its module, and its index in the module's
+    /// An instrumented function or loop, as the index of its module and its index in the module's
     /// nodes.
     Loop(usize, usize),
-    /// The root of loops that are in no recorded call. Their times are not part of the time in
-    /// calls.
+    /// The root of loops that are not inside of a recorded call. Their times are not part of the
+    /// time in calls.
     InNoCall,
 }
 
-/// One node, with its own values.
+/// One node. Its values do not include the nodes below.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
     pub what: StackPart,
     /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, this is
-    /// the mean of the passes, rounded down.
+    /// the mean over the passes, rounded down.
     pub calls: u64,
-    /// The stack's own time in ns.
+    /// The node's self time in ns.
     pub own_ns: u64,
-    /// For each of [`Stacks::counters`], the count in the node itself and not inside of it. Values
-    /// are as they were read, including the counts that the recorder added.
+    /// For each element of [`Stacks::counters`], the counts in the node itself, without the nodes
+    /// below. The counts that the recorder added are not subtracted.
     pub values: Vec<u64>,
 }
 
-/// All nodes, with the counters and the time of the calls.
+/// All nodes, with the indices of their counters and the time in calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
-    /// The nodes. Each one comes after the node above it.
+    /// The nodes. Each node comes after the node above it.
     pub nodes: Vec<Stack>,
-    /// The counters of which calls have values, as indices in the profile's counters.
+    /// The counters whose values calls have, as indices in the profile's counters.
     pub counters: Vec<usize>,
-    /// The time in calls, in ns: the sum over all nodes except those of loops in no call.
+    /// The time in calls, in ns: the sum over all nodes, except those of loops that are in no call.
     pub calls_ns: u64,
 }
 
-/// Makes the stacks. `None` in a run with a budget, in which the calls around a call are not known.
+/// Makes the stacks. `None` in a run with a budget, because the calls around a call are not known
+/// then.
 ///
-/// If the program ran once for each pass, threads have no nodes, because each pass had threads of
-/// its own. Loops have no values of counters, and their times are subtracted from the dispatch that
-/// they are in. If the loops are longer than the dispatch, which only estimates can be, they are
+/// If the program ran once for each pass, there are no nodes for threads, because each pass had
+/// threads of its own. Loops have no values of counters. Their times are subtracted from the
+/// dispatch around them. Estimated times of loops can be longer than the dispatch; then they are
 /// all shortened in proportion.
 pub fn stacks(
     profile: &Profile,
@@ -133,9 +135,9 @@ pub fn stacks(
     Some(Stacks { nodes: maker.out, counters, calls_ns })
 }
 
-/// Returns for each node the counts of each of these counters in its calls outside of the calls
-/// directly inside. A node without values, or with values of only some calls, has at least the
-/// counts of the calls inside, so that no count is negative or counted twice.
+/// Returns, for each node and each of these counters, the counts in the node's calls without the
+/// calls directly inside. Not all calls of a node may have a value. So the counts of a node are
+/// taken to be at least those of the calls inside; then no count is negative or counted twice.
 fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
     let mut own = vec![Vec::new(); tree.nodes.len()];
@@ -157,10 +159,10 @@ fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
 struct Inside {
     module: usize,
     node: usize,
-    /// Number of functions or loops around this one, within the same call.
+    /// Number of functions or loops around this one within the same call.
     level: u32,
     hits: u128,
-    /// The own time of the function or loop; 0 if not known.
+    /// The self time of the function or loop; 0 if it is not known.
     ns: f64,
 }
 
@@ -176,7 +178,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Adds a node. Its time is rounded so that sums of times are right.
+    /// Adds a node. Its time is rounded such that the sum of all rounded times so far is right.
     fn push(
         &mut self,
         parent: Option<usize>,
@@ -193,8 +195,8 @@ impl Maker<'_> {
         self.out.len() - 1
     }
 
-    /// Returns the functions and loops that were entered, on this thread or on any, and that `of`
-    /// selects.
+    /// Returns the functions and loops that were entered and that `of` selects. With `thread`, only
+    /// those that were entered on this thread.
     fn loops(
         &self,
         thread: Option<(usize, usize)>,
@@ -229,7 +231,7 @@ impl Maker<'_> {
     }
 
     fn add_loops(&mut self, above: usize, inside: &[Inside], fitting: f64) {
-        // The nodes around the next one, with their modules and levels.
+        // The functions and loops around the next one, each as module, level and node.
         let mut around: Vec<(usize, u32, usize)> = Vec::new();
         for one in inside {
             around.retain(|(module, level, _)| *module == one.module && *level < one.level);

@@ -1,5 +1,5 @@
-//! Reads shapes: those of arguments (`float32[64, 784], float32[784, 256]`), in the names of IREE's
-//! dispatches (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
+//! Reads shapes. They occur in arguments (`float32[64, 784], float32[784, 256]`), in the names of
+//! IREE's dispatches (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ pub struct Number {
 }
 
 impl Number {
-    /// Reads a type as hosts write it: `float32`, `f32`, `bfloat16`, `int8`, `i64`, `uint8`,
-    /// `bool`.
+    /// Reads the name of a type as hosts write it: `float32`, `f32`, `bfloat16`, `int8`, `i64`,
+    /// `uint8`, `bool`.
     pub fn of_name(name: &str) -> Option<Self> {
         let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
         let (kind, bits) = name.split_at(digits);
@@ -37,9 +37,9 @@ impl Number {
 /// An argument that is a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// The type of its numbers. `None` for a type that is not known.
+    /// The type of its numbers. `None` if the type is not known.
     pub number: Option<Number>,
-    /// The shape. `None` if not known.
+    /// The shape. `None` if it is not known.
     pub dims: Option<Vec<u64>>,
 }
 
@@ -49,19 +49,19 @@ impl Tensor {
         Some(self.dims.as_ref()?.iter().map(|dim| *dim as f64).product())
     }
 
-    /// Returns the bytes of an element.
+    /// Returns the number of bytes of an element.
     pub fn bytes_each(&self) -> Option<f64> {
         self.number.map(Number::bytes)
     }
 
-    /// Returns the bytes of all elements.
+    /// Returns the number of bytes of all elements.
     pub fn bytes(&self) -> Option<f64> {
         Some(self.elements()? * self.bytes_each()?)
     }
 }
 
-/// Returns the type of all tensors; `None` if they differ, or if a type is not known. Beside
-/// floating-point numbers, tensors of other types are ignored, because they are indices.
+/// Returns the type of the tensors' numbers. If there are floating-point tensors, other tensors are
+/// ignored, because they are indices. `None` if the types differ, or if a type is not known.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     let floats = |tensor: &&Tensor| tensor.number.is_none_or(|number| number.is_float);
     let mut numbers = tensors.iter().filter(floats).map(|tensor| tensor.number).peekable();
@@ -72,8 +72,8 @@ pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// Reads arguments as the recorder writes them. `None` if they have another form, for example
-/// because the text was cut; without arguments, the list is empty.
+/// Reads arguments in the form that the recorder writes. Without arguments, the list is empty.
+/// `None` if they have another form, for example because the text was cut.
 pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     let mut rest = arguments.trim();
     let mut found = Vec::new();
@@ -100,8 +100,8 @@ pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     Some(found)
 }
 
-/// Returns the number of elements if all tensors are stretched to one shape, as in elementwise ops.
-/// `None` if they do not fit, or if a shape is not known.
+/// Returns the number of elements of the shape to which all tensors are stretched, as in
+/// elementwise ops. `None` if the shapes do not fit together, or if one is not known.
 pub fn stretched(tensors: &[Tensor]) -> Option<f64> {
     let mut result: Vec<u64> = Vec::new();
     for tensor in tensors {
@@ -127,9 +127,9 @@ pub struct InName {
     pub number: Option<Number>,
 }
 
-/// Finds the dimensions in the name of a dispatch: the first part after `_dispatch_N_` that
-/// consists of numbers with `x` between them. Its last number may be followed by a type
-/// (`64x10xf32`); otherwise, the type is in a later part, if that has a single type (`f32`, but not
+/// Finds the dimensions in the name of a dispatch. They are the first part after `_dispatch_N_`
+/// that consists of numbers with `x` between them. The last number may be followed by a type
+/// (`64x10xf32`). Otherwise, a later part contains the type, if it is a single type (`f32`, but not
 /// `i8xi8xi32`). If a dimension is only known when the program runs (`D`), the dimensions are
 /// unknown.
 pub fn in_name(name: &str) -> Option<InName> {
@@ -160,7 +160,7 @@ pub struct Pattern(Vec<Piece>);
 enum Piece {
     Fixed(u64),
     One(String),
-    /// Any number of dimensions, with their name; those of `*` have no name.
+    /// Any number of dimensions, with their word. `*` alone has no word.
     Many(Option<String>),
 }
 
@@ -185,7 +185,7 @@ impl Pattern {
         Ok(all)
     }
 
-    /// Returns the words in the pattern.
+    /// Returns the words of the pattern.
     pub fn names(&self) -> Vec<String> {
         let name = |piece: &Piece| match piece {
             Piece::One(name) | Piece::Many(Some(name)) => Some(name.clone()),
@@ -210,13 +210,13 @@ impl Piece {
     }
 }
 
-/// The dimensions that the words of a rule stand for.
+/// The dimensions that each word of a rule stands for.
 #[derive(Debug, Default)]
 pub struct Dimensions<'a>(BTreeMap<&'a str, Vec<u64>>);
 
 impl<'a> Dimensions<'a> {
-    /// Matches tensors with patterns. `None` if these tensors do not have these shapes. Tensors
-    /// without a pattern may have any shape.
+    /// Matches tensors with patterns. `None` if the tensors do not have these shapes. Tensors after
+    /// the last pattern may have any shape.
     pub fn of(patterns: &'a [Pattern], tensors: &[Tensor]) -> Option<Self> {
         let mut found = Self::default();
         if tensors.len() < patterns.len() {

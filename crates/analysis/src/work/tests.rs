@@ -6,7 +6,7 @@ fn work(name: &str, arguments: &str) -> Option<(Option<f64>, Option<f64>)> {
     Rules::builtin().of(name, arguments).map(|work| (work.flop, work.bytes))
 }
 
-/// Every line of the table is read.
+/// Every line of the table must be a rule that can be read.
 #[test]
 fn the_table_is_whole() {
     let lines = builtin::RULES.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -15,7 +15,7 @@ fn the_table_is_whole() {
 
 #[test]
 fn products_on_paper() {
-    // 4 × 8 results of 16 products each; 64 + 128 + 32 numbers of 4 bytes each.
+    // There are 4 × 8 results, each of 16 products. 64 + 128 + 32 numbers of 4 bytes are moved.
     let of = (Some(1024.0), Some(4.0 * (64.0 + 128.0 + 32.0)));
     assert_eq!(work("aten::mm", "float32[4, 16], float32[16, 8]"), Some(of));
     assert_eq!(work("matmul", "float32[4, 16], float32[16, 8], float32[4, 8]"), Some(of));
@@ -35,7 +35,8 @@ fn products_on_paper() {
 
 #[test]
 fn elementwise_ops_on_paper() {
-    // A row of 64 is stretched to 32 rows: 2,048 additions; 2,048 + 64 read and 2,048 written.
+    // A row of 64 is stretched to 32 rows: 2,048 additions. 2,048 + 64 numbers are read, and 2,048
+    // are written.
     let sum = (Some(2048.0), Some(4.0 * (2048.0 + 64.0 + 2048.0)));
     assert_eq!(work("aten::add", "float32[32, 64], float32[64]"), Some(sum));
     assert_eq!(work("add", "float32[32, 64], float32[64], float32[32, 64]"), Some(sum));
@@ -48,8 +49,8 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
-/// 32 rows of 64 numbers: 2,048 additions to sums that begin with 0, and 8,192 bytes to read. Where the result
-/// is known, it is written: a number for each row.
+/// 32 rows of 64 numbers are 2,048 additions, if sums begin with 0, and 8,192 bytes to read. If the
+/// shape of the result is known, one number per row is written.
 #[test]
 fn reductions_on_paper() {
     let (n, read) = (32.0 * 64.0, 4.0 * 32.0 * 64.0);
@@ -62,11 +63,11 @@ fn reductions_on_paper() {
         let name = format!("aten::{name}");
         assert_eq!(work(&name, "float32[32, 64]"), Some((Some(each * n), Some(read))), "{name}");
     }
-    // The larger one of two numbers at each of 2,048 places.
+    // This is the larger one of two numbers, 2,048 times.
     let larger = work("aten::max", "float32[32, 64], float32[64]");
     assert_eq!(larger, Some((Some(n), Some(read + 4.0 * 64.0))));
     assert_eq!(work("aten::cumsum", "float64[2048]"), Some((Some(n), Some(2.0 * 8.0 * n))));
-    // Each of five operations for each number, which is read and written.
+    // There are five operations for each number, and each number is read and written.
     let softmax = Some((Some(5.0 * n), Some(2.0 * read)));
     assert_eq!(work("aten::_log_softmax", "float32[32, 64]"), softmax);
     assert_eq!(work("softmax2", "float32[32, 64], float32[32, 64]"), softmax);
@@ -82,14 +83,15 @@ fn reductions_on_paper() {
     let of_iree = Some((Some(n), Some(read)));
     assert_eq!(work("tblock$async_dispatch_0_reduction_32x64_f32", ""), of_iree);
     assert_eq!(work("x_dispatch_9_reduction_2048_f32", ""), of_iree);
-    // Sums of 16-bit numbers in 32 bits: the size of the inputs is not known.
+    // 16-bit numbers are added up in 32 bits, so the size of the inputs is not known.
     assert_eq!(work("x_dispatch_0_reduction_32x64_f16xf32", ""), Some((Some(n), None)));
-    // What this is fused with would count, too.
+    // The work of fused ops is not known.
     assert_eq!(work("fused_sum_divide", "float32[32, 64], float32[32]"), None);
 }
 
-/// 5 channels of 6 × 6 results, each computed from 3 channels of 3 × 3 products. Ops that are fused
-/// with the convolution change only the bytes, even if a bias has the dimensions of a result.
+/// There are 5 channels of 6 × 6 results. Each result is computed from 3 channels of 3 × 3
+/// products. Ops that are fused with the convolution change only the bytes, even if a bias has the
+/// dimensions of a result.
 #[test]
 fn convolutions_on_paper() {
     let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));
@@ -98,14 +100,15 @@ fn convolutions_on_paper() {
     assert_eq!(work("conv2d", &format!("{x}, {w}, {y}")), Some((flop, Some(4.0 * numbers))));
     let with_bias = work("fused_conv2d_add_relu", &format!("{x}, {w}, float32[1, 5, 1, 1], {y}"));
     assert_eq!(with_bias, Some((flop, Some(4.0 * (numbers + 5.0)))));
-    // One channel of the weights for each channel of the input: each is a group of its own.
+    // The weights have one channel for each channel of the input, so each channel is a group of its
+    // own.
     let depthwise = format!("{x}, float32[3, 1, 3, 3], float32[1, 3, 6, 6]");
     assert_eq!(work("depthwise_conv2d", &depthwise), None);
-    // Fused ops do more work than the op that their name begins with.
+    // A fused op does more work than the op with which its name begins.
     assert_eq!(work("add_rms_norm", &format!("{x}, {x}, {x}")), None);
 }
 
-/// Work for which there is no rule is absent, and not 0.
+/// Work for which there is no rule is absent, instead of 0.
 #[test]
 fn what_is_not_known_is_absent() {
     for (name, arguments) in [
@@ -124,16 +127,16 @@ fn what_is_not_known_is_absent() {
     ] {
         assert_eq!(work(name, arguments), None, "{name} {arguments}");
     }
-    // The operations are known, but not the size of a number.
+    // The number of operations is known, but not the size of a number.
     let mixed = work("x_dispatch_0_matmul_4x8x16_i8xi8xi32", "");
     assert_eq!(mixed, Some((Some(1024.0), None)));
     assert_eq!(work("aten::mm", "weird[4, 16], weird[16, 8]"), Some((Some(1024.0), None)));
     assert_eq!(work("aten::copy_", "float32[4], float32[4]"), Some((None, Some(32.0))));
     // These shapes cannot be stretched to one.
     assert_eq!(work("aten::add", "float32[3], float32[4]"), None);
-    // An op of PyTorch for which the table has no rule.
+    // The table has no rule for this op of PyTorch.
     assert_eq!(work("aten::matmul", "float32[4, 16], float32[16, 8]"), None);
-    // The product does not fit into 64 bits.
+    // The product of the dimensions does not fit into 64 bits.
     let huge =
         "float32[18446744073709551615, 18446744073709551615], float32[18446744073709551615, 2]";
     assert!(work("aten::mm", huge).unwrap().0.unwrap() > 1e39);

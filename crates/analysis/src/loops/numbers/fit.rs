@@ -1,8 +1,9 @@
-//! Fits estimated times into the time of the function or loop around them.
+//! Reduces estimated times so that they fit into the time of the function or loop around them.
 //!
-//! Where only some hits were timed, the estimate of a loop comes from other hits than the estimate of the loops
-//! inside of it. So the loops inside may seem to take longer than the loop, which cannot be. If all hits of the
-//! outer loop ended, the estimates inside of it are reduced in proportion, until they fit:
+//! If only some hits were timed, the estimates of a loop and of the loops inside of it come from
+//! different hits. So the loops inside may seem to take longer than the loop, which is impossible.
+//! If all hits of the outer loop ended, the estimates inside of it are reduced in proportion until
+//! they fit:
 //!
 //! ```text
 //!  estimated              fitted
@@ -12,14 +13,15 @@
 //!      k     29           25
 //! ```
 //!
-//! Times of rows of which every hit was timed are exact, and are not reduced. Intervals stay as long as they
-//! were: the truth fits, so that an estimate that was moved to where it fits is not farther from the truth.
+//! Rows of which every hit was timed are exact, and are not reduced. The intervals of reduced times
+//! keep their length: the true times fit, so an estimate that was moved until it fits is not
+//! farther from the truth than before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Estimate, Numbers, ROUNDING, Times};
 
-/// Chooses one of the two kinds of times.
+/// Returns one of the two kinds of times: raw or compensated.
 type Kind = fn(&mut Numbers) -> Option<&mut Times>;
 
 /// Fits the times of rows in `sampled`, of which not all hits were timed.
@@ -36,9 +38,9 @@ pub(super) fn fit(
     }
     let kinds: [Kind; 2] = [|of| of.raw.as_mut(), |of| of.compensated.as_mut()];
     for kind in kinds {
-        // What was left of each row's estimate.
+        // The factor by which each row's estimate was reduced.
         let mut parts: HashMap<u32, f64> = HashMap::new();
-        // The function or loop around a row has a smaller id, so it fits already.
+        // The function or loop around a row has a smaller id, so it has already been fitted.
         for (outer, inner) in &inside {
             let of_outer = parts.get(outer).copied().unwrap_or(1.0);
             let estimated: Vec<u32> =
@@ -72,15 +74,16 @@ pub(super) fn fit(
     }
 }
 
-/// The time that what is inside of a row may take. `None` if it is not known, or if hits of the row did not end,
-/// because hits inside of those did.
+/// Returns the time that the loops inside of a row may take together. `None` if it is not known, or
+/// if not all hits of the row ended, because hits inside of those may have ended.
 fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64> {
     let numbers = all.get_mut(&outer).filter(|numbers| numbers.unended() == 0)?;
     Some(kind(numbers)?.inclusive.value).filter(|room| *room >= 0.0)
 }
 
 impl Times {
-    /// Leaves a part of each time. The share is then of `whole`, if that is known.
+    /// Reduces each time to this part of it. Then computes the share of `whole`, if `whole` is
+    /// known.
     fn reduce(&mut self, part: f64, whole: Option<f64>) {
         self.inclusive.value *= part;
         for time in [&mut self.own, &mut self.mean].into_iter().flatten() {
