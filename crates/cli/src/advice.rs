@@ -1,6 +1,6 @@
-//! Advice about errors and findings. This is the only place with advice about counters, names,
-//! metrics and the machine. The other crates give a cause, with the facts that belong to it; this
-//! module has a sentence for people about each cause.
+//! Advice about errors and findings. All advice about counters, names, metrics and the machine is
+//! in this module. The other crates report a cause with its values, and this module has a sentence
+//! for users about each cause.
 //!
 //! | module | advice about |
 //! |---|---|
@@ -40,19 +40,19 @@ pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> 
     }
 }
 
-/// Advice for a container that may not count: start it with the capability, or with a filter of
-/// system calls that allows `perf_event_open`.
+/// Advice if counting is forbidden in a container: start the container with the capability, or with
+/// a filter of system calls that allows `perf_event_open`.
 const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
      securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
 
-/// Advice that gives a command CAP_PERFMON. `setcap` on the program does not help: a program that
-/// gets capabilities from its file ignores LD_PRELOAD (ld.so(8), secure execution). A program that
-/// gets ambient capabilities does not ignore it.
+/// Advice for running a command with CAP_PERFMON. Setting the capability on the program's file with
+/// `setcap` does not help: a program that gets capabilities from its file ignores LD_PRELOAD
+/// (ld.so(8), secure execution). A program that gets ambient capabilities does not ignore it.
 const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
      --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
 
-/// The command that changes a setting of the kernel. In a container, settings can only be read, so
-/// the command is for the host.
+/// Returns the command that changes a setting of the kernel. In a container, settings can only be
+/// read, so the command must be run on the host.
 fn sysctl(setting: &str, machine: &Machine) -> String {
     match machine.container() {
         None => format!("sudo sysctl {setting}"),
@@ -60,12 +60,12 @@ fn sysctl(setting: &str, machine: &Machine) -> String {
     }
 }
 
-/// The command that lets this user read tracefs. The mode of the mount alone is not enough: the
-/// files belong to the group of the mount and are closed to others (measured, Linux 6.18). The
-/// shell fills in the user's group.
+/// The command that lets this user read tracefs. The option `mode` alone is not enough: the files
+/// belong to the group of the mount, and other users cannot open them (measured, Linux 6.18). In
+/// the command, the shell replaces `$(id -g)` by the user's group.
 const OPEN_TRACEFS: &str = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
-/// The command that mounts tracefs.
+/// Returns the command that mounts tracefs.
 fn mount_tracefs(machine: &Machine) -> String {
     let at = "/sys/kernel/tracing";
     match machine.container() {

@@ -1,6 +1,6 @@
 //! `counterpoint help agents`: prints what a program, or a language model, has to know to use
-//! Counterpoint. The text is put together from the options that the program itself parses and from
-//! the pages that people read, so it cannot contradict them.
+//! Counterpoint. The text is made from the options that the program itself parses and from the
+//! pages that people read, so it cannot contradict them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub struct Args {}
 const QUESTIONS: &str = include_str!("../../../docs/questions.md");
 /// The page about schemas, whose headings name them.
 const SCHEMAS: &str = include_str!("../../../docs/schema.md");
-/// The page about what numbers mean.
+/// The page that explains what each number means.
 const ACCOUNT: &str = include_str!("../../../docs/account.md");
 
 const HEAD: &str = "\
@@ -81,7 +81,7 @@ fn text() -> String {
     text
 }
 
-/// Returns the part of `page` from the first `first` to the next `end`.
+/// Returns the part of `page` from the first occurrence of `first` to the next occurrence of `end`.
 fn before(page: &str, first: &str, end: &str) -> String {
     let Some(at) = page.find(first) else { return String::new() };
     let part = &page[at..];
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn every_part_of_a_page_is_found() {
         let text = text();
-        // The parts are a row of each table, and a heading of each list.
+        // These parts are a row of each table and an entry of each list.
         for part in ["| where did the time go? |", "counterpoint.report/1", "| `self` |", "stats: "]
         {
             assert!(text.contains(part), "{part}");

@@ -1,4 +1,4 @@
-//! The process that asked for a recording: when it ends, the recording is over.
+//! Reads the command line of a process that asked for a recording.
 
 /// Returns the command line of `process`. It is empty if it cannot be read.
 pub fn command_of(process: u32) -> Vec<String> {

@@ -11,11 +11,12 @@
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
-//! A build must never fail because of us. Errors and warnings come from the first step, which has
-//! all of the user's options. They are shown at the end: if the second step says something that the
-//! first one did not (a stack frame is too large, the assembler finds an error), clang compiles
-//! everything again as if we were not there. If a text cannot be instrumented, or clang does not
-//! accept it afterwards, the second step gets the text as it was, and one line says so.
+//! A build must never fail because of the instrumentation. Errors and warnings come from the first
+//! step, which gets all of the user's options. They are shown at the end. If a file's LLVM IR
+//! cannot be instrumented, or clang rejects the instrumented IR, the second step gets the original
+//! IR, and one line says so. If the second step then still prints a message that the first step did
+//! not print (a stack frame is too large, the assembler finds an error), clang runs again with the
+//! original arguments.
 
 mod arguments;
 mod compile;
@@ -67,8 +68,8 @@ pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
     compile(Language::Plus, args.words)
 }
 
-/// Runs the command if the words ask for `cc` or `c++`. These words are not parsed as our options,
-/// because `--color`, `--help` and `--version` are also options of clang.
+/// Runs `cc` or `c++` if the command line asks for one of them. Their arguments are not parsed as
+/// options of Counterpoint, because `--color`, `--help` and `--version` are also options of clang.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let language = match words.get(1)?.to_str()? {
         "cc" => Language::C,
@@ -90,8 +91,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     };
     let has_sources = Line::read(&words).is_ok_and(|line| line.has_sources());
     if has_sources {
-        // A mistyped variable is an error of every step that compiles, also if the step would not
-        // be instrumented.
+        // A mistake in the variable COUNTERPOINT_LOOPS is an error whenever something is compiled,
+        // even if it would not be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     if !is_clang(&compiler) {
@@ -127,8 +128,7 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
 }
 
-/// Whether the first word is a compiler: not an option, and not a source file to compile with our
-/// compiler.
+/// Whether the word names a compiler, and not an option or a source file.
 fn is_program(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');

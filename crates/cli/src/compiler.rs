@@ -1,4 +1,5 @@
-//! Finds and runs the compilers that `cc`, `c++` and `rustc` stand in for.
+//! Finds and runs the real compilers behind `counterpoint cc`, `counterpoint c++` and `counterpoint
+//! rustc`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ use ir::instrument::instrument;
 use crate::failure::Failure;
 use crate::selection::{Selection, summary};
 
-/// The variable that asks for a line about each file that was instrumented.
+/// The environment variable that asks for a line about each instrumented file.
 const VERBOSE: &str = "COUNTERPOINT_VERBOSE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,8 @@ impl Language {
     }
 }
 
-/// Returns the compiler that the variable of the language names, or else `clang`, or else the
-/// newest `clang-N`.
+/// Returns the compiler that the environment variable of the language names, or else `clang`, or
+/// else the newest `clang-N`.
 pub fn find(language: Language) -> Result<PathBuf, Failure> {
     let variable = language.variable();
     if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
@@ -63,8 +64,8 @@ fn installed(language: Language) -> Option<PathBuf> {
     in_path(program).or_else(|| versions.filter_map(|name| in_path(&name)).next())
 }
 
-/// Whether a program is clang, judged by its name or else by its `--version`: `cc` may be clang or
-/// another compiler.
+/// Whether a program is clang. This is judged by the program's name, or else by the output of
+/// `--version`, because `cc` may be clang or another compiler.
 pub fn is_clang(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     if name.contains("clang") {
@@ -74,7 +75,7 @@ pub fn is_clang(program: &Path) -> bool {
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"))
 }
 
-/// Finds a clang that can read LLVM IR of this version of LLVM.
+/// Finds a clang that can read LLVM IR of version `llvm` of LLVM.
 pub fn reads(llvm: u32) -> Option<PathBuf> {
     let version = |program: &Path| -> Option<u32> {
         let said = Command::new(program).arg("-dumpversion").stdin(Stdio::null()).output().ok()?;
@@ -96,7 +97,7 @@ pub fn reads(llvm: u32) -> Option<PathBuf> {
 pub enum Text {
     /// The instrumented IR, and a line about what was instrumented if the user asked for one.
     Instrumented(Vec<u8>, Option<String>),
-    /// The IR has no loop or function that the user selected.
+    /// The IR contains no loop and no function that the user selected.
     NoLoops,
     /// The IR cannot be instrumented for this reason.
     Cannot(String),
@@ -125,7 +126,7 @@ pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
     }
 }
 
-/// The result of a compiler that ended.
+/// The exit status, standard output and messages of a compiler that ended.
 pub struct Ended {
     pub status: ExitStatus,
     pub output: Vec<u8>,
@@ -140,8 +141,9 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(&mut command)?;
     let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // All pipes are served at the same time, because the compiler may write before it has read
-    // everything. A compiler that stops reading its input has failed and reports that itself.
+    // All pipes are read and written at the same time, because the compiler may write output before
+    // it has read all of its input. A compiler that stops reading its input has failed and reports
+    // that itself.
     let (output, messages) = std::thread::scope(|scope| {
         scope.spawn(move || {
             if let (Some(mut pipe), Some(input)) = (pipe, input) {
@@ -164,9 +166,9 @@ pub fn status(mut command: Command) -> io::Result<ExitStatus> {
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Starts a step. From now on, a signal that would end this process ends the step. All later steps
-/// fail, so that the caller can remove its temporary files and then call [`end_if_interrupted`],
-/// which ends this process with the same signal.
+/// Starts a step. From then on, a signal that would end this process ends the step instead, and all
+/// later steps fail. The caller can then remove its temporary files and call
+/// [`end_if_interrupted`], which ends this process with the same signal.
 fn start(command: &mut Command) -> io::Result<Child> {
     extern "C" fn interrupt(signal: libc::c_int) {
         SIGNAL.store(signal, Ordering::SeqCst);
@@ -177,8 +179,8 @@ fn start(command: &mut Command) -> io::Result<Child> {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls. A signal
-        // that was ignored stays ignored.
+        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls. Signals
+        // that were ignored are still ignored.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -193,14 +195,14 @@ fn start(command: &mut Command) -> io::Result<Child> {
     CHILD.store(child.id().cast_signed(), Ordering::SeqCst);
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // The signal came before the process was known.
+        // The signal arrived before `CHILD` contained the process id.
         // SAFETY: `kill` takes numbers only.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
     Ok(child)
 }
 
-/// Waits for a step. Fails if a signal has asked this process to end.
+/// Waits until a step has ended. Returns an error if a signal has asked this process to end.
 fn end(mut child: Child) -> io::Result<ExitStatus> {
     let status = child.wait();
     CHILD.store(0, Ordering::SeqCst);
@@ -210,11 +212,11 @@ fn end(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends this process with the signal that came, if one came.
+/// Ends this process with the signal that arrived, if one arrived.
 pub fn end_if_interrupted() {
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: `signal` gets SIG_DFL and no function of ours, and `raise` takes a number only.
+        // SAFETY: `signal` gets SIG_DFL and no handler function, and `raise` takes a number only.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
@@ -230,22 +232,23 @@ fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the exit status with which we pass on how a program ended: its own, or 128 plus the
-/// number of the signal.
+/// Returns the exit status that reports how a program ended: the program's own status, or 128 plus
+/// the number of the signal that ended it.
 pub fn passed_on(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Returns the first line with the word `error` of a compiler's messages, or else their first line.
+/// Returns the first line of a compiler's messages that contains the word `error`, or else the
+/// first line.
 pub fn first_error(messages: &[u8]) -> String {
     let text = String::from_utf8_lossy(messages);
     let telling = text.lines().find(|line| line.contains("error"));
     telling.or_else(|| text.lines().next()).unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// Builds the second step of every language, from LLVM IR on standard input to an object. `flags`
-/// go before the input.
+/// Builds the command of the second step for every language. The command compiles LLVM IR from
+/// standard input to an object. `flags` are placed before the input.
 pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
     let mut command = Command::new(compiler);
     // The IR is already optimised. Optimising it again would move code into and out of loops.

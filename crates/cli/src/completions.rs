@@ -1,5 +1,5 @@
 //! `counterpoint completions`, and the manual pages of a release. Both are made from the options
-//! that the program parses, so they always describe the same version.
+//! that the program parses, so they always match the program.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,18 +1,18 @@
-//! The file `counterpoint.toml`: defaults for options, of the project and of the user.
+//! Reads `counterpoint.toml`, a file with defaults for options. The project and the user can each
+//! have one.
 //!
 //! ```text
 //!  an option ─► else a variable of the environment ─► else the project's file ─► else the user's ─► else the default
 //! ```
 //!
 //! The project's file is the nearest one from the working directory upwards to the root of the
-//! repository (the directory with `.git`); outside of a repository, only the working directory has
-//! one. It comes with a checkout, so a stranger may have written it: it can choose what is
-//! counted and how tables look, but it cannot name a program, a library or a path. The user's file
-//! is `~/.config/counterpoint/counterpoint.toml`. A file that neither this user nor root owns, or
-//! that others can write, is an error.
+//! repository (the directory with `.git`); outside of a repository, it can only be in the working
+//! directory. The project's file comes with a checkout, so a stranger may have written it.
+//! Therefore it can choose what is counted and how tables look, but it cannot name a program, a
+//! library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`. It is an error
+//! if a file belongs to another user than this user or root, or if everybody can write it.
 //!
-//! The files are read once, by the commands that use them, and before these commands give up the
-//! right to open files.
+//! A command that uses the files reads them once, before it gives up the right to open files.
 
 mod read;
 
@@ -33,13 +33,14 @@ const NAME: &str = "counterpoint.toml";
 pub struct Setting {
     pub key: Key,
     pub value: Value,
-    /// `FILE:LINE`.
+    /// The place of the setting in the form `FILE:LINE`.
     pub place: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// At most one setting for each key: the project's file takes precedence over the user's.
+    /// The settings, at most one for each key. A setting of the project's file takes precedence
+    /// over one of the user's file.
     pub settings: Vec<Setting>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
@@ -47,8 +48,8 @@ pub struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// Reads the files and keeps their settings for [`text`] and [`number`]. A command that does not
-/// call this has no settings.
+/// Reads the files and stores their settings for [`text`] and [`number`]. Without a call of this
+/// function, a command has no settings.
 pub fn load() -> Result<(), Failure> {
     let config = read()?;
     let _ = CONFIG.set(config);
@@ -116,14 +117,14 @@ fn user() -> Option<PathBuf> {
     Some(folder.join("counterpoint").join(NAME))
 }
 
-/// Reads a file after it has checked that only this user or root can write it. Returns `None` if
-/// the file does not exist.
+/// Checks that the file belongs to this user or root and that not everybody can write it, and reads
+/// it. Returns `None` if the file does not exist.
 fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
-    // A project's file must not be a symbolic link: an error message would show a line of a file
-    // outside of the project. The user's own file may be a link.
+    // A project's file must not be a symbolic link, because an error message could then show a line
+    // of a file outside of the project. The user's own file may be a link.
     if is_project && file.is_symlink() {
         return Err(failed(&"it is a symbolic link, which a project's file may not be"));
     }

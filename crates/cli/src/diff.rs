@@ -1,5 +1,5 @@
-//! `counterpoint diff`: tells whether runs of B are slower or faster than runs of A, and in which
-//! rows.
+//! `counterpoint diff`: finds out whether runs of B are slower or faster than runs of A, and which
+//! rows changed.
 //!
 //! ```text
 //!  inputs: which runs, which pairs ─► analysis::diff::recorded, one profile after the other
@@ -168,12 +168,12 @@ impl From<DiffFormat> for Kind {
     }
 }
 
-/// The status if a rule of `--fail-if` holds.
+/// The exit status if a rule of `--fail-if` holds.
 const FAILED: u8 = 3;
-/// Number of rows of a table for people, unless the user gives one.
+/// Number of rows of a table for people, unless the user sets it.
 const ROWS: usize = 30;
 
-/// What all formats print.
+/// The content that all formats print.
 struct View<'a> {
     args: &'a Args,
     inputs: &'a Inputs,
@@ -181,7 +181,7 @@ struct View<'a> {
     /// The name of each row.
     names: &'a [String],
     table: Table,
-    /// For each rule, the rows for which it holds.
+    /// Each rule of `--fail-if`, with the rows for which it holds.
     failed: Vec<gate::Failed>,
 }
 

@@ -1,5 +1,5 @@
 //! `counterpoint doctor`: shows what limits counting and recording on this machine, and the
-//! commands that change it.
+//! commands that remove these limits.
 
 mod resolution;
 mod torch;
@@ -52,8 +52,8 @@ enum Format {
     Json,
 }
 
-/// Out of the pools whose profile is gone, at most this many are named; the others are only
-/// counted.
+/// At most this many orphaned pools (files in memory whose profile was deleted) are named; the
+/// others are only counted.
 const ORPHANS: usize = 2;
 
 /// A row of the table, which is also an entry of `findings` or `counters` in
@@ -90,7 +90,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings: Vec<Row> =
         findings.chain(left_in_memory()).chain(configuration()).chain(torch::bridge()).collect();
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
-    // Where counters do not work, opening one may kill this process.
+    // On a machine where counters do not work, opening one may kill this process.
     let list = args.events.as_deref().filter(|_| works);
     let asked = list.and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
     let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
@@ -113,8 +113,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// Returns a row for each value that `counterpoint.toml` sets, with its place, or one row that says
-/// what is wrong with the file.
+/// Returns a row for each value that `counterpoint.toml` sets, with the file and line that set it.
+/// If the file is wrong, returns one row that says why.
 fn configuration() -> Vec<Row> {
     let row = |name: &str, level: Level, state: String| Row {
         name: name.to_owned(),
@@ -144,7 +144,7 @@ fn configuration() -> Vec<Row> {
     }
 }
 
-/// Returns a row for each pool that no profile can use.
+/// Returns a row for each pool (a file in memory with records) that no profile can use.
 fn left_in_memory() -> impl Iterator<Item = Row> {
     let orphans = profile::pools::orphans();
     let row = |state: String| Row {
@@ -170,15 +170,15 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
 }
 
 /// Returns a row for each counter, and one more row if the counters work separately but not
-/// together. A name that this machine does not know becomes a row that says so; only a list that
-/// cannot be parsed is an error.
+/// together. A name that this machine does not know becomes a row that says so. It is an error if
+/// the list cannot be parsed, or if its names are known but the list as a whole is impossible.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error, machine))?;
     let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
-        // Each name resolves alone, so the error is about the whole list: a name that appears
-        // twice, or a group that is impossible.
+        // Each name alone is known, so the error is about the whole list: a name appears twice, or
+        // a group is impossible.
         Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
             return Err(unreadable(list, &error, machine));
         }
@@ -239,14 +239,14 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
     rows
 }
 
-/// Returns the path of the shared library that `run` would preload; if it does not exist, the path
-/// where it should be.
+/// Returns the path of the shared library that `run` would preload; if no such library exists,
+/// returns the path where it should be.
 fn library() -> Option<PathBuf> {
     let places = crate::prepare::library_places().ok()?;
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
-/// Says how many findings of each level there are, and names the problems.
+/// Returns a sentence with the number of findings of each level and the names of the problems.
 fn summary(rows: &[&Row]) -> String {
     const NAMED: usize = 3;
     let of = |level: Level| rows.iter().filter(move |row| row.level == level.name());
@@ -303,7 +303,7 @@ fn json(
     struct Document<'a> {
         schema: &'a str,
         findings: &'a [Row],
-        /// The counters of `-e`; `null` without that option.
+        /// The counters that `-e` names; `null` without that option.
         counters: Option<&'a [Row]>,
         /// The resolution; `null` if the clock could not be read.
         resolution: Option<Resolution>,

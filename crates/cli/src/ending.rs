@@ -1,7 +1,7 @@
 //! Cleans up when a signal ends a command.
 //!
-//! SIGINT, SIGTERM, SIGHUP and SIGQUIT are how people and their tools end a command. By then, the
-//! command may have written a file that is not complete, or started a group of processes to ask a
+//! People and their tools end a command with SIGINT, SIGTERM, SIGHUP or SIGQUIT. At that time, the
+//! command may have written an incomplete file, or may have started a process group to query a
 //! plugin (`plugin/answer.rs`). The signal handler removes the file and kills the group.
 
 use std::ffi::CString;
@@ -15,41 +15,41 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
 /// The id of the group of processes to kill, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
-/// Whether a process is being started, so that the id of its group is not known yet.
+/// Whether a process is being started. During this time, the id of its group is not known.
 static STARTING: AtomicBool = AtomicBool::new(false);
-/// A signal that came while a process was being started and that has not taken effect, or 0.
+/// A signal that arrived while a process was being started and that has not been handled yet, or 0.
 static LATE: AtomicI32 = AtomicI32::new(0);
 
-/// From now on, a signal removes the file `path` instead of the file that was named before.
+/// Sets the file that a signal removes from now on. It replaces the file that was set before.
 pub fn removes(path: CString) {
     watch();
     forget(FILE.swap(path.into_raw(), Ordering::SeqCst));
 }
 
-/// From now on, a signal removes no file: the file is complete, or was removed.
+/// From now on, a signal removes no file, because the file is complete or was removed.
 pub fn removes_nothing() {
     forget(FILE.swap(null_mut(), Ordering::SeqCst));
 }
 
 fn forget(path: *mut libc::c_char) {
     if !path.is_null() {
-        // SAFETY: only `removes` stores pointers here, each from `into_raw`. A pointer is taken out
-        // with `swap`, so whoever has taken it is its only owner.
+        // SAFETY: only `removes` stores pointers here, each from `into_raw`. `swap` takes a pointer
+        // out, so the function that called `swap` is the only owner of the pointer.
         drop(unsafe { CString::from_raw(path) });
     }
 }
 
-/// A group of processes that a signal kills. Dropping this value kills the group as well.
+/// A process group that a signal kills. Dropping this value kills the group as well.
 pub struct Group(i32);
 
 impl Group {
-    /// Starts a process that leads a group of its own. There is one group at a time. A signal that
-    /// comes meanwhile, on whichever thread, waits until the group is known, and then ends the
-    /// group and this process. Blocking the signals instead would delay them on this thread only,
-    /// and the new process would have to unblock them.
+    /// Starts a process that leads a new process group. Only one such group exists at a time. If a
+    /// signal arrives on any thread during the start, it is held back until the id of the group is
+    /// known. Then it ends the group and this process. Blocking the signals instead would delay
+    /// them on this thread only, and the new process would have to unblock them.
     ///
     /// # Errors
-    /// The process cannot be started.
+    /// Returns an error if the process cannot be started.
     pub fn start(command: &mut Command) -> io::Result<(Child, Self)> {
         watch();
         STARTING.store(true, Ordering::SeqCst);
@@ -70,21 +70,22 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A signal between the two kills the group a second time, and its leader has not been waited for.
+        // A signal that arrives between `kill` and `store` kills the group a second time. The
+        // group's leader has not been waited for yet, so its id is not used for another process.
         // SAFETY: `kill` takes numbers only.
         unsafe { libc::kill(-self.0, libc::SIGKILL) };
         GROUP.store(0, Ordering::SeqCst);
     }
 }
 
-/// Installs the handler for the four signals. A signal that is ignored or has a handler already is
-/// left alone.
+/// Installs the handler for the four signals that end a command. Signals that are ignored or
+/// already have a handler are not changed.
 fn watch() {
     extern "C" fn end(signal: libc::c_int) {
         if STARTING.load(Ordering::SeqCst) {
             LATE.store(signal, Ordering::SeqCst);
-            // If the process has been started in the meantime, either the handler takes the signal
-            // back here, or `start` has taken it and raises it again.
+            // The process may have been started in the meantime. Then either this handler takes the
+            // signal out of `LATE` and continues, or `start` has taken it and raises it again.
             if STARTING.load(Ordering::SeqCst) || LATE.swap(0, Ordering::SeqCst) == 0 {
                 return;
             }
@@ -130,7 +131,8 @@ mod tests {
 
     use super::*;
 
-    /// The variable that gives the signal to the process that this test starts.
+    /// The environment variable that passes the number of the signal to the process that this test
+    /// starts.
     const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
 
     #[test]
@@ -152,12 +154,12 @@ mod tests {
                 ended.send(()).unwrap();
             });
             assert_eq!(host.wait().unwrap().signal(), Some(signal));
-            // The started process has the pipe open for as long as it lives.
+            // The started process keeps the pipe open until it ends.
             is_ended.recv_timeout(Duration::from_secs(60)).unwrap();
         }
     }
 
-    /// Sends itself the signal when the child exists but `spawn` has not returned.
+    /// Sends the signal to this process when the child exists but `spawn` has not returned.
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");

@@ -1,4 +1,4 @@
-//! `counterpoint explain`: says what is more common in the slow calls of an op than in its other
+//! `counterpoint explain`: shows what is more common in the slow calls of an op than in its other
 //! calls.
 //!
 //! ```text
@@ -98,15 +98,16 @@ struct View<'a> {
     /// The op that the user asked for; `None` for the op with the most time.
     glob: Option<&'a str>,
     ops: &'a [Explained],
-    /// The number of further ops that match and are not shown.
+    /// The number of further ops that match but are not shown.
     left_out: usize,
-    /// The rules that hold, each of which says what limits the program. Empty if the user asked for
-    /// an op.
+    /// The rules that hold. Each rule names something that may limit the program. The list is empty
+    /// if the user asked for an op.
     rules: Vec<Fired>,
     raw: bool,
 }
 
-/// Splits the words of the command line, and the option, into the op and the profile.
+/// Finds the op and the profile in the words of the command line. `op` is the value of the option
+/// `--op`.
 fn words<'a>(
     words: &'a [PathBuf],
     op: Option<&'a str>,
@@ -193,8 +194,8 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            // Reports also print names such as `aten::mm (task)`, so the printed name is compared
-            // as well.
+            // Reports also print names such as `aten::mm (task)`, so the pattern is also compared
+            // with the printed name.
             Some(op) => {
                 profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
             }
@@ -214,7 +215,8 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
 }
 
 impl View<'_> {
-    /// Returns the name of an op, without its arguments if its rows have different ones.
+    /// Returns the name of an op, without its arguments, because its rows may have different
+    /// arguments.
     fn name(&self, explained: &Explained) -> String {
         labels(self.profile, &explained.keys[..1]).concat()
     }

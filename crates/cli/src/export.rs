@@ -38,7 +38,7 @@ use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
-/// The version of the JSON documents.
+/// The names of the schemas of the JSON documents, each with its version.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
 const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
@@ -77,7 +77,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the format. The parser requires one unless there is `--dataset`.
+    /// Returns the format. The parser of options requires a format unless `--dataset` is given.
     fn format(&self) -> ExportFormat {
         self.format.unwrap_or(ExportFormat::Csv)
     }
@@ -100,7 +100,7 @@ enum What {
 }
 
 impl What {
-    /// Returns the schema of the document, and the name of its rows.
+    /// Returns the name of the document's schema, and the name of the field with the rows.
     fn schema(self) -> (&'static str, &'static str) {
         match self {
             Self::Calls => (EXPORT_SCHEMA, "calls"),
@@ -192,19 +192,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The rows to write, whether they are calls or samples.
+/// The rows to write: calls, samples, counts or loops.
 struct Rows<'a> {
     what: What,
     profile: &'a Profile,
-    /// Definitions of the metric columns, as JSON.
+    /// The definitions of the metric columns, as JSON.
     metrics: Option<String>,
-    /// The values of an empty call, as JSON.
+    /// The values that are read around an empty call, as JSON.
     compensation: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes what the arguments ask for. Returns all losses of the profile, and the number of rows.
+/// Writes the rows that the arguments ask for. Returns all losses of the profile, and the number of
+/// rows.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
@@ -297,7 +298,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // The formats of stacks are written elsewhere and have no rows.
+        // These formats contain stacks and no rows. They are written elsewhere.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
@@ -313,7 +314,7 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the user that long texts were cut, and which format has them in full.
+/// Prints a note that long texts were cut, and which format contains them in full.
 fn say_cut(texts: &Texts) {
     if texts.were_cut {
         let (longest, all) = (lines::LONG, lines::MOST_OF_LONG >> 20);
@@ -345,7 +346,7 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes an I/O error out of an Arrow error, so that a broken pipe can still be recognised.
+/// Extracts the I/O error from an Arrow error, so that callers can recognise a broken pipe.
 fn io_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, io) => io,

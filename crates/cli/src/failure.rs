@@ -1,5 +1,5 @@
-//! The error with which a command fails. It has one line for each problem, which says what failed,
-//! on what and why, followed by advice.
+//! The error with which a command fails. It has one line for each problem, and then lines with
+//! advice. The line of a problem says what failed, on what and why.
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use crate::terminal::say;
 
-/// An error that ends the command. Advice is added here and nowhere else.
+/// An error that ends the command. Only this type contains advice; the errors of other crates have
+/// none.
 #[derive(Debug)]
 pub struct Failure {
     messages: Vec<String>,
@@ -47,7 +48,7 @@ impl Failure {
         self.hints([hint])
     }
 
-    /// Returns the same failure with this advice. If `advice` is `None`, an earlier hint stays.
+    /// Returns the same failure with this advice. If `advice` is `None`, earlier hints are kept.
     pub fn advise(self, advice: Option<String>) -> Self {
         match advice {
             Some(advice) => self.hint(advice),
@@ -68,7 +69,7 @@ impl Failure {
     }
 
     /// Prints the failure on stderr and returns its exit code. Prints nothing and returns 0 if the
-    /// reader of stdout has gone away.
+    /// command failed because the reader of stdout closed the pipe.
     pub fn report(self) -> ExitCode {
         if self.quiet {
             return ExitCode::SUCCESS;

@@ -1,5 +1,6 @@
-//! `counterpoint hook`: the agent starts it in a program that has the variables of IREE's original
-//! call hook. It is not meant for people; `docs/hook.md` describes the feature for them.
+//! `counterpoint hook`: the agent (the library in the profiled program) starts this command if the
+//! program's environment has the variables of IREE's original call hook. People do not use this
+//! command; `docs/hook.md` describes the feature for them.
 //!
 //! ```text
 //!  hook prepare PID      settings ─► counters ─► a profile ──► fd 3: "record", path of the run file

@@ -1,9 +1,9 @@
-//! State that this process inherited and passes on to the program unchanged.
+//! The state that this process inherited and passes on unchanged to the profiled program.
 //!
-//! A Rust program changes some state that its child would otherwise inherit. The runtime ignores
-//! SIGPIPE and opens `/dev/null` for standard streams that were closed. We need SIGCHLD to wait for
-//! the program, and the recorder's files need a larger `RLIMIT_FSIZE`. This module remembers the
-//! original state before `main` and restores it between fork and exec.
+//! A Rust program changes some state that its child would otherwise inherit. Rust's runtime ignores
+//! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint changes the
+//! action of SIGCHLD to wait for the program, and raises `RLIMIT_FSIZE` for the recorder's files.
+//! This module stores the original state before `main` and restores it between fork and exec.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use record::pool::Layout;
 
 use crate::failure::Failure;
 
-/// The disposition of SIGPIPE, and whether streams 0 to 2 were closed, before Rust's runtime
-/// started.
+/// The disposition of SIGPIPE before Rust's runtime started, and whether the standard streams 0 to
+/// 2 were closed then.
 static ON_BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -24,8 +24,8 @@ type Start = extern "C" fn(c_int, *const *const c_char, *const *const c_char);
 static NOTE: Start = note;
 
 extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *const *const c_char) {
-    // SAFETY: glibc passes what `main` gets: an array of `count` C strings. Its second is read only
-    // if there are two.
+    // SAFETY: glibc passes what `main` gets: an array of `count` C strings. The second string is
+    // read only if there are two.
     if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
         go_without_stack_overflow_message();
     }
@@ -42,15 +42,16 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
     }
 }
 
-/// Keeps Rust's runtime from preparing its message about stack overflows before `main`. For that
-/// message, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime skips this if
-/// the signals already have handlers. Our handler lets the signal end this process, as if there
-/// were no handler. The profiled program does not inherit the handler, because `execve` resets
-/// handled signals.
+/// Prevents Rust's runtime from preparing its message about stack overflows before `main`. For this
+/// preparation, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime skips the
+/// preparation if SIGSEGV and SIGBUS already have handlers. This handler lets the signal end this
+/// process, as if there were no handler. The profiled program does not inherit the handler, because
+/// `execve` resets handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
-        // The instruction is executed again, and then the signal ends us.
-        // SAFETY: `signal` is async-signal-safe, and SIG_DFL is no function of ours.
+        // When the handler returns, the faulting instruction is executed again, and the signal ends
+        // this process.
+        // SAFETY: `signal` is async-signal-safe, and SIG_DFL is not a handler function.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
@@ -66,7 +67,7 @@ fn go_without_stack_overflow_message() {
     }
 }
 
-/// The state that is restored for the program.
+/// The state that is restored before the program starts.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     file_size: libc::rlimit,
@@ -87,8 +88,8 @@ pub fn allow_many_files() {
 }
 
 /// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
-/// limit, makes a write above that limit an error instead of SIGXFSZ, and allows waiting for
-/// children. `pool` is the layout of the pool that will be made.
+/// limit, turns SIGXFSZ off, so that a write above that limit is an error, and lets this process
+/// wait for its children. `pool` is the layout of the pool that will be made.
 pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
@@ -102,7 +103,7 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
         .hint("raise it where it was set (ulimit -Hf, limits.conf, a service's LimitFSIZE=)"));
     }
     let lifted = libc::rlimit { rlim_cur: file_size.rlim_max, rlim_max: file_size.rlim_max };
-    // SAFETY: `lifted` outlives the call, and `signal` gets no function of ours.
+    // SAFETY: `lifted` outlives the call, and `signal` gets no handler function.
     unsafe {
         libc::setrlimit(libc::RLIMIT_FSIZE, &lifted);
         Ok(Inherited {
@@ -119,7 +120,8 @@ impl Inherited {
         self.file_size.rlim_cur
     }
 
-    /// Restores the original state in the child that becomes the program. Makes only system calls.
+    /// Restores the original state in the child process that will execute the program. Makes only
+    /// system calls.
     pub fn restore(&self) {
         // SAFETY: `file_size` outlives the call.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size) };
@@ -141,10 +143,10 @@ pub fn restore_before_start() {
     }
 }
 
-/// Restores the disposition of a signal. It was either ignored or the default: handlers do not
-/// survive the `execve` that started this process.
+/// Restores the disposition of a signal. The signal was either ignored or had the default action,
+/// because handlers do not survive the `execve` that started this process.
 fn restore_signal(signal: c_int, before: libc::sighandler_t) {
     let ignored = before == libc::SIG_IGN;
-    // SAFETY: `signal` gets SIG_IGN or SIG_DFL and no function of ours.
+    // SAFETY: `signal` gets SIG_IGN or SIG_DFL and no handler function.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }

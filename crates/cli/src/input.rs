@@ -1,8 +1,8 @@
-//! Opens the files that a command reads: by name, or `-` for standard input.
+//! Opens the files that a command reads. A path names the file, and `-` means standard input.
 //!
 //! Some files are read several times, but a pipe, a FIFO or a device can be read only once.
-//! Therefore its contents are first copied into an unnamed file in the directory for temporary
-//! files.
+//! Therefore the contents of a pipe, FIFO or device are first copied into an unnamed file in the
+//! directory for temporary files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -16,7 +16,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use crate::failure::Failure;
 use crate::terminal::progress;
 
-/// The name of `-` in messages.
+/// The name for `-` in messages.
 const STANDARD_INPUT: &str = "standard input";
 
 /// A file that can be read from its beginning any number of times.
@@ -42,7 +42,7 @@ impl Input {
         let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
         let mut file = once(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        // Another process may have read standard input up to some offset already.
+        // Another process may already have read standard input up to some offset.
         let from = if found.is_file() { file.stream_position().map_err(failed)? } else { 0 };
         if !found.is_file() {
             file = copy(file).map_err(|e| {
@@ -53,17 +53,17 @@ impl Input {
         Ok(Self { name, file: Arc::new(file), from })
     }
 
-    /// Returns the name for messages.
+    /// Returns the name of the file for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the number of bytes from the beginning of the data.
+    /// Returns the number of bytes of the data.
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
     }
 
-    /// Returns a reader from the beginning.
+    /// Returns a reader that starts at the beginning of the data.
     pub fn read(&self) -> Reading {
         Reading { file: self.file.clone(), at: self.from }
     }
@@ -88,7 +88,8 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Fails if several readers name standard input, because the second one would find nothing to read.
+/// Returns an error if several of the paths name standard input, because the second reader would
+/// find nothing to read.
 pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     match paths.into_iter().filter(|path| is_standard(path)).count() {
         0 | 1 => Ok(()),
@@ -96,14 +97,15 @@ pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Re
     }
 }
 
-/// Opens the file at `path` for reading once.
+/// Opens the file at `path`, which the caller reads only once.
 pub fn once(path: &Path) -> io::Result<File> {
     let file = match is_standard(path) {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         false => File::open(path)?,
     };
     match file.metadata()?.is_dir() {
-        // It is easy to name a profile where a trace is expected.
+        // Users easily name a profile, which is a directory, where a trace is expected. The error
+        // says what the directory is.
         true => Err(io::Error::new(ErrorKind::IsADirectory, trace::kind::of_directory(path))),
         false => Ok(file),
     }
@@ -126,7 +128,8 @@ fn copy(mut from: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Does the same on file systems without unnamed files: creates a file and removes its name.
+/// Opens such a file on file systems that have no unnamed files: creates a file and removes its
+/// name.
 fn named(place: &Path) -> io::Result<File> {
     loop {
         let path = place.join(format!(".counterpoint-{:016x}.tmp", crate::whole::random()?));
@@ -142,7 +145,7 @@ fn named(place: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the parser for arguments that name a profile, which cannot be `-`.
+/// Returns the parser for arguments that name a profile. A profile cannot be `-`.
 pub fn profile() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match is_standard(&path) {
         true => Err("a profile is a directory and cannot be standard input or output; for a \

@@ -1,12 +1,13 @@
-//! `counterpoint`: the command line. This is the only place with hints and prose for people. It is
-//! linked into two programs: `main.rs` is all of it, and `bin/counterpoint-start.rs` is only `run`.
+//! The command line of `counterpoint`. Only this crate contains hints and prose for people. It is
+//! linked into two programs: the program of `main.rs` has all commands, and the program of
+//! `bin/counterpoint-start.rs` has only `run`.
 //!
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
 //! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through
-//! `terminal.rs`, which decides how text that we did not write is shown on a terminal. Exit codes:
-//! 0 means success, 1 a finding, 2 an error, and 3 that a rule of `diff --fail-if` holds. `run`
-//! passes on the exit status of its program; it uses 127 if the program was not found, and 126 if
-//! the program cannot be executed.
+//! `terminal.rs`, which determines how text from elsewhere (such as names in a profile) is shown on
+//! a terminal. Exit codes: 0 means success, 1 a finding, 2 an error, and 3 that a rule of `diff
+//! --fail-if` holds. `run` passes on the exit status of its program; it uses 127 if the program was
+//! not found, and 126 if the program cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -144,8 +145,8 @@ enum Command {
     Hook(hook::Args),
 }
 
-/// Runs the whole command line. `build` is what `--version` says about the build: commit, target,
-/// linker.
+/// Parses the command line and runs any of the commands. `build` is the text that `--version`
+/// prints about the build: commit, target, linker.
 pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
     let typed: Vec<_> = std::env::args_os().collect();
@@ -163,15 +164,15 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    // `doctor` itself reports what is wrong with the configuration files, and `help agents` has no
-    // option with a default.
+    // `doctor` itself reports errors in the configuration files, and `help agents` has no option
+    // with a default.
     let has_defaults = !matches!(cli.command, Command::Doctor(_) | Command::Agents(_));
     if cli.command.is_view()
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // A view takes only its appearance from the files, so an error in a file does not stop it
-        // from showing what the user asked for.
+        // The files affect only the appearance of a view, so a view is shown even if there is an
+        // error in a file.
         terminal::say!("{}; the file is left out", failure.messages().join("; "));
     }
     terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
@@ -179,13 +180,13 @@ pub fn main(build: Option<&str>) -> ExitCode {
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,
     });
-    // The parser finds this conflict only if both options are before the command or both are after
-    // it.
+    // The parser reports this conflict only if both options are on the same side of the command's
+    // name.
     if cli.manners.quiet && cli.manners.verbose {
         return failure::Failure::new("--quiet and --verbose cannot be used together").report();
     }
     terminal::choose_words(cli.manners.quiet, cli.manners.verbose);
-    // The pager starts before the command gives up the right to start programs.
+    // The pager must start before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
     let outcome = run_command(cli.command);
     terminal::progress::end_phase();
@@ -209,7 +210,8 @@ fn words() -> Vec<std::ffi::OsString> {
     words
 }
 
-/// Returns the index of `--json`, which stands for `--format json`, if the command has `--format`.
+/// Returns the index of `--json` if the command has the option `--format`. Then `--json` is short
+/// for `--format json`.
 fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
     let own = words.iter().take_while(|word| *word != "--");
     let place = own.clone().position(|word| word == "--json")?;
@@ -224,7 +226,7 @@ fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
 }
 
 impl Command {
-    /// Whether the command prints something to read, which may be longer than a screen.
+    /// Whether the command prints text for people to read, which may be longer than a screen.
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
@@ -248,9 +250,9 @@ fn version(build: Option<&str>) -> String {
     )
 }
 
-/// Runs only `run`, for the small program (`bin/counterpoint-start.rs`). For everything else,
-/// including help and mistyped options of `run`, the program with the whole command line replaces
-/// this process.
+/// The main function of the small program (`bin/counterpoint-start.rs`). It runs only `run`. For
+/// everything else, including help and mistyped options of `run`, the program with all commands
+/// replaces this process.
 pub fn start() -> ExitCode {
     match run_alone() {
         Some(args) => ended(run::main::<false>(args)),
@@ -296,9 +298,9 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
     }
 }
 
-/// Returns the arguments of `run`, if the command is `run` and they are valid. The options of all
-/// other commands are not even constructed, because that takes 0.1 ms, by which `run` would delay
-/// the program.
+/// Returns the arguments of `run`, if the command is `run` and its arguments are valid. The parser
+/// for the options of all other commands is not constructed, because this takes 0.1 ms and would
+/// delay the user's program.
 fn run_alone() -> Option<run::Args> {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek()? != "run" {
@@ -309,21 +311,21 @@ fn run_alone() -> Option<run::Args> {
     run::Args::from_arg_matches(&matches).ok()
 }
 
-/// Whether the command is `run`, and no `--` shows where the program begins.
+/// Whether the command is `run` and has no `--` before the command of the program.
 fn is_run_without_dashes() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--")
 }
 
-/// Prints help, the version, or what is wrong with the arguments. An error message repeats the
-/// arguments, so it is printed like all text from elsewhere, and without colours.
+/// Prints help, the version, or an error message about the arguments. An error message contains the
+/// arguments, so it is escaped like all text from elsewhere, and has no colours.
 fn usage(mut error: clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break inside an argument is made visible, because it must not look like a line
+            // A line break inside an argument is replaced, because it must not look like a line
             // break of the message.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();

@@ -46,20 +46,20 @@ struct Row {
     aliases: Vec<String>,
     source: String,
     unit: &'static str,
-    /// `yes`, `only_user` or `no`; `null` if the counter was not tried, or if its name is a pattern
-    /// with parts to fill in.
+    /// `yes`, `only_user` or `no`; `null` if opening the counter was not tried, or if its name is a
+    /// pattern with parts to fill in.
     opens: Option<&'static str>,
     /// The name of the error if `opens` is `no`: `ENOENT`, …
     error: Option<String>,
     reason: Option<String>,
     remedy: Option<String>,
     description: String,
-    /// The group of users who may open the counter: `anyone`, `user`, `kernel`, `system` or
-    /// `perfmon`; `null` if that is unknown.
+    /// Who may open the counter: `anyone`, `user`, `kernel`, `system` or `perfmon`; `null` if this
+    /// is not known.
     needs: Option<&'static str>,
 }
 
-/// At most this many tracepoints and vendor names are opened without `--open`.
+/// Without `--open`, at most this many tracepoints and vendor names are opened.
 const FEW: usize = 50;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -101,11 +101,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why there are no rows: prints what is wrong with the pattern as a name, or which names are
-/// similar.
+/// Prints why there are no rows. If the pattern was meant as a name, prints what is wrong with it,
+/// or which names are similar.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // An error about the syntax of a counter list does not help if the text is a pattern.
+        // If the text is a pattern, an error about the syntax of counter lists would not help.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };
@@ -124,8 +124,7 @@ fn is_unknown(error: &NameError) -> bool {
     matches!(error.kind, NameErrorKind::Unknown { .. })
 }
 
-/// Returns the entry of a name that no catalogue lists (`r01c2`, a tracepoint), if the user typed
-/// the name in full.
+/// Returns the entry of a complete name that no catalogue lists (such as `r01c2`, or a tracepoint).
 fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
     let [counter] = <[Counter; 1]>::try_from(resolver.resolve(name).ok()?).ok()?;
     let source = match &counter.source {
@@ -150,7 +149,7 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
     let counter = resolved.as_ref().and_then(|r| r.as_ref().ok()?.first());
     let opens = counter.map(|counter| opens(counter, machine));
     let needs = counter.map(|counter| check::needs(counter, machine).name());
-    // The error, if the name does not exist on this processor.
+    // `unknown` is the error if the name does not exist on this processor.
     let unknown = resolved.and_then(|r| r.err());
     let word = match (&opens, &unknown) {
         (Some(Opens::Yes), _) => Some("yes"),
@@ -188,8 +187,8 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
     }
 }
 
-/// Matches without regard to case. A pattern with `*` or `?` must match the whole name, as in a
-/// shell; other patterns may occur anywhere in it.
+/// Whether `name` matches `pattern`. Upper and lower case are not distinguished. A pattern with `*`
+/// or `?` must match the whole name, as in a shell. Other patterns may occur anywhere in the name.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
     if !pattern.contains(['*', '?']) {
@@ -199,7 +198,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Prints the table. Names are not shortened, because people copy them. Without `width`, each row
-/// is one line.
+/// is printed on one line.
 fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -232,7 +231,7 @@ fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result
     layout(out, columns, Names::Whole, width)?.say_left_out(out, width)
 }
 
-/// Prints what `no` and `:u` mean in the table, once for each reason.
+/// Prints why counters have `no` or `:u` in the table. Each reason is printed once.
 fn explain(rows: &[Row]) {
     let mut told = BTreeSet::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! `counterpoint loops`: shows where inside compiled functions the time goes.
+//! `counterpoint loops`: instruments compiled functions, and shows how much time their loops take.
 
 mod compile_iree;
 mod instrument;
@@ -34,7 +34,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Whether the command prints something to read.
+    /// Whether the command prints text for people to read.
     pub fn is_view(&self) -> bool {
         matches!(self.command, Command::Report(_))
     }

@@ -1,7 +1,7 @@
-//! The program `counterpoint` with the whole command line.
+//! The program `counterpoint` with all commands.
 
 fn main() -> std::process::ExitCode {
-    // `cargo xtask dist` sets this variable to a description of the build. It is read here because
-    // a new value recompiles only this file.
+    // `cargo xtask dist` sets this variable to a description of the build. The variable is read
+    // here, because then only this file is compiled again when the value changes.
     cli::main(option_env!("COUNTERPOINT_BUILD"))
 }

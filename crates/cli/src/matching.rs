@@ -1,4 +1,4 @@
-//! Shows the names in a profile when a pattern matches none of them.
+//! Prints which names a profile contains when a pattern matches none of them.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::terminal::say;
 /// The number of names that are shown if no name is similar.
 const FEW: usize = 8;
 
-/// Says on stderr that no op matches `glob`, and which ops the profile has. `option` is the option
-/// that the user typed, for example `--op`.
+/// Prints on stderr that no op matches `glob`, and which ops the profile contains. `option` is the
+/// option that the user typed, for example `--op`.
 pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no op of this profile matches");
     let names: BTreeSet<&str> = profile.ops.all().iter().map(|op| op.name.as_str()).collect();
@@ -30,14 +30,14 @@ pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// Returns a hint that says what to type instead, or which names exist. `None` if there are no
-/// names.
+/// Returns a hint that says what to type instead, or which names exist. Returns `None` if there are
+/// no names.
 fn near(option: &str, glob: &str, names: &BTreeSet<&str>, what: &str) -> Option<String> {
     let word = glob.trim_matches(['*', '?']).to_lowercase();
     let contains = |name: &&&str| name.to_lowercase().contains(&word);
     if let Some(first) = names.iter().find(contains).filter(|_| !word.is_empty()) {
-        // A pattern must match the whole name, but the user may have typed a part of a name, or
-        // another case.
+        // A pattern must match the whole name, but the user may have typed only a part of a name,
+        // or the wrong case.
         let all = names.iter().filter(contains).count();
         let more = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
         return Some(match first.contains(&word) {

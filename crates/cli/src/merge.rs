@@ -8,8 +8,9 @@
 //!                                         OUT.cpt
 //! ```
 //!
-//! Others may have written the contents of the profiles, so a thread that has given up all other
-//! rights reads and copies them. [`profile::merged`] says how the result is read.
+//! The contents of the profiles may come from somebody else. Therefore they are read and copied by
+//! a thread that has given up all other rights. [`profile::merged`] describes how the result is
+//! read.
 
 mod datasets;
 
@@ -71,7 +72,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 .hint("add each profile to a dataset with `counterpoint export --dataset DIR`"));
         }
     }
-    // All profiles are opened first: if one cannot be opened, nothing is made.
+    // Open all profiles first, so that nothing is created if one of them cannot be opened.
     let mut inputs = Vec::new();
     for path in &args.profiles {
         let root =
@@ -85,7 +86,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(&output)).map_err(failed)?;
-    // A thread that gives up rights does not change the rights of other threads.
+    // Rights are given up in a new thread, so the other threads keep their rights.
     let done = std::thread::scope(|scope| {
         let merging = scope.spawn(|| {
             let reads = args.profiles.iter().map(PathBuf::as_path).collect();
@@ -108,7 +109,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// The result of merging.
 struct Done {
-    /// A line for each profile that says how its clock was aligned.
+    /// A line for each profile. It says how the profile's clock was aligned.
     lines: Vec<String>,
     contents: String,
 }
@@ -134,7 +135,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     }
     drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
-    // The copy is opened again in the same way as readers will open it.
+    // Check the copy by opening it in the same way as readers will open it.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;
     let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
     if merged.calls() != before {
@@ -155,8 +156,8 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     Ok(Done { lines, contents })
 }
 
-/// Opens the profiles. A merged profile is replaced by its members, and a profile that is there
-/// twice is used once.
+/// Opens the profiles. A merged profile is replaced by its members. A profile that occurs twice is
+/// used once.
 fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     let mut found: Vec<Found> = Vec::new();
     let mut known: HashMap<String, String> = HashMap::new();
@@ -181,7 +182,7 @@ fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
             }
             known.insert(manifest.id.clone(), path.display().to_string());
             let profile = fit(path, &name, &root, &manifest)?;
-            // Each profile needs a name of its own, because profiles without ranks are told apart
+            // Each profile needs a different name, because profiles without ranks are distinguished
             // by name.
             let again = (2..).map(|n: usize| format!("{name} ({n})"));
             let mut names = std::iter::once(name.clone()).chain(again);
@@ -221,7 +222,8 @@ fn fit(path: &Path, name: &str, root: &Dir, manifest: &Manifest) -> Result<Profi
     Ok(profile)
 }
 
-/// Returns the manifest of the merged profile, or an error if the profiles do not fit together.
+/// Returns the manifest of the merged profile, or an error if the profiles cannot be merged with
+/// each other.
 fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     let Some(first) = found.first() else {
         return Err(Failure::new("merge: there is no profile"));
@@ -284,8 +286,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         merged: found.iter().map(|one| one.name.clone()).collect(),
         created_unix_ns: found.iter().map(|one| of(one).created_unix_ns).min().unwrap_or(0),
-        // These fields are in each member's own manifest, because they are true of one recording
-        // only.
+        // These fields are in each member's own manifest, because their values belong to a single
+        // recording.
         counters: Vec::new(),
         snapshots: Vec::new(),
         watch: Vec::new(),
@@ -328,8 +330,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     Ok(all)
 }
 
-/// Returns the notes of all profiles, each note once. A note that only some profiles have begins
-/// with their names.
+/// Returns the notes of all profiles. Equal notes are returned once. A note that only some profiles
+/// have begins with the names of these profiles.
 fn notes(found: &[Found]) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     for one in found {
@@ -349,7 +351,7 @@ fn notes(found: &[Found]) -> Vec<String> {
     all.into_iter().map(text).collect()
 }
 
-/// Says how the clock of a profile was aligned.
+/// Returns a text that says how the clock of a profile was aligned.
 fn in_words(member: &Member, found: &Found) -> String {
     let rank = found.profile.label_of_recording();
     let host = Some(&member.host).filter(|host| !host.is_empty());

@@ -1,4 +1,4 @@
-//! `--metric` and `--metrics-file`: decide which metrics a command computes.
+//! `--metric` and `--metrics-file`: determine which metrics a command computes.
 //!
 //! ```text
 //!  the profile's own (asked for at `run`) ─┐
@@ -33,17 +33,17 @@ pub struct MetricArgs {
     pub metrics_file: Vec<PathBuf>,
 }
 
-/// Whether a view shows built-in metrics that the user did not name.
+/// Whether a view shows built-in metrics that the user did not ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Nothing,
     Builtins,
 }
 
-/// `--metric builtin` selects every built-in metric that can be computed.
+/// The word of `--metric builtin`, which selects every built-in metric that can be computed.
 const BUILTIN: &str = "builtin";
 
-/// A metric, and the place where it was asked for, which error messages name.
+/// A metric, and the option or file that asked for it, for error messages.
 struct Asked {
     from: String,
     metric: Metric,
@@ -54,8 +54,8 @@ struct Asked {
 /// a few bytes of a manifest could otherwise make a table very large.
 const MOST_OF_PROFILE: usize = 256;
 
-/// Returns the metrics of a command line. Each is checked against the counters that the run will
-/// record.
+/// Returns the metrics of a command line. Each metric is checked against the counters that the run
+/// will record.
 pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
@@ -78,8 +78,8 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
-/// Returns the metrics of a view of `profile`. One of the profile's own metrics may be impossible
-/// to compute if the manifest was edited; such a metric is left out with a message.
+/// Returns the metrics of a view of `profile`. If the manifest was edited, some of the profile's
+/// own metrics may be impossible to compute. Such a metric is left out, and a message says so.
 pub fn of_profile(
     args: &MetricArgs,
     profile: &Profile,
@@ -119,8 +119,8 @@ pub fn of_profile(
     Ok(all)
 }
 
-/// Returns the metrics for the table by the shapes of inputs. This table has its own counters and
-/// shows only metrics that the user asked for.
+/// Returns the metrics for the table that has a row for each op and shapes of its inputs. This
+/// table has its own counters and shows only metrics that the user asked for.
 pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
     of_operands(args, &SHAPE_COUNTERS)
 }
@@ -131,8 +131,8 @@ pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bo
     bind_all(&asked(args, operands)?, operands)
 }
 
-/// Returns the metrics of the command line: first those of files, then the others, each in the
-/// order of the options.
+/// Returns the metrics of the command line. Metrics from files come first, and then the metrics of
+/// `--metric`, both in the order of the options.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
@@ -202,7 +202,7 @@ fn failure(from: &str, error: MetricError) -> Failure {
     Failure::new(format!("{from}: {error}")).advise(advice::for_metric(&error))
 }
 
-/// Names of columns that views have. A metric must not have such a name.
+/// Names of columns in the tables of views. A metric must not have such a name.
 const COLUMNS: &[&str] = &[
     "op",
     "thread",
@@ -259,8 +259,8 @@ const COLUMNS: &[&str] = &[
     "duration",
 ];
 
-/// Says what has this name already. A metric cannot have it, because a table would then have two
-/// columns of that name.
+/// Returns what already has this name. A metric cannot have the same name, because a table would
+/// then have two columns of that name.
 fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
     let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
         || (name.starts_with("group") && name.ends_with("_ns"));

@@ -1,5 +1,5 @@
 //! Options that choose the sources of counter names. Every command that takes counter names has
-//! them.
+//! these options.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! A macro for objects of JSON documents. A member is named only at the place where its value is
-//! computed.
+//! A macro for objects of JSON documents. With it, a member's name is written only where its value
+//! is computed.
 
-/// An object of a JSON document, with its members in this order:
+/// Makes an object of a JSON document. The members are written in the given order:
 ///
 /// ```ignore
 /// object! {
@@ -12,8 +12,8 @@
 /// }
 /// ```
 ///
-/// Objects are written member by member. No tree of values is built, so an integer can have more
-/// than 64 bits.
+/// Objects are written member by member. No tree of `serde_json` values is built, so an integer can
+/// have more than 64 bits.
 macro_rules! object {
     (@ [$({ $(#[$attribute:meta])* $key:ident $kind:ty = $value:expr })*]) => {{
         #[allow(non_camel_case_types, reason = "each member is generic, and its type has its name")]
@@ -50,7 +50,8 @@ macro_rules! object {
 
 pub(crate) use object;
 
-/// Returns `None` for an empty list, for a member that an object has only if its list has entries.
+/// Returns `None` for an empty list. This is for members that an object has only if their list has
+/// entries.
 pub fn unless_empty<T>(all: Vec<T>) -> Option<Vec<T>> {
     Some(all).filter(|all| !all.is_empty())
 }

@@ -1,5 +1,5 @@
-//! `counterpoint ops`: the form of `counterpoint report` that shows ops with their arguments, with the
-//! options that only ops have.
+//! `counterpoint ops`: runs `counterpoint report` in the form that shows ops with their arguments,
+//! and adds the options that only make sense for ops.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

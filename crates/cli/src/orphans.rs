@@ -1,11 +1,11 @@
-//! Removes pools that nobody can use any more, mostly because `run` was killed together with its
-//! program and the profile was deleted.
+//! Removes pools (files in memory with records) that nobody can use any more. In most cases, `run`
+//! was killed together with its program, and the profile was deleted.
 
 use profile::pools::{Lost, Orphan, orphans};
 
 use crate::terminal::say;
 
-/// A pool is given up after this time if its profile was deleted or moved away.
+/// A pool whose profile was deleted or moved away is removed when it is this old.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
 /// Whether the pool can be removed, because no recording or profile can need it.
@@ -13,21 +13,21 @@ fn is_over(orphan: &Orphan) -> bool {
     match orphan.state {
         Lost::Deleted | Lost::Unfinished | Lost::Damaged => true,
         Lost::DeletedOrMoved => orphan.age_s >= PATIENCE_S,
-        // A recording of that version may be about to use the pool.
+        // A recording that another version of Counterpoint has begun may be about to use the pool.
         Lost::OtherVersion => false,
     }
 }
 
-/// Silently removes the pools that nobody can need. They were made by Counterpoint, so the user is
-/// not asked. A pool that cannot be removed stays, and `doctor` shows it.
+/// Removes the pools that nobody can need, without a message. Counterpoint made these pools, so the
+/// user is not asked. If a pool cannot be removed, `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
         let _ = orphan.remove();
     }
 }
 
-/// Removes the pools that nobody can need, or all orphans with `all`, and reports each. Returns the
-/// number of orphans that are left.
+/// Removes the pools that nobody can need, or all orphans with `all`, and prints a line about each
+/// removed pool. Returns the number of orphaned pools that are left.
 pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {
@@ -48,7 +48,7 @@ pub fn remove(all: bool) -> usize {
     left
 }
 
-/// Says what the pool is, and why it is still there.
+/// Returns which pool this is, and why it still exists.
 pub fn describe(orphan: &Orphan) -> String {
     let path = orphan.profile.as_ref().map(|path| path.display().to_string());
     let path = path.unwrap_or_else(|| "a profile".to_owned());

@@ -1,5 +1,5 @@
-//! Says which of the recorder's own system calls a counter also counts, if their number is known
-//! exactly.
+//! Finds the counters that also count the recorder's own system calls, if the number of these calls
+//! is known exactly.
 //!
 //! ```text
 //!  begin of a call                      end of it
@@ -7,16 +7,16 @@
 //!     │ enters, takes values, leaves
 //! ```
 //!
-//! The kernel takes a group's values inside of the system call. So a group also counts the rest of
-//! its own `read` and the reads of all later groups at the start of a call. At the end of the call
-//! it counts the reads of all earlier groups and the first part of its own `read`. Together that is
-//! one read per group, both for tracepoints of entering a system call and for those of leaving it.
-//! The values are kept as the kernel counts them. The profile records what an empty call counts,
-//! and `report` subtracts it.
+//! The kernel reads the values of a group during the system call. So at the start of a call, a
+//! group also counts the rest of its own `read` and the reads of all later groups. At the end of
+//! the call, it counts the reads of all earlier groups and the first part of its own `read`. In
+//! total, each call adds one read per group, both for tracepoints at the entry of a system call and
+//! for tracepoints at its exit. The recorded values are those of the kernel. The profile records
+//! what an empty call counts, and `report` subtracts it.
 
 use model::{Counter, Source};
 
-/// Tracepoints that each `read(2)` hits exactly once.
+/// The tracepoints that each `read(2)` passes exactly once.
 const OF_READ: [&str; 4] = [
     "raw_syscalls:sys_enter",
     "raw_syscalls:sys_exit",
@@ -24,7 +24,8 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// Returns a sentence about each per-thread counter that also counts the recorder's own readings.
+/// Returns a sentence about each per-thread counter that also counts the recorder's own system
+/// calls.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

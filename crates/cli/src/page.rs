@@ -1,4 +1,5 @@
-//! The page of a profile: one file for a browser that needs nothing else (`report --html`).
+//! Makes the page of a profile (`report --html`). The page is a single HTML file for a browser and
+//! needs no other files.
 //!
 //! ```text
 //!  the tables of the report ──┐
@@ -7,10 +8,10 @@
 //!                        app/*.js, page.css, page.html ─┘
 //! ```
 //!
-//! All numbers come as the texts that the report prints, so the page cannot contradict the report.
-//! Pictures are drawn from bins and points in time, which the report does not print. `app/data.js`
-//! describes the data that the program in the page gets; the structures of `data.rs` are the same
-//! data in Rust.
+//! All numbers are passed as the texts that the report prints, so the page cannot contradict the
+//! report. Pictures are drawn from bins and points in time, which the report does not print.
+//! `app/data.js` describes the data that the page's JavaScript gets, and `data.rs` has the same
+//! structures in Rust.
 
 mod assemble;
 pub mod compare;
@@ -51,14 +52,14 @@ pub use explained::Explained;
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
-/// The number of ops with details on the page: those with the most time.
+/// The page has details only of the ops with the most time, and of at most this many ops.
 const DETAILED: usize = 200;
 /// A table on the page has at most this many rows.
 const ROWS: usize = 2_000;
 
 pub struct Wanted<'a> {
     pub overview: &'a Overview<'a>,
-    /// The forms of the report. The first one shows ops.
+    /// The forms of the report (its tables). The first form shows ops.
     pub forms: Vec<Form>,
     pub loops: &'a Loops<'a>,
     /// The chart for the form of [`Group::Roofline`].
@@ -66,7 +67,7 @@ pub struct Wanted<'a> {
     pub trace: Option<TraceOut>,
 }
 
-/// A form of the report, with its table.
+/// A form of the report: one table with its title and its notes.
 pub struct Form {
     pub id: String,
     pub title: String,
@@ -74,14 +75,14 @@ pub struct Form {
     pub table: Table,
     /// The column by which the table is sorted.
     pub sort: String,
-    /// For a tree, the row above each row.
+    /// For a tree, the index of each row's parent.
     pub parents: Option<Vec<Option<usize>>>,
     /// The op of each row; `None` for a row that is not about an op. The list is empty if no row is
     /// about an op.
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,
-    /// The lines below the table, without those about the marks of its cells.
+    /// The lines below the table, without the lines that explain the marks in its cells.
     pub explained: Vec<Explained>,
 }
 
@@ -102,7 +103,7 @@ impl Form {
     }
 }
 
-/// The view of the page that shows a form.
+/// The part of the page that shows a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Ops,
@@ -125,7 +126,7 @@ impl Group {
 /// Describes the exported trace that the page names.
 ///
 /// # Errors
-/// The ending of the name is not that of a trace format.
+/// Returns an error if the extension of the file name does not belong to a trace format.
 pub fn exported(trace: &Path) -> Result<TraceOut, Failure> {
     let name = trace.to_string_lossy();
     let is_address = ["https://", "http://"].iter().any(|scheme| name.starts_with(scheme));
@@ -154,11 +155,11 @@ pub struct About {
     /// The most important findings, in words.
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
-    /// Labels and their texts.
+    /// Facts about the recording: a label and a text for each.
     pub recording: Vec<(String, String)>,
 }
 
-/// Writes a page that has only tables, for a dataset.
+/// Writes the page of a dataset, which has only tables.
 pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
     let head = Head {
         schema: data::SCHEMA,
@@ -191,8 +192,8 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let summary = overview.summary;
     let keys = detailed(overview);
     let room = encode::room(summary.rows.len().min(ROWS), keys.len());
-    // One thread makes most of the timeline. Meanwhile, the details of ops are found, which do not
-    // depend on it.
+    // One thread makes most of the timeline. Meanwhile, this thread collects the details of ops,
+    // which do not depend on the timeline.
     let (timeline, found) = std::thread::scope(|scope| {
         let timeline = scope.spawn(|| timeline::read(profile, room));
         let found = ops::find(profile, summary.raw, &keys);
@@ -213,7 +214,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         _ => lines(overview, true).into_iter().chain(held_back::most(overview)).collect(),
     };
     all.extend(of_loops);
-    // If nothing was called, an empty table of ops would only be in the way.
+    // Leave out tables without rows, for example the table of ops if there was no call.
     all.retain(|table| !table.rows.is_empty());
     let (listings, listings_about) = listings::of(wanted.loops);
     let head = Head {
@@ -251,15 +252,16 @@ fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
-/// Returns the lines above a report: those that are sentences, or those that begin with a label.
+/// Returns some of the lines above a report: with `in_words` the lines that are sentences,
+/// otherwise the lines that begin with a label.
 fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
 }
 
-/// Returns what the page says first if no call was recorded: what the loops did, or the likely
-/// reasons.
+/// Returns the first sentences of a page without any recorded call. They describe the loops, or
+/// else the likely reasons why there is no call.
 fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
     let loops: Vec<String> =
         of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();
@@ -278,7 +280,7 @@ fn about(overview: &Overview<'_>) -> String {
     if host.is_empty() { calls } else { format!("{calls} · {host}") }
 }
 
-/// Returns the ops with the most time of their own, which get details.
+/// Returns the ops for which the page has details. They are the ops with the most self time.
 fn detailed(overview: &Overview<'_>) -> Vec<Key> {
     let is_op = |key: &Key| matches!(key, Key::Op(_) | Key::Unknown(..));
     let mut rows: Vec<_> = overview.summary.rows.iter().filter(|row| is_op(&row.key)).collect();

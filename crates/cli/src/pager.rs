@@ -1,16 +1,17 @@
 //! Starts a pager for views, as git does.
 //!
-//! If stdout is a terminal, the view is written into a pipe to the pager: the one that
-//! `COUNTERPOINT_PAGER` names, else `PAGER`, else `less` if it is installed. An empty name or `cat`
-//! means no pager. A shell starts the pager, so the variable may have arguments. `LESS` is `FRX`
-//! unless it is set: what fits on the screen is printed without stopping, colours are shown, and
-//! the text stays on the screen.
+//! If stdout is a terminal, the view is written into a pipe to the pager. The variable
+//! `COUNTERPOINT_PAGER` names the pager, or else `PAGER`; otherwise, `less` is used if it is
+//! installed. An empty name or `cat` means no pager. A shell starts the pager, so the variable may
+//! contain arguments. The variable `LESS` is set to `FRX` unless it already has a value. Then
+//! `less` ends at once if the text fits on the screen, shows colours, and leaves the text on the
+//! screen.
 //!
-//! The view is still written by the rules of a terminal ([`terminal::is_paged`]), so `less -R` gets
-//! no escape sequence except our own.
+//! The view is still written as for a terminal ([`terminal::is_paged`]), so `less -R` gets no
+//! escape sequences except those that Counterpoint writes itself.
 //!
-//! The pager is named by the user's environment or by the user's own `counterpoint.toml`, never by
-//! the `counterpoint.toml` of a project.
+//! Only the user's environment or the user's own `counterpoint.toml` can name the pager; the
+//! `counterpoint.toml` of a project cannot.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::config::{self, Key};
 use crate::terminal::{self, say};
 
-/// With these options, the output goes to a file.
+/// With these options, the output goes to a file, so no pager is started.
 const NOT_READ: [&str; 2] = ["--html", "--output"];
 
 /// A pager that is running.
@@ -45,7 +46,7 @@ pub fn begin() -> Option<Pager> {
     if std::env::args_os().skip(1).any(goes_elsewhere) {
         return None;
     }
-    // The user's configuration file is used after the environment.
+    // The environment takes precedence over the user's configuration file.
     let variable = |name: &str| {
         let set = || config::text(Key::Pager).filter(|_| name == "PAGER").map(str::to_owned);
         std::env::var(name).ok().or_else(set)
@@ -58,7 +59,8 @@ pub fn begin() -> Option<Pager> {
     }
     let mut child = command.spawn().ok()?;
     let pipe = child.stdin.take()?;
-    // SAFETY: dup2 takes two open descriptors. Nothing else in this process keeps stdout's number.
+    // SAFETY: dup2 takes two open descriptors. Nothing else in this process owns the descriptor of
+    // stdout.
     let moved = unsafe { libc::dup2(pipe.as_raw_fd(), libc::STDOUT_FILENO) };
     if moved < 0 {
         drop(pipe);
@@ -67,15 +69,15 @@ pub fn begin() -> Option<Pager> {
     }
     terminal::is_paged(columns);
     PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
-    // The terminal sends SIGINT to the pager and to this process. For the pager, the signal is a
-    // command, and the pager still needs the output of this process. So the signal ends both
-    // processes only if nothing has been written yet.
+    // The terminal sends SIGINT to the pager and to this process. The pager does not end, because
+    // the signal is one of its commands, and it still needs the output of this process. So the
+    // signal ends both processes only if nothing has been written yet.
     extern "C" fn interrupted(signal: libc::c_int) {
         if terminal::has_begun() {
             return;
         }
-        // SAFETY: the calls are async-signal-safe, and the number is that of a child that has not
-        // been waited for.
+        // SAFETY: the calls are async-signal-safe, and the process id is that of a child that has
+        // not been waited for.
         unsafe {
             libc::kill(PAGER.load(Ordering::SeqCst), libc::SIGTERM);
             libc::signal(signal, libc::SIG_DFL);
@@ -116,7 +118,7 @@ impl Pager {
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {
-            // The pager reads until nobody holds its pipe.
+            // The pager reads until no process has the pipe open for writing.
             // SAFETY: dup2 takes two open descriptors.
             unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDOUT_FILENO) };
         } else {

@@ -1,10 +1,10 @@
-//! `counterpoint plugin`: profiler plugins (Kineto's interface for shared objects) without a
-//! program to profile.
+//! `counterpoint plugin`: lists, checks and runs profiler plugins (shared objects with Kineto's
+//! interface) without a program to profile.
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
-//! it (`plugin/child.rs`), and writes what it finds to a pipe. If the child crashes, the plugin's
-//! name is known and everything else goes on. `plugin/answer.rs` says how this process is protected
-//! from a child.
+//! it (`plugin/child.rs`), and writes its results to a pipe. If the child crashes, it is known
+//! which plugin it had loaded, and this process continues. `plugin/answer.rs` describes how this
+//! process is protected from a child.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin

@@ -1,4 +1,4 @@
-//! Brings events that profiler plugins have handed over into a profile.
+//! Adds the events that profiler plugins have handed over to a profile.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -30,7 +30,8 @@ pub use times::Window;
 use crate::terminal::say;
 
 /// Converts the events of a recording that is over, and prints what the plugins did wrong or
-/// logged. A failure is only printed: the events stay in the profile, and `recover` tries again.
+/// logged. A failure is only printed. The files of events then remain in the profile, and `recover`
+/// tries to convert them again.
 pub fn convert_and_say(dir: &Path) {
     match keep::convert(dir) {
         Ok(Some(done)) => done.notes.iter().for_each(|note| say!("{note}")),

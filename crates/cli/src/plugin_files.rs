@@ -1,5 +1,5 @@
-//! Finds the profiler plugins that the user names: files, directories, and the names of plugins
-//! that come with Counterpoint.
+//! Finds the profiler plugins that the user names. A plugin is named by its file, by a directory,
+//! or by the name of a plugin that comes with Counterpoint.
 //!
 //! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
 //! relative to the program. `cargo xtask dist` puts them there (`PLUGINS` in `xtask/src/dist.rs`).
@@ -11,15 +11,15 @@ use plugin_host::fit;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The variable with which Kineto's hosts name a directory of plugins.
+/// The environment variable that names a directory of plugins. Hosts of Kineto use it.
 pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
 
-/// Returns the plugin files that these words name, in the order of the words. A word is a file, a
-/// directory, which stands for all plugins in it, or the name of a plugin that comes with
-/// Counterpoint. A path that exists is never taken for a name.
+/// Returns the plugin files that `words` name, in the order of the words. A word is a file, a
+/// directory (which means all plugins in it), or the name of a plugin that comes with Counterpoint.
+/// A path that exists is never treated as a name.
 ///
 /// # Errors
-/// A word is none of these, or a directory has no plugins or cannot be read.
+/// Returns an error if a word is none of these, or if a directory has no plugins or cannot be read.
 pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for word in words {
@@ -35,7 +35,8 @@ pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 /// `KINETO_PLUGIN_LIB_DIR_PATH`.
 ///
 /// # Errors
-/// The errors of [`files`], and if there are neither words nor such a directory.
+/// Returns the errors of [`files`]. It is also an error if there are no words and the variable is
+/// not set.
 pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -47,11 +48,11 @@ pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Like [`files`], but if there are no words, returns all plugins that can be used without naming a
-/// file: those of the directory in `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with
-/// Counterpoint.
+/// file: the plugins in the directory of `KINETO_PLUGIN_LIB_DIR_PATH`, and the plugins that come
+/// with Counterpoint.
 ///
 /// # Errors
-/// The errors of [`files`], and if there are neither words nor such plugins.
+/// Returns the errors of [`files`]. It is also an error if there are no words and no such plugins.
 pub fn files_or_all(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -66,9 +67,9 @@ fn in_variable() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Returns the directory of the plugins that come with Counterpoint; it need not exist.
+/// Returns the directory of the plugins that come with Counterpoint. The directory may not exist.
 fn shipped_directory() -> Option<PathBuf> {
-    // The kernel gives the path of this program with all links resolved.
+    // The kernel returns the path of this program with all links resolved.
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("lib/counterpoint/plugins"))
 }
@@ -85,7 +86,7 @@ fn shipped_names() -> Vec<String> {
         .collect()
 }
 
-/// Returns the file of the plugin that has this name and comes with Counterpoint.
+/// Returns the file of the plugin with the name `word` that comes with Counterpoint.
 fn shipped(word: &Path, directory: Option<&Path>) -> Option<PathBuf> {
     let is_name = word.components().count() == 1 && word.extension().is_none() && !word.exists();
     let file = directory?.join(word).with_extension("so");
@@ -110,8 +111,8 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Refuses a file that is not a regular one, and for root a file that other users can change,
-/// because a plugin runs with the rights of the program.
+/// Returns an error if the file is not a regular file. For root, it is also an error if other users
+/// can change the file, because a plugin runs with the rights of the program.
 fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
     let plugin = format!("plugin {}", file.display());
     fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;
@@ -154,7 +155,7 @@ mod tests {
             assert_eq!(of(other), None, "{other:?}");
         }
         assert_eq!(shipped(Path::new("telemetry"), None), None, "no such directory");
-        // Cargo runs the test in the package's directory, where `src` is a directory.
+        // Cargo runs the test in the directory of the package, which contains a directory `src`.
         std::fs::write(scratch.join("src.so"), "").expect("writes");
         assert_eq!(of("src"), None, "a path that exists is no name");
     }

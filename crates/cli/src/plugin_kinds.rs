@@ -1,11 +1,11 @@
-//! The words that people use for the events of plugins: kinds of events, with their numbers in the
-//! plugin interface, and levels of messages.
+//! Converts between the words that people use for the events of plugins and the numbers in the
+//! plugin interface: kinds of events, and levels of messages.
 
 use model::activity::{Generic, Kind, Registry};
 
 use crate::failure::Failure;
 
-/// Returns the name of a published type, or of the type that a plugin declared.
+/// Returns the name of a published type or of a type that a plugin declared.
 pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     if let Some(known) = abi::kineto::event_type(number) {
         return known.name.to_owned();
@@ -17,8 +17,9 @@ pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     }
 }
 
-/// Returns the published types that a list of words asks for. A generic word (`runtime`, `kernel`,
-/// `counter`) stands for all types of that kind; any other word stands for its own type.
+/// Returns the numbers of the published types that a list of words names. A generic word
+/// (`runtime`, `kernel`, `counter`) means all types of that kind. Any other word means its own
+/// type.
 pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| {
@@ -33,7 +34,8 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
         let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
         // `kernel` is the name of a type and also the word for all kernels.
         let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
-        // The ranges of a profiler have the same kind as device events, but are something else.
+        // The type of a profiler's ranges has the same kind as device events, but it is no such
+        // event.
         if kind == Kind::Generic(Generic::DeviceEvent) && !exactly && !generic {
             return Err(Failure::new(format!("plugins cannot give {word} events"))
                 .hint("the plugin interface has no such type; kernels and copies have types"));
@@ -52,8 +54,8 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     Ok(numbers)
 }
 
-/// Returns the lowest level of the plugins' own messages that are shown: KINETO_LOG_LEVEL, or
-/// warnings.
+/// Returns the lowest level of the plugins' own messages that are shown. It is the value of
+/// KINETO_LOG_LEVEL, or 2 (warnings).
 pub fn log_level() -> u32 {
     std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
 }
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(of("kernel"), [6, 14]);
         assert_eq!(of("counter, kernel"), [22, 6, 14]);
         assert_eq!(of("gpu_memcpy"), [4]);
-        // A name that only later lists of Kineto have stands for its kind.
+        // A name that only later versions of Kineto have means its kind.
         assert_eq!(of("xpu_scope_profiler"), [22]);
         assert!(parse("runtimes").is_err());
         // The ranges of CUPTI's profiler are not CUDA's events.

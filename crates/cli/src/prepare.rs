@@ -1,5 +1,5 @@
-//! Everything that `run`, `env`, `session` and `hook` do before a program starts: they resolve and
-//! check what to record, and make the profile.
+//! The steps of `run`, `env`, `session` and `hook` before a program starts: they resolve and check
+//! what to record, and make the profile.
 //!
 //! ```text
 //!  options: what was asked ─► choice: counters that work here ─┐
@@ -29,7 +29,7 @@ pub use options::{Beside, Recording, interval};
 pub use place::{DirectoryLock, Running, make_directory, make_way, place};
 
 /// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names
-/// counters to sample on every CPU. On failure, removes everything that it made.
+/// counters to sample on every CPU. If this fails, everything that was made is removed.
 pub fn prepare(
     recording: &Recording,
     system: &[String],
@@ -41,7 +41,7 @@ pub fn prepare(
     make(recording, choice, &machine, &place(recording.output())?, origin, command)
 }
 
-/// Decides what to record. Makes nothing yet.
+/// Decides what to record. Creates nothing yet.
 pub fn choose(
     recording: &Recording,
     system: &[String],

@@ -1,26 +1,26 @@
-//! Prepares Python programs in a run: puts a directory at the front of `PYTHONPATH`. The
-//! `sitecustomize` in that directory waits until TVM or PyTorch is imported, and has their ops
-//! recorded (`bindings/python/src/counterpoint/_hook`).
+//! Prepares Python programs in a run by adding a directory at the front of `PYTHONPATH`. The
+//! `sitecustomize` in that directory waits until TVM or PyTorch is imported, and then starts the
+//! recording of their ops (`bindings/python/src/counterpoint/_hook`).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The variable with the directories in which Python looks for modules first.
+/// The variable that names the directories in which Python looks for modules first.
 pub const PATH_VARIABLE: &str = "PYTHONPATH";
 
 /// The variable that asks for the shapes of the ops of PyTorch
 /// (`bindings/python/src/counterpoint/torch/_ops.py`).
 pub const SHAPES_VARIABLE: &str = "COUNTERPOINT_TORCH_SHAPES";
 
-/// Returns the value of [`PATH_VARIABLE`]: our directory, then what the variable already names.
-/// `None` if the Python package is not installed. A path with a colon would be read as two
-/// directories, so it is reached through a symbolic link in `links`.
+/// Returns the value of [`PATH_VARIABLE`]: the directory of Counterpoint, followed by the present
+/// value of the variable. Returns `None` if the Python package is not installed. A path with a
+/// colon would be read as two directories, so a symbolic link to it is made in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;
     let hook = if hook.as_os_str().as_encoded_bytes().contains(&b':') {
-        // Python resolves links only for files, so the link is to the package and not to the
-        // directory in it.
+        // Python resolves links only for files, so the link points to the package and not to the
+        // directory `_hook` in it.
         let link = links.join("counterpoint");
         std::os::unix::fs::symlink(hook.parent()?, &link).ok()?;
         link.join("_hook")
@@ -30,22 +30,22 @@ pub fn path(links: &Path) -> Option<OsString> {
     Some(before(hook, std::env::var_os(PATH_VARIABLE).as_deref()))
 }
 
-/// Returns the Python package of this installation, a directory `counterpoint`.
+/// Returns the path of this installation's Python package, a directory named `counterpoint`.
 pub fn package() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.is_dir())?;
     hook.parent().map(Path::to_owned)
 }
 
-/// Returns the directory's possible places: in `dist/`, next to the library, and in an installed
-/// Python package, around the program.
+/// Returns the possible paths of the directory `_hook`. In `dist/`, `_hook` is next to the library.
+/// In an installed Python package, `_hook` is in the package that also contains the program.
 fn places(program: &Path) -> [PathBuf; 2] {
     let above = |levels: usize| program.ancestors().nth(levels).unwrap_or(Path::new("/"));
     [above(2).join("lib/python/counterpoint/_hook"), above(3).join("_hook")]
 }
 
-/// Puts `hook` before `there`. An empty variable is treated as unset, because a colon at the end
-/// would add the working directory.
+/// Returns `hook`, followed by the value `there` of the variable. An empty value is left out,
+/// because a colon at the end would add the working directory.
 fn before(hook: PathBuf, there: Option<&OsStr>) -> OsString {
     let mut value = hook.into_os_string();
     if let Some(there) = there.filter(|there| !there.is_empty()) {

@@ -1,7 +1,7 @@
-//! `counterpoint query`: finds the program `counterpoint-query`, which replaces this process.
+//! `counterpoint query`: replaces this process by the program `counterpoint-query`.
 //!
-//! The query engine is a program of its own, with some two hundred packages that Counterpoint does
-//! not need.
+//! The query engine is a separate program, because it depends on some two hundred packages that
+//! Counterpoint does not need.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use crate::failure::Failure;
 use crate::terminal::{is_quiet, is_verbose};
 
-/// Name of the program.
+/// The name of the program.
 const PROGRAM: &str = "counterpoint-query";
 /// The variable with the path of `counterpoint-query`.
 const VARIABLE: &str = "COUNTERPOINT_QUERY";
@@ -48,8 +48,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Err(missing(format!("start {}: {error}", program.display())))
 }
 
-/// Finds the program: the one that the variable names, the one beside this program, or the first
-/// one in PATH.
+/// Finds the program. It is the program that the variable names, or the program in the directory of
+/// this program, or the first such program in PATH.
 fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return Some(named.into());
@@ -57,7 +57,7 @@ fn find() -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(PROGRAM)));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // An empty entry of PATH would mean the working directory.
+    // An empty entry of PATH would mean the working directory, so only absolute entries are used.
     let in_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
     let in_path = in_path.map(|dir| dir.join(PROGRAM));
     beside.into_iter().chain(in_path).find(|place| is_program(place))

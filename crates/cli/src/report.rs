@@ -140,7 +140,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the number of rows that are shown; `None` for all.
+    /// Returns the number of rows that are shown; `None` if all rows are shown.
     fn top(&self) -> Option<usize> {
         crate::view::table::top(self.top, self.format)
     }
@@ -187,8 +187,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Returns the grouping of calls that makes these rows; `None` if the table is not made of
-    /// calls.
+    /// Returns how calls are grouped into these rows; `None` if the rows are not made of calls.
     fn of_calls(self) -> Option<By> {
         match self {
             Self::Op => Some(By::Op),
@@ -219,7 +218,7 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Refuses options about calls with a table that is not made of calls.
+/// Returns an error if the user gave options about calls for a table that is not made of calls.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -241,10 +240,10 @@ fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     }
 }
 
-/// The output of a report.
+/// The buffered output of a report.
 type Out = BufWriter<Screen<Stdout>>;
 
-/// Prints a table in the format that was asked for.
+/// Prints a table in the format that the user asked for.
 fn output<D: Serialize>(
     args: &Args,
     table: &Table,
@@ -264,7 +263,7 @@ fn output<D: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the kind of rows if the user asks for none.
+/// Returns the kind of rows that is shown if the user names none.
 fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
     let has_calls = profile.calls() > 0 || !profile.counted().is_empty();
     let has_loops = recorded.rows.iter().any(|row| row.hits > 0);
@@ -274,7 +273,7 @@ fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
     }
 }
 
-/// Prints the table of loops, which `loops report` prints as well.
+/// Prints the table of loops, which `loops report` also prints.
 fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode, Failure> {
     let chosen = show::Chosen {
         format: show::LoopFormat::Of(args.format),
@@ -296,7 +295,7 @@ fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode
     show::print(profile, recorded, chosen)
 }
 
-/// Prints the table of ops with their arguments, which `ops` prints as well.
+/// Prints the table of ops with their arguments, which `ops` also prints.
 fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let chosen = view::ops::Chosen {
         format: args.format,
@@ -398,9 +397,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             _ => None,
         });
     }
-    // If calls are inside of other calls, the total of an op includes the calls inside, so it does
-    // not show which op took the time. With a budget, the self time of calls that were only counted
-    // is not known, and these may have taken the most time.
+    // If calls are inside of other calls, the total of an op includes these inner calls, so the
+    // table is sorted by self time. But with `--budget`, some calls were only counted. Their self
+    // time is not known, and they may have taken the most time.
     let by_self = summary.nested && by != By::Thread && summary.sampled.is_none();
     let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);
@@ -442,7 +441,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             matching::no_op(&profile, "--filter", glob);
             Ok(ExitCode::from(1))
         }
-        // Only a timed call has a CPU.
+        // The CPU is known only for timed calls.
         _ if summary.rows.is_empty() && by == By::Cpu && profile.is_sampled() => {
             say!("no call was timed, so it is not known on which CPUs they were");
             Ok(ExitCode::SUCCESS)

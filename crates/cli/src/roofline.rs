@@ -46,8 +46,8 @@ enum Format {
     Json,
 }
 
-/// If the median is less than this part of the best repetition, other programs ran most of the
-/// time.
+/// If the median of the repetitions is less than this fraction of the best repetition, other
+/// programs probably disturbed most of the repetitions.
 const QUIET: f64 = 0.7;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -122,7 +122,7 @@ fn text(document: &Document, out: &mut impl Write, width: usize) -> io::Result<(
     Ok(())
 }
 
-/// Prints a rate in G/s: `91.4`, and beside it `(median 88.0)`.
+/// Formats a rate in G/s as two texts: the best value (`91.4`) and the median (`88.0`).
 fn rate(rate: Option<RateOut>) -> [String; 2] {
     match rate {
         Some(rate) => [number(rate.best / 1e9), number(rate.median / 1e9)],

@@ -1,11 +1,11 @@
-//! Keeps the roofs of this machine in the user's cache: `~/.cache/counterpoint/roofline`, or below
-//! `XDG_CACHE_HOME`.
+//! Stores the roofs (the highest rates of computing and memory) of this machine in the user's
+//! cache: in `~/.cache/counterpoint/roofline`, or below `XDG_CACHE_HOME`.
 //!
-//! A file is named after what the measurement depends on: the processor's model and microcode, the
-//! processors that may be used, and their caches. It is the document that `counterpoint roofline
-//! --format json` prints. Its contents are checked, because somebody else may have written them.
-//! The directory is used only if nobody but the user and root can write to it, and if the same is
-//! true for the directories above it.
+//! The name of a file is derived from everything that the measurement depends on: the processor's
+//! model and microcode, the processors that may be used, and their caches. The file is the document
+//! that `counterpoint roofline --format json` prints. Its contents are checked, because somebody
+//! else may have written them. The directory is used only if nobody but the user and root can
+//! change it and the directories above it.
 
 use std::env;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ use crate::whole::random;
 pub const SCHEMA: &str = "counterpoint.roofline/1";
 /// A document with more bytes than this is not read.
 const MOST_BYTES: u64 = 1 << 20;
-/// A list in a document may have at most this many rows.
+/// The maximum number of rows of a list in a document.
 const MOST_ROWS: usize = 4096;
 
 /// The measurements of a machine.
@@ -42,7 +42,7 @@ pub struct Document {
     pub memory: Vec<MemoryOut>,
 }
 
-/// The machine that was measured: everything that the rates depend on.
+/// The machine that was measured, with everything that the rates depend on.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineOut {
     pub host: String,
@@ -64,10 +64,10 @@ pub struct CacheOut {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ComputeOut {
-    /// The number of bits of an operand.
+    /// The width of an operand in bits.
     pub bits: u32,
     pub scalar: bool,
-    /// `f32` or `f64`.
+    /// The type of the numbers: `f32` or `f64`.
     pub number: String,
     pub fused: bool,
     pub cores: u32,
@@ -76,16 +76,16 @@ pub struct ComputeOut {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MemoryOut {
-    /// The level of the cache; null for memory.
+    /// The level of the cache; null for main memory.
     pub level: Option<u32>,
     pub kernel: String,
     pub cores: u32,
-    /// The size in bytes of the block that each core went over.
+    /// The size in bytes of the block of memory that each core read or wrote again and again.
     pub block_bytes: u64,
     pub bytes_per_s: RateOut,
 }
 
-/// The rates of the best, the middle and the worst repetition.
+/// The rates of the best, the median and the worst repetition.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RateOut {
     pub best: f64,
@@ -107,7 +107,7 @@ impl RateOut {
 }
 
 impl Document {
-    /// Makes the document of a measurement that has just been made.
+    /// Makes the document for a new measurement.
     pub fn of(cpus: &Cpus, roofs: &Roofs, measured_unix_ns: u64) -> Self {
         let compute = roofs.compute.iter().map(|one| ComputeOut {
             bits: one.bits,
@@ -133,7 +133,7 @@ impl Document {
         }
     }
 
-    /// Parses a document. An error says in a few words what is wrong.
+    /// Parses a document. The error is a short text about what is wrong.
     fn read(content: &[u8]) -> Result<Self, String> {
         let document: Self = serde_json::from_slice(content).map_err(|e| e.to_string())?;
         if document.schema != SCHEMA {
@@ -148,7 +148,7 @@ impl Document {
         }
     }
 
-    /// Returns the roofs for analyses: the best rate of each.
+    /// Returns the roofs for analyses. The best rate of each measurement is used.
     pub fn roofs(&self) -> under::Roofs {
         let peak = |one: &ComputeOut| {
             let number = one.number.strip_prefix('f')?.parse().ok()?;
@@ -198,7 +198,7 @@ impl MachineOut {
         }
     }
 
-    /// Returns the name of the file for this machine.
+    /// Returns the name of the cache's file for this machine.
     fn file_name(&self) -> String {
         let key = serde_json::to_vec(&(SCHEMA, self)).unwrap_or_default();
         let digest = Sha256::digest(key);
@@ -207,7 +207,7 @@ impl MachineOut {
     }
 }
 
-/// Returns the measurements of this machine that are kept; `None` if there are none.
+/// Returns the measurements of this machine from the cache; `None` if there are none.
 pub fn kept(cpus: &Cpus) -> Option<Document> {
     let machine = MachineOut::of(cpus);
     let path = folder(false).ok()?.join(machine.file_name());
@@ -227,7 +227,7 @@ pub fn here() -> Option<Document> {
     kept(&Cpus::of(&Machine::here()))
 }
 
-/// Reads a file that the user named.
+/// Reads the document in a file that the user named.
 pub fn of_file(path: &Path) -> Result<Document, Failure> {
     let read = crate::input::once(path).and_then(limited);
     let read = read.map_err(|error| error.to_string()).and_then(|content| Document::read(&content));
@@ -246,7 +246,7 @@ fn limited(file: fs::File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Keeps a document. Returns the path, or the reason why it is not kept.
+/// Writes a document to the cache. Returns the path, or the reason why the document is not stored.
 pub fn keep(document: &Document) -> Result<PathBuf, String> {
     let folder = folder(true)?;
     let path = folder.join(document.machine.file_name());
@@ -265,13 +265,14 @@ pub fn keep(document: &Document) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the directory, or the reason why it is not used. With `make`, creates it.
+/// Returns the directory of the cache, or the reason why it is not used. With `make`, creates the
+/// directory.
 fn folder(make: bool) -> Result<PathBuf, String> {
     let absolute = |name: &str| {
         let value: Option<OsString> = env::var_os(name);
         value.map(PathBuf::from).filter(|path| path.is_absolute())
     };
-    // The XDG specification says that relative and empty paths are ignored.
+    // Relative and empty paths are ignored, as the XDG specification requires.
     let (cache, home) = match (absolute("XDG_CACHE_HOME"), absolute("HOME")) {
         (Some(cache), _) => (cache, None),
         (None, Some(home)) => (home.join(".cache"), Some(home)),
@@ -306,7 +307,7 @@ fn folder(make: bool) -> Result<PathBuf, String> {
 
 /// Whether somebody except this user and root can change this directory. Without `strict`, a
 /// directory of root with a sticky bit is allowed: everybody may create files in it, but nobody may
-/// remove the files of others.
+/// remove the files of other users.
 fn untrusted(about: &Metadata, strict: bool) -> bool {
     // SAFETY: both calls have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

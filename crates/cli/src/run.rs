@@ -1,7 +1,8 @@
-//! `counterpoint run`: starts a program with the agent in it.
+//! `counterpoint run`: starts a program with the agent (the library that records) loaded into it.
 //!
-//! While the program runs, nothing is printed. Signals that are sent to `run` are passed on.
-//! Signals from the terminal reach the program directly. `run` ends with the program's status.
+//! While the program runs, nothing is printed. Signals that are sent to `run` are passed on to the
+//! program. Signals from the terminal reach the program directly. `run` ends with the exit status
+//! of the program.
 
 mod begin;
 mod dataset;
@@ -100,16 +101,16 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
         Ok(Written::In(directory)) if !directory.is_dir() => {
             Err(format!("{} is not a directory", directory.display()))
         }
-        // The program inherits the descriptor.
+        // The program inherits this descriptor, so it may write to the file.
         Ok(Written::Open) => Err("it is open already: the program may write to it".to_owned()),
         Ok(_) => Ok(path),
     }
 }
 
-/// Runs the command. If `WHOLE` is false, this is the small program, which has no passes, series,
-/// datasets, live view or sampler. If one of them is needed, the program with the whole command
-/// line replaces this process. The small program does not read profiles either, so it asks the
-/// other program for the summary.
+/// Runs the command. If `WHOLE` is false, this is the small program (`bin/counterpoint-start.rs`),
+/// which has no passes, series, datasets, live view or sampler. If one of these is needed, the
+/// program with all commands replaces this process. The small program also cannot read profiles, so
+/// it starts the other program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let needs_all =
         args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.dir.is_some();
@@ -183,7 +184,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
     if is_sampled {
-        // The sampler has added a snapshot to the manifest, so it is read again.
+        // The sampler has added a snapshot to the manifest, so the manifest is read again.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);
@@ -202,7 +203,7 @@ struct Running {
     longest_file: u64,
 }
 
-/// Starts the program once. If it cannot be started, everything that was prepared is removed.
+/// Starts the program. If the program cannot be started, everything that was prepared is removed.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
@@ -217,7 +218,8 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // This work is done while the program starts.
+            // Orphaned pools are removed now, because the program starts meanwhile and does not
+            // have to wait for it.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -237,8 +239,8 @@ fn begin(
     inherited: Inherited,
 ) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
-        // If the program would not start with our library, the library is not preloaded. Other
-        // entries of the variable stay.
+        // If the program would not start with the library, the library is not preloaded:
+        // `LD_PRELOAD` keeps the value that it has in this process's environment.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
     let to_begin = Program::new(program, words, brought)?;
@@ -253,7 +255,7 @@ fn begin(
                 Failure::new(format!("write {}: {e}", path.display()))
             }
             Trouble::Process(e) => Failure::new(start(e)).exit_code(NOT_EXECUTABLE),
-            // The file exists, but its interpreter may be missing.
+            // The program's file exists, but the interpreter that it names may be missing.
             Trouble::Execute(e) if e.kind() == ErrorKind::NotFound => {
                 Failure::new(start(e)).exit_code(NOT_FOUND)
             }
@@ -264,7 +266,8 @@ fn begin(
 }
 
 impl Running {
-    /// Waits for the program's end. Meanwhile, appends the program's full pages to the profile.
+    /// Waits for the program's end. Meanwhile, appends full pages of the program's records to the
+    /// profile.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
         let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
         let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
@@ -273,7 +276,8 @@ impl Running {
     }
 }
 
-/// Starts to sample the counters that belong to no thread of the program, if there are any.
+/// Starts to sample the counters that belong to no thread of the program. Returns `None` if there
+/// are no such counters.
 fn sampler<const WHOLE: bool>(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
@@ -289,12 +293,13 @@ fn sampler<const WHOLE: bool>(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
-/// The exit codes that shells, env(1) and others use for a program that does not exist, and for one
-/// that exists but cannot be executed.
+/// The exit codes that shells, env(1) and other tools use for a program that does not exist, and
+/// for a program that exists but cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Finds the program's file, so that a missing one is noticed before anything is created.
+/// Finds the program's file. This is done before anything is created, so that nothing has to be
+/// removed if the file is missing.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -305,7 +310,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // Shells use the same exit codes. Most programs use other codes for themselves.
+        // Shells use the same exit codes. Most programs use other exit codes for their own errors.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -327,24 +332,25 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Whether the program can carry the library.
+/// Returns whether the library can be loaded into the program.
 fn carrier_of(program: &Path) -> Carrier {
     let path = std::ffi::CString::new(program.as_os_str().as_bytes());
     path.map_or(Carrier::Able, |path| preloadable::examine(libc::AT_FDCWD, &path))
 }
 
-/// The pid of the running program; 0 before it starts and after it ends.
+/// The process id of the running program; 0 before the program starts and after it has ended.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that arrived before the program was started.
+/// A signal that arrived before the program was started and has not been passed on yet, or 0.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// A signal of [`ENDING`] that arrived while no program was running. It is never cleared.
+/// A signal of [`ENDING`] that arrived while no program was running, or 0. The value is never
+/// cleared.
 static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
 
-/// Signals by which people and their tools end a command.
+/// The signals with which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The last of the signals in [`ENDING`] that arrived, also while a program was running. It is
-/// never cleared.
+/// The signal of [`ENDING`] that arrived last, even if a program was running then; or 0. The value
+/// is never cleared.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
 const FORWARDED: [i32; 10] = [
@@ -360,12 +366,13 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Installs handlers that pass signals on to the program. `SIG_IGN` would not do, because an
-/// ignored signal stays ignored in the program after `exec`, while a handled one does not. A signal
-/// that our parent ignored (nohup) stays ignored.
+/// Installs handlers that pass signals on to the program. Ignoring the signals with `SIG_IGN` would
+/// be wrong, because an ignored signal is still ignored in the program after `exec`, but a signal
+/// with a handler is not. A signal that this process's parent ignored (nohup) is still ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // A positive code comes from the kernel: the terminal has sent it to the whole group.
+        // A positive `si_code` means that the kernel sent the signal: the terminal has sent it to
+        // the whole process group.
         // SAFETY: the kernel passes a valid pointer to handlers with SA_SIGINFO.
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
@@ -374,14 +381,14 @@ fn forward_signals() {
             SIGNALLED.store(signal, Ordering::SeqCst);
         }
         if child > 0 && from_kernel {
-            // The terminal has sent the signal to the program as well.
+            // The terminal has also sent the signal to the program, so there is nothing to do.
         } else if child > 0 {
-            // SAFETY: `kill` is async-signal-safe and takes no pointer. The child has not been
-            // waited for, or `CHILD` would be 0, so the id is still the child's.
+            // SAFETY: `kill` is async-signal-safe and takes no pointer. `CHILD` is not 0, so the
+            // child has not been waited for, and the id is still that of the child.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
-            // A signal from the terminal while the program is about to start may reach the program
-            // twice, which is better than not at all.
+            // If the terminal sends a signal while the program is being started, the program may
+            // receive the signal twice. This is better than losing the signal.
             EARLY.store(signal, Ordering::SeqCst);
             if ending {
                 TOLD_TO_END.store(signal, Ordering::SeqCst);
@@ -391,9 +398,9 @@ fn forward_signals() {
             stop(forward as *const () as usize);
         }
     }
-    // Stops this process until SIGCONT, as if it had no handler. In an orphaned process group,
-    // where nobody could continue it, the kernel does not stop it. Makes only async-signal-safe
-    // calls.
+    // Stops this process until SIGCONT, as if it had no handler. If the process group is orphaned,
+    // nobody could continue the process, so the kernel does not stop it. Makes only
+    // async-signal-safe calls.
     fn stop(handler: usize) {
         // SAFETY: zeros are values of `sigaction` and of sets, and all pointers outlive the calls.
         unsafe {
@@ -432,14 +439,15 @@ fn forward_signals() {
 fn pass_on_early_signal() {
     let signal = EARLY.swap(0, Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: `kill` takes numbers only. The child was just started and not waited for, so the
-        // number is its own.
+        // SAFETY: `kill` takes numbers only. The child was just started and has not been waited
+        // for, so the id is that of the child.
         unsafe { libc::kill(CHILD.load(Ordering::SeqCst), signal) };
     }
 }
 
 /// Marks the recording as finished in the manifest, and moves the records that are left in memory
-/// to the profile. The caller only reports an error, because the program's status is what matters.
+/// to the profile. The caller only prints an error and continues, because `run` must end with the
+/// program's status.
 fn close(
     directory: &Path,
     mut manifest: Manifest,
@@ -482,7 +490,7 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 1 => "; one of its processes is still running and recording".to_owned(),
                 n => format!("; {n} of its processes are still running and recording"),
             };
-            // With `--quiet`, this line is left out unless processes are still recording.
+            // With `--quiet`, this line is printed only if processes are still recording.
             if !is_quiet() || running > 0 {
                 say!("{}: {summary}{still}", output.display());
             }
@@ -496,17 +504,17 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
     }
 }
 
-/// Writes the page that the user asked for. An error is only reported, because the program has run
+/// Writes the page if the user asked for one. An error is only printed, because the program has run
 /// and its profile exists.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
-    // The profile was made just now by the program itself, so files that the profile names may be
-    // opened.
+    // The program itself has just made the profile, so it is safe to open the files that the
+    // profile names.
     let named = command == "report" && args.recording.loops.is_some();
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // That program has printed the name of the file, or why it wrote none.
+        // That program has printed the name of the page's file, or why it did not write the file.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -514,14 +522,14 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     }
 }
 
-/// Runs another program to its end. Signals that are sent to this process are passed on to it, as
-/// they are to the recorded program.
+/// Runs another program to its end. Signals that are sent to this process are passed on to that
+/// program, in the same way as to the recorded program.
 fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = child.id();
     CHILD.store(pid.cast_signed(), Ordering::SeqCst);
     pass_on_early_signal();
-    // With this flag, the child is not reaped yet, so its id stays its own.
+    // With `WNOWAIT`, the child is not reaped, so its id is not used for another process.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
         // SAFETY: zeros are a value of `siginfo_t`, which outlives the call.
@@ -546,10 +554,10 @@ fn end_as(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends this process by `signal`, as if it had no handler for the signal.
+/// Ends this process with `signal`, as if this process had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
-    // SAFETY: the limit and the action outlive the calls. The limit prevents a second core dump,
-    // which would only hide the program's.
+    // SAFETY: the limit and the action outlive the calls. The limit prevents a core dump of this
+    // process, which would only hide that of the program.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -1,6 +1,6 @@
-//! `counterpoint rustc`: runs rustc so that crates count and time their loops. Cargo starts it in
-//! place of rustc if `RUSTC_WORKSPACE_WRAPPER` (the crates of the workspace) or `RUSTC_WRAPPER`
-//! (all) is `counterpoint`.
+//! `counterpoint rustc`: runs rustc so that crates count and time their loops. Cargo starts this
+//! command instead of rustc if `RUSTC_WORKSPACE_WRAPPER` (for the crates of the workspace) or
+//! `RUSTC_WRAPPER` (for all crates) is `counterpoint`.
 //!
 //! ```text
 //!  counterpoint /…/rustc --crate-name x … --emit=link,…
@@ -13,9 +13,10 @@
 //!  TEXT ─► ir::instrument ─► clang -x ir, or llc of rustup's llvm-tools ─► object
 //! ```
 //!
-//! rustc does not read LLVM IR, so a clang whose LLVM is as new as rustc's compiles the object.
-//! With one unit of code generation there is one file of IR, and one object to replace. If a step
-//! is impossible, the crate's object is the one that rustc made, and one line says why.
+//! rustc cannot read LLVM IR, so clang (with an LLVM that is at least as new as rustc's) or llc
+//! compiles the IR to an object. With one unit of code generation, there is only one file of IR and
+//! one object to replace. If a step is impossible, the object that rustc made is kept, and one line
+//! says why.
 
 mod arguments;
 mod object;
@@ -62,8 +63,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// Runs command lines whose options belong to rustc or the linker, and are not parsed as options of
-/// `counterpoint`. Cargo gives its wrapper the path of rustc as the first argument.
+/// Runs the command if its arguments belong to rustc or to the linker. Such arguments are not
+/// parsed as options of `counterpoint`. Cargo passes the path of rustc to its wrapper as the first
+/// argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {
@@ -81,8 +83,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let Ok(line) = Line::read(words) else { return Err(become_rustc()) };
     let plan = line.plan();
     if !matches!(plan, Plan::Nothing) {
-        // A mistyped variable is an error of every step that compiles, also if the step would not
-        // be instrumented.
+        // A mistake in the variable COUNTERPOINT_LOOPS is an error whenever something is compiled,
+        // even if it would not be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     match plan {
@@ -105,8 +107,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
     command.args(line.first()).args(["-C", "codegen-units=1"]);
-    // Without `--emit`, rustc links. With `--emit`, rustc makes only what it names, so `link` has
-    // to be named as well.
+    // Without `--emit`, rustc links. With `--emit`, rustc makes only the outputs that the option
+    // names, so `link` must also be named.
     let kinds = if line.says_what() { "--emit=llvm-ir=" } else { "--emit=link,llvm-ir=" };
     let mut emit = OsString::from(kinds);
     emit.push(&text);
@@ -140,8 +142,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the script that rustc starts as its linker. The script has the name of the linker,
-/// because rustc infers from the name which arguments the linker takes.
+/// Writes the script that rustc starts as its linker. The script has the same name as the linker,
+/// because rustc infers from the name which arguments the linker accepts.
 fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<PathBuf, Failure> {
     let linker = line.linker();
     let name = Path::new(&linker).file_name().unwrap_or(OsStr::new("cc"));
@@ -177,7 +179,7 @@ fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     Err(Failure::new(format!("start {}: {error}", linker.to_string_lossy())))
 }
 
-/// Runs the command of the script if it was parsed with our options.
+/// Runs the command of the script if the arguments were parsed as options of `counterpoint`.
 pub fn link_main(args: LinkArgs) -> Result<ExitCode, Failure> {
     link(&args.words)
 }

@@ -1,5 +1,5 @@
-//! Chooses the functions and loops that are instrumented, and the mode. Has the options that all
-//! instrumenting commands share, and prints the line that says what was instrumented.
+//! The options that all instrumenting commands share. They choose the functions and loops to
+//! instrument, and the mode. The module also makes the line that says what was instrumented.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::input::is_standard;
 use crate::terminal::say;
 
-/// The variable with the options of [`Selection`], for commands that stand in for a compiler: their
-/// own arguments are the compiler's options.
+/// The variable that contains the options of [`Selection`] for commands that replace a compiler.
+/// The arguments of such a command are options of the compiler.
 pub const VARIABLE: &str = "COUNTERPOINT_LOOPS";
 
 /// What is instrumented.
@@ -71,13 +71,14 @@ impl From<Mode> for abi::loops::Mode {
 }
 
 impl Selection {
-    /// Returns the selection that [`VARIABLE`] asks for. Without the variable, returns that of
-    /// `counterpoint.toml`, or else the one without options.
+    /// Returns the selection for the options in [`VARIABLE`]. If the variable is not set, the
+    /// options come from `counterpoint.toml`, or else there are no options.
     pub fn from_variable() -> Result<Self, Failure> {
         let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
         match set {
             Some(words) => Self::parsed(&words),
-            // A build must not fail because of an error in `counterpoint.toml`.
+            // A build must not fail because of an error in `counterpoint.toml`, so the error is
+            // only printed.
             None => Self::from_file().or_else(|failure| {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| say!("{}; left out", failure.messages().join("; ")));
@@ -86,7 +87,7 @@ impl Selection {
         }
     }
 
-    /// Returns the selection that `counterpoint.toml` asks for.
+    /// Returns the selection for the options in `counterpoint.toml`.
     fn from_file() -> Result<Self, Failure> {
         config::load()?;
         Self::parsed(config::text(Key::Loops).unwrap_or_default())
@@ -126,18 +127,18 @@ impl Selection {
         !self.filter.is_empty()
     }
 
-    /// Whether the filter matches this name.
+    /// Whether one of the patterns of the filter matches `name`.
     pub fn names(&self, name: &str) -> bool {
         self.filter.iter().any(|glob| profile::demangle::matches(glob, name))
     }
 }
 
-/// Prints a number with its noun: `1 loop`, `2 loops`.
+/// Formats a number with its noun: `1 loop`, `2 loops`.
 fn number(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// Says in a line what was instrumented and what was not.
+/// Returns a line that says what was instrumented and what was not.
 pub fn summary(counts: Counts, skipped: &[Skipped], output: &Path, mode: Mode) -> String {
     let Counts { instrumented_functions, instrumented_loops, left_loops, left_functions, .. } =
         counts;

@@ -162,7 +162,7 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
-    // All of these paths are in the run file, which accepts only UTF-8, so no character is replaced
+    // These paths are also in the run file, which accepts only UTF-8, so no character is replaced
     // here.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let out = object! {
@@ -187,8 +187,9 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Collects the profile. The exit status is 1 if a process is still recording into it. The data of
-/// processes that have ended is collected anyway, and the command can be repeated.
+/// Moves the remaining records of a recording into its profile. The exit status is 1 if a process
+/// is still recording into it. The data of processes that have ended is collected in any case, and
+/// the command can be repeated.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;

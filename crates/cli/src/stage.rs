@@ -1,13 +1,13 @@
-//! Temporary directories in which something is made before it is moved to its place:
-//! `.counterpoint-….cpt.tmp`.
+//! Temporary directories named `.counterpoint-….cpt.tmp`. A profile or dataset is made in such a
+//! directory and then moved to its place.
 //!
-//! A process that is killed leaves its directory behind. Therefore a process locks its directory
-//! for as long as it uses it (`flock`, which the kernel releases when the process ends). And before
-//! a process makes a directory, it removes those beside it that belong to the same user, have such
-//! a name, and that nobody has locked.
+//! If a process is killed, its directory remains. Therefore each process locks its directory while
+//! it uses the directory (with `flock`; the kernel releases the lock when the process ends). Before
+//! a process creates a directory, it removes old ones in the same place: directories with such a
+//! name that belong to the same user and that no process has locked.
 //!
-//! For a moment, a new directory is not locked yet. If another process removes the directory in
-//! that moment, a new one is made.
+//! A new directory is not locked for a moment. If another process removes the directory in that
+//! moment, another directory is created.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,24 +17,25 @@ use std::path::{Path, PathBuf};
 
 use crate::whole;
 
-/// The beginning and the end of the names. Between them are 16 hexadecimal digits.
+/// The beginning and the end of the directories' names. Between them are 16 hexadecimal digits.
 const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
-/// The number of attempts to make a directory, if other processes remove it.
+/// The number of attempts to create a directory if other processes remove it.
 const TRIES: usize = 20;
 
-/// A directory that is removed when this value is dropped, unless it has been renamed by then.
+/// A directory that is removed when this value is dropped, unless the directory has been renamed
+/// before.
 pub struct Stage {
     path: PathBuf,
-    /// The locked directory.
+    /// The directory, which is locked as long as this file is open.
     _held: File,
 }
 
 impl Stage {
-    /// Makes a temporary directory inside of `directory`, and removes those that killed processes
-    /// have left there.
+    /// Creates a temporary directory in `directory`. First removes temporary directories there that
+    /// killed processes have left.
     ///
     /// # Errors
-    /// The temporary directory cannot be made.
+    /// Returns an error if the temporary directory cannot be created.
     pub fn create(directory: &Path) -> io::Result<Self> {
         remove_left(directory);
         for _ in 0..TRIES {
@@ -60,12 +61,12 @@ impl Drop for Stage {
     }
 }
 
-/// Locks a directory of this user. Returns `None` if another process has locked it, if it is gone,
-/// or if it is not such a directory.
+/// Locks a directory of this user. Returns `None` if another process has locked it, if it does not
+/// exist any more, or if `path` is not a directory of this user.
 fn hold(path: &Path) -> Option<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let directory = File::options().read(true).custom_flags(flags).open(path).ok()?;
-    // SAFETY: flock takes numbers only, and `directory` keeps its descriptor open; geteuid has no
+    // SAFETY: flock takes numbers only, and `directory` keeps its descriptor open; `geteuid` has no
     // preconditions.
     let (locked, user) = unsafe {
         (libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0, libc::geteuid())
@@ -75,8 +76,8 @@ fn hold(path: &Path) -> Option<File> {
     (locked && same && own.uid() == user).then_some(directory)
 }
 
-/// Removes the directories that killed processes have left. A directory that cannot be removed
-/// stays.
+/// Removes the directories that killed processes have left. Directories that cannot be removed are
+/// kept.
 fn remove_left(directory: &Path) {
     let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -114,7 +115,8 @@ mod tests {
         let dead = at.join(".counterpoint-00000000000000aa.cpt.tmp");
         fs::create_dir_all(dead.join("merged/1")).unwrap();
         fs::write(dead.join("merged/1/file"), b"x").unwrap();
-        // These must be kept: names that a stage does not have, a file, and a link.
+        // These entries must be kept: directories with names that a stage never has, a file, and a
+        // link.
         let others = [
             ".counterpoint-aa.cpt.tmp",
             ".counterpoint-00000000000000aa.tmp",

@@ -1,5 +1,5 @@
-//! `counterpoint stats`: shows how the values of an op's calls are distributed and how they
-//! correlate.
+//! `counterpoint stats`: shows how the values of an op's calls (durations and counters) are
+//! distributed, and how they correlate.
 //!
 //! ```text
 //!  open (collects what a crash left) ─► analysis::stats ─┬─► text: for people, and for the
@@ -93,7 +93,7 @@ pub struct Args {
     format: StatsFormat,
 }
 
-/// The number of ops that are described if the user chooses none.
+/// The number of ops that are shown if the user names none.
 const OPS: usize = 3;
 
 /// `--by`.
@@ -129,12 +129,12 @@ impl From<StatsFormat> for terminal::Kind {
     }
 }
 
-/// The content of all formats.
+/// The content that all formats print.
 struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
     args: &'a Args,
-    /// The loops; `None` if options select calls by thread or by time.
+    /// The loops; `None` if options select calls by thread name or by time.
     loops: Option<&'a Loops<'a>>,
 }
 
@@ -204,7 +204,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// If a single option matches nothing, says which one. Returns exit code 1.
+/// Prints which option matches nothing, if one option alone matches nothing. Returns exit code 1.
 fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
     let ops = profile.ops.all().iter().map(|op| op.name.as_str());
     let threads = profile.processes.iter().flat_map(|process| &process.threads);

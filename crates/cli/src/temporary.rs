@@ -1,4 +1,4 @@
-//! A temporary folder, which is removed when the value is dropped.
+//! A temporary folder that is removed when its value is dropped.
 
 use std::ffi::CString;
 use std::io;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Makes a folder in `TMPDIR` that nobody else can read.
+    /// Creates a folder in `TMPDIR` that other users cannot read.
     pub fn new() -> Result<Self, Failure> {
         let wanted = std::env::temp_dir().join("counterpoint-XXXXXX");
         let failed = |e: &dyn std::fmt::Display| {
@@ -19,7 +19,7 @@ impl Temporary {
         let template = CString::new(wanted.as_os_str().as_bytes()).map_err(|e| failed(&e))?;
         let template = template.into_raw();
         // SAFETY: `template` is a NUL-terminated string from `into_raw`, and mkdtemp(3) only
-        // replaces its X's, so `from_raw` gets back a string of the same length.
+        // replaces its X's, so the string that `from_raw` takes back has the same length.
         let (made, template) = unsafe { (libc::mkdtemp(template), CString::from_raw(template)) };
         if made.is_null() {
             return Err(failed(&io::Error::last_os_error()));

@@ -1,8 +1,8 @@
-//! Decides, for the whole program, how text from elsewhere is printed for people.
+//! Determines, for the whole program, how text from elsewhere is printed for people.
 //!
 //! Names of ops, threads, counters and metrics, paths, commands and arguments come from other
-//! people's programs and files. A terminal would obey escape sequences in them, hide zero-width
-//! characters, and reorder text after a right-to-left mark. Therefore:
+//! people's programs and files. A terminal would execute escape sequences in such text, hide
+//! zero-width characters, and reorder text after a right-to-left mark. Therefore:
 //!
 //! | destination | what happens |
 //! |---|---|
@@ -13,9 +13,10 @@
 //! | Parquet and compressed files on a terminal | refused ([`crate::whole`]) |
 //!
 //! [`Screen`] applies these rules to everything that is written, even if the caller has applied
-//! them before. Colours of the command line pass through it as noncharacters ([`Style`]), so an
-//! escape sequence in other text never becomes a colour. Code that lays out text calls [`visible`]
-//! first, because only this code can distinguish a line break in a name from one in the layout.
+//! them before. Counterpoint's own colours are passed to it as Unicode noncharacters ([`Style`]),
+//! so an escape sequence in other text never becomes a colour. Code that lays out text calls
+//! [`visible`] first, because only that code can distinguish a line break in a name from a line
+//! break of the layout.
 
 mod hidden;
 pub mod progress;
@@ -33,7 +34,8 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints one line on stderr that says what was made or found. `--quiet` leaves such lines out.
+/// Prints one line on stderr about what was made or found. With `--quiet`, such lines are not
+/// printed.
 macro_rules! note {
     ($($words:tt)*) => {
         if !$crate::terminal::is_quiet() {
@@ -43,8 +45,8 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// Implements `say!`. An error is ignored, because there is no way to report that stderr cannot be
-/// written.
+/// The function that `say!` calls. Errors are ignored, because it is not possible to report that
+/// stderr cannot be written to.
 pub fn say_line(words: Arguments<'_>) {
     let words = words.to_string();
     let line = format!("counterpoint: {}\n", visible(&words));
@@ -70,9 +72,9 @@ pub enum When {
     Never,
 }
 
-/// [`When`], as a number.
+/// When colours are used: a value of [`When`] as a number.
 static COLOUR: AtomicU8 = AtomicU8::new(0);
-/// The width of the terminal after the pager, plus 1; 0 without a pager.
+/// The width in columns, plus 1, of the terminal on which the pager runs; 0 without a pager.
 static PAGED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether anything was written to a [`Screen`].
@@ -82,7 +84,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Chooses, for the whole process, how much is printed: the options `--quiet` and `--verbose`.
+/// Sets how much is printed by the whole process: the options `--quiet` and `--verbose`.
 pub fn choose_words(quiet: bool, verbose: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
     IS_VERBOSE.store(verbose, Ordering::Relaxed);
@@ -98,28 +100,29 @@ pub fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Chooses when colours are used, for the whole process.
+/// Sets when the whole process uses colours.
 pub fn choose_colour(when: When) {
     COLOUR.store(when as u8, Ordering::Relaxed);
 }
 
-/// Whether anything was written to a [`Screen`]. Async-signal-safe.
+/// Whether anything was written to a [`Screen`]. This function is async-signal-safe.
 pub fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Remembers that stdout goes to a pager, on a terminal with this many columns.
+/// Stores that stdout is read by a pager, on a terminal with this many columns.
 pub fn is_paged(columns: usize) {
     PAGED.store(columns.saturating_add(1), Ordering::Relaxed);
 }
 
-/// Whether stdout is shown on a terminal, either directly or through our own pager.
+/// Whether stdout is shown on a terminal, either directly or through the pager that this process
+/// started.
 pub fn is_screen() -> bool {
     PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
 }
 
 /// Returns the width of the terminal on stdout in columns. If stdout is not a terminal, returns the
-/// value of `COLUMNS`; `None` if that is not set either.
+/// value of `COLUMNS`; `None` if this variable is not set either.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -133,8 +136,8 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to use colours on stdout. `--color` decides this. By default, colours are used if stdout
-/// is a terminal and `NO_COLOR` is not set.
+/// Whether to use colours on stdout. The option `--color` determines this. By default, colours are
+/// used if stdout is a terminal and `NO_COLOR` is not set.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,
@@ -143,12 +146,12 @@ pub fn colour() -> bool {
     }
 }
 
-/// The kind of output, which decides how it is shown on a terminal.
+/// The kind of output. It determines how hidden characters are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text and tables.
     People,
-    /// Lines for programs: variables for a shell.
+    /// Lines for programs, for example variables for a shell.
     Lines,
     Csv,
     Json,
@@ -156,7 +159,8 @@ pub enum Kind {
     Binary,
 }
 
-/// Our own colours. They are written as characters that only [`Screen`] understands.
+/// The styles that Counterpoint itself uses. They are written as special characters, which
+/// [`Screen`] replaces by escape sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Bold,
@@ -173,7 +177,7 @@ impl Style {
         (Self::Off, '\u{fdd3}', "\x1b[0m"),
     ];
 
-    /// Returns the mark to write for this style. Empty if colours are off.
+    /// Returns the character to write for this style. The text is empty if colours are off.
     pub fn mark(self) -> &'static str {
         match self {
             _ if !colour() => "",
@@ -185,7 +189,7 @@ impl Style {
     }
 }
 
-/// What [`Screen`] does with a hidden character.
+/// How [`Screen`] writes a hidden character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,
@@ -196,26 +200,27 @@ enum Rule {
     Escape,
 }
 
-/// A writer for everything that people may read.
+/// A writer for all output that people may read.
 #[derive(Debug)]
 pub struct Screen<W: Write> {
     out: W,
     rule: Rule,
     /// Whether `out` is a terminal.
     terminal: bool,
-    /// Whether the last character was inside of the quotes of a cell.
+    /// Whether the last character was inside of a quoted cell of CSV.
     quoted: bool,
-    /// The bytes of a character, or of a line ending, that is not complete yet.
+    /// The first bytes of a character, or of a line ending, of which the other bytes have not been
+    /// written yet.
     rest: Vec<u8>,
 }
 
-/// Returns a writer to stdout for output of this kind.
+/// Returns a writer to stdout for output of the given kind.
 pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
     Screen::new(io::stdout(), kind, is_screen())
 }
 
 impl<W: Write> Screen<W> {
-    /// Makes a writer to `out` for output of this kind. `terminal` says whether `out` is a
+    /// Makes a writer to `out` for output of the given kind. `terminal` says whether `out` is a
     /// terminal.
     pub fn new(out: W, kind: Kind, terminal: bool) -> Self {
         let rule = match kind {
@@ -239,7 +244,8 @@ impl<W: Write> Screen<W> {
         while let Some(c) = chars.next() {
             self.quoted ^= c == '"' && self.rule == Rule::Cells;
             if c == '\r' && chars.peek() == Some(&'\n') && !self.quoted {
-                // The carriage return is dropped: a terminal needs none before a line feed.
+                // The carriage return is left out, because a terminal does not need it before a
+                // line feed.
             } else if (c == '\n' && !self.quoted) || !is_hidden(c) {
                 shown.push(c);
             } else if self.rule == Rule::Escape {
@@ -279,7 +285,8 @@ impl<W: Write> Write for Screen<W> {
                 Err(e) => (e.valid_up_to(), e.error_len()),
             };
             let mut whole = valid;
-            // Only the next bytes show whether the carriage return is part of a line ending.
+            // The carriage return is kept in `rest`, because only the next bytes show whether it is
+            // part of a line ending.
             if valid == left.len() && left.last() == Some(&b'\r') {
                 whole -= 1;
             }
@@ -336,8 +343,8 @@ mod tests {
 
     #[test]
     fn what_terminals_obey_or_hide() {
-        // ESC, BEL, DEL, C1 CSI, ALM, ZWSP, ZWJ, LRM, PS, RLO, WJ, RLI, BOM, tag, soft hyphen,
-        // Hangul filler, variation selectors, a noncharacter.
+        // The characters include ESC, BEL, DEL, C1 CSI, ALM, ZWSP, ZWJ, LRM, PS, RLO, WJ, RLI, BOM,
+        // a tag, a soft hyphen, a Hangul filler, variation selectors and noncharacters.
         let hidden = "\x1b\x07\0\t\r\n\x7f\u{9b}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2029}\
                       \u{202e}\u{2060}\u{2067}\u{feff}\u{e0041}\u{ad}\u{3164}\u{fe0f}\u{e0100}\
                       \u{fdd0}\u{1ffff}";
@@ -348,8 +355,8 @@ mod tests {
         assert_eq!(visible(seen), seen);
     }
 
-    /// The Python package prints names from JSON, which is not filtered, so it has to hide the same
-    /// characters.
+    /// The Python package prints names from JSON, in which nothing was replaced, so it must hide
+    /// the same characters itself.
     #[test]
     fn python_hides_the_same_characters() {
         let path = "../../bindings/python/src/counterpoint/_visible.py";

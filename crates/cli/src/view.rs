@@ -1,5 +1,5 @@
 //! The code that the views of a profile share. A view is a command that shows a profile. No view
-//! uses another view's module.
+//! uses the module of another view.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -9,7 +9,8 @@
 //! | `prose` | prints the sentences, notes and losses above and below a table |
 //! | `loops`, `ops`, `statistics` | views that more than one command shows |
 //!
-//! A module is named without its room: `view::table` is `view/print/table.rs`.
+//! A room is a directory (or a set of modules) in `view`. Paths in the code leave out the room:
+//! `view::table` is the module in `view/print/table.rs`.
 
 pub mod loops;
 pub mod open;

@@ -1,15 +1,15 @@
-//! Writes a file that gets its name only when it is complete, and that is never written through
-//! another user's link.
+//! Writes an output file that gets its name only when it is complete. A file is never written
+//! through another user's link.
 //!
-//! An incomplete trace that looks complete would be worse than none, and it would also replace an
-//! earlier file. So the output is written to an unnamed file in the same directory (`O_TMPFILE`),
-//! which gets its name at the end. If the program ends before that, even by `SIGKILL`, nothing is
-//! left behind. If the file system does not support unnamed files, or `/proc` is not mounted, the
-//! new file has a random name, `.counterpoint-….tmp`. It is removed if something fails, and if
-//! SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another one also has
-//! such a name for a moment, between its creation and the `rename`.
+//! An incomplete trace that looks complete would be worse than no trace, and it would also replace
+//! an earlier file. So the output is written to an unnamed file in the same directory
+//! (`O_TMPFILE`), which gets its name at the end. If the program ends before that, even by
+//! `SIGKILL`, no file remains. If the file system does not support unnamed files, or `/proc` is not
+//! mounted, the new file has a random name, `.counterpoint-….tmp`. It is removed if something
+//! fails, and if SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another
+//! file also has such a name for a moment, until it is renamed.
 //!
-//! What the name refers to decides how the file is written:
+//! How the file is written depends on what the name refers to:
 //!
 //! | name | how it is written |
 //! |---|---|
@@ -21,9 +21,9 @@
 //! | a directory | refused |
 //!
 //! In a sticky directory that everybody may write to, such as `/tmp`, a link, a file or a FIFO is
-//! refused if it belongs neither to us nor to the directory's owner. The kernel has the same rule
-//! (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but it is not
-//! enabled everywhere, and `rename` is not subject to it.
+//! refused if it belongs neither to this user nor to the directory's owner. The kernel has the same
+//! rule (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but it
+//! is not enabled everywhere, and `rename` is not subject to it.
 
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -43,7 +43,7 @@ const MOST_LINKS: usize = 40;
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// How the file will get its name; `None` if it has a name already, or needs none.
+    /// How the file will get its name; `None` if it already has its name or needs none.
     end: Option<Naming>,
 }
 
@@ -57,20 +57,21 @@ enum Naming {
 }
 
 impl WholeFile {
-    /// Begins a file for output of this kind. It will have the name `path` when it is complete.
+    /// Begins a file for output of the given kind. The file gets the name `path` when it is
+    /// complete.
     pub fn create(path: &Path, kind: Kind) -> io::Result<Self> {
         if path.as_os_str() == "-" {
             return descriptor(io::stdout().as_fd(), kind);
         }
         let (target, old) = match Place::of(path)? {
             Place::Descriptor(number) => {
-                // SAFETY: the borrow ends with this statement, and nobody closes the descriptor
-                // meanwhile. A descriptor that is not open is reported as an error.
+                // SAFETY: the borrow ends with this statement, and no other code closes the
+                // descriptor before that. If the descriptor is not open, an error is returned.
                 return descriptor(unsafe { BorrowedFd::borrow_raw(number) }, kind);
             }
             Place::Special(path, old) => return direct(same(open(&path, 0)?, &old)?, kind),
             Place::File(path, old) => {
-                // Opening the old file finds out whether it may be written, so that a protected
+                // The old file is opened to check that it may be written to, so that a protected
                 // file is not replaced.
                 same(open(&path, 0)?, &old)?;
                 (path, Some(old))
@@ -79,15 +80,15 @@ impl WholeFile {
         };
         match (fresh(&target), old) {
             (Ok((file, end)), old) => {
-                // This value is made first: if the next call fails, dropping the value removes the
-                // file.
+                // This value is created first, so that the file is removed when the value is
+                // dropped if the next call fails.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
                     take_mode(whole.out.inner(), &old)?;
                 }
                 Ok(whole)
             }
-            // No new file can be created in the directory, so the existing one is overwritten.
+            // No new file can be created in the directory, so the existing file is overwritten.
             (Err(_), Some(old)) if old.nlink() == 1 => {
                 direct(same(open(&target, libc::O_TRUNC)?, &old)?, kind)
             }
@@ -95,7 +96,7 @@ impl WholeFile {
         }
     }
 
-    /// Gives the file its name.
+    /// Writes the remaining output and gives the file its name.
     pub fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
         match self.end.take() {
@@ -127,18 +128,18 @@ impl Write for WholeFile {
     }
 }
 
-/// The place where an output is written.
+/// The place to which an output is written.
 #[derive(Debug)]
 pub enum Written {
     /// The output is a new or replaced file in this directory.
     In(PathBuf),
-    /// The output goes to this device or FIFO.
+    /// The output is written directly to this device or FIFO.
     Itself(PathBuf),
-    /// The output goes to a descriptor that is open already.
+    /// The output is written to a descriptor that is already open.
     Open,
 }
 
-/// Finds the place where [`WholeFile::create`] would write.
+/// Returns the place to which [`WholeFile::create`] would write.
 pub fn written(path: &Path) -> io::Result<Written> {
     if path.as_os_str() == "-" {
         return Ok(Written::Open);
@@ -150,7 +151,7 @@ pub fn written(path: &Path) -> io::Result<Written> {
     })
 }
 
-/// What a path refers to.
+/// The kind of file to which a path refers.
 enum Place {
     New(PathBuf),
     File(PathBuf, Metadata),
@@ -206,7 +207,8 @@ fn own_descriptor(path: &Path) -> Option<i32> {
     (fs::canonicalize(directory(path)).ok()? == ours).then_some(number)
 }
 
-/// Refuses a file that another user may have put into a directory where everybody can write.
+/// Returns an error for a file that another user may have put into a directory to which everybody
+/// can write.
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
@@ -246,19 +248,19 @@ fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
         mode &= new.mode() | !GROUP;
-        // For the old file, members of our group were "others".
+        // For the old file, the members of the new file's group were "others".
         mode &= (mode & 0o007) << 3 | !GROUP;
     }
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// Opens an existing file, but not through a symbolic link.
+/// Opens an existing file for writing, but not through a symbolic link.
 fn open(path: &Path, flags: i32) -> io::Result<File> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_NOCTTY;
     OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
-/// Returns the file if it is still the one that was checked.
+/// Returns `file` if it is still the file that was checked. Otherwise, returns an error.
 fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
@@ -288,7 +290,7 @@ fn fresh(target: &Path) -> io::Result<(File, Naming)> {
         .custom_flags(libc::O_TMPFILE)
         .open(directory(target))
         .ok()
-        // Without `/proc`, the file could not get a name.
+        // Without `/proc`, an unnamed file could not get a name.
         .filter(|file| fs::symlink_metadata(through_proc(file)).is_ok());
     if let Some(file) = unnamed {
         return Ok((file, Naming::Unnamed { target: target.to_owned() }));
@@ -304,7 +306,7 @@ fn through_proc(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Gives an unnamed file the name `path`, if that name is free.
+/// Gives an unnamed file the name `path`, if no file has this name.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let (from, to) = (CString::new(through_proc(file))?, c_path(path)?);
     let at = libc::AT_FDCWD;
@@ -318,7 +320,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A file with a random name, which is removed when this value is dropped, unless it has been
+/// A file with a random name. The file is removed when this value is dropped, unless it has been
 /// renamed.
 #[derive(Debug)]
 struct Temporary {
@@ -326,8 +328,8 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// Calls `make` with a random name next to `target`, until it succeeds or fails for another
-    /// reason than an existing file.
+    /// Calls `make` with a random path in the directory of `target`. If a file with this name
+    /// exists, another name is tried.
     fn make<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         loop {
             let path = target.with_file_name(format!(".counterpoint-{:016x}.tmp", random()?));
@@ -346,7 +348,8 @@ impl Temporary {
 
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        // Dropping `self` finds nothing to remove, because the file has another name now.
+        // When `self` is dropped, there is no file to remove, because the file now has another
+        // name.
         Ok(())
     }
 }
@@ -358,7 +361,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Returns a random number for a name that nobody can guess.
+/// Returns a random number. It is used for names that nobody should be able to guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
     // The system call is used directly, because glibc's function is newer than the oldest glibc

@@ -2,8 +2,8 @@
 
 use names::defaults::Skipped;
 
-/// Returns how a user gets the right to read the counters of this component (PAPI's name for a
-/// driver); `None` if no right is missing.
+/// Returns how a user can count with this component (PAPI's name for a driver), and how the user
+/// gets the right to do so. Returns `None` if there is no advice about the component.
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(

@@ -133,7 +133,7 @@ fn for_cause(cause: &NameCause, kind: &NameErrorKind, machine: &Machine) -> Stri
     }
 }
 
-/// Returns the options of `run` that count the parts and compute their weighted sum.
+/// Returns the options of `run` that count `parts` and compute their weighted sum.
 fn weighted_sum(parts: &[(u32, &str)]) -> String {
     let names: Vec<&str> = parts.iter().map(|(_, name)| *name).collect();
     let terms: Vec<String> =

@@ -1,5 +1,5 @@
-//! Tests the advice that people see for each kind of cause: what was typed or what the machine is
-//! like, and the expected text.
+//! Tests the advice that users see for each kind of cause. Each case has what was typed or what the
+//! machine is like, and the expected text.
 
 use ::machine::Machine;
 use ::machine::check::Cause;
@@ -14,7 +14,7 @@ fn of_list(machine: &Machine, typed: &str) -> String {
     for_name(&error, machine).unwrap_or_default()
 }
 
-/// Nothing is known about this machine.
+/// The machine of this test has no files, so nothing is known about it.
 #[test]
 fn about_a_list() {
     let bare = Machine::at("/nonexistent");
@@ -73,7 +73,7 @@ fn about_a_list() {
     }
 }
 
-/// This machine has a PMU, a tracepoint and a processor that is not from AMD.
+/// The machine of this test has a PMU, a tracepoint and a processor that is not from AMD.
 #[test]
 fn about_a_machines_own_names() {
     let tree = Tree::new("advice");
@@ -100,8 +100,8 @@ fn about_a_machines_own_names() {
     ] {
         assert_eq!(of_list(&machine, typed), expected, "{typed}");
     }
-    // The advice has a list of counters and a metric that can be copied to the command line. The
-    // numbers are the widths of vectors in bits.
+    // The advice contains a list of counters and a metric that can be copied to the command line.
+    // `widths` are the widths of scalars and vectors in bits.
     for (preset, bits) in [("PAPI_SP_OPS", 32), ("PAPI_DP_OPS", 64)] {
         let advice = of_list(&machine, preset);
         let quoted: Vec<&str> = advice.split('\'').collect();
@@ -160,7 +160,8 @@ fn about_functions() {
 /// The paths and contents of files.
 type Files<'f> = &'f [(&'f str, &'f str)];
 
-/// A machine that has these files. Its user has no capabilities and is not in a user namespace.
+/// Returns a machine that has these files. Its user has no capabilities and is not in a user
+/// namespace.
 fn machine(files: Files<'_>) -> (Tree, Machine) {
     let tree = Tree::new("advice");
     tree.file("proc/self/uid_map", "         0          0 4294967295\n");
@@ -255,8 +256,8 @@ fn about_counters() {
     assert!(zero.starts_with(start), "{zero}");
 }
 
-/// The advice depends on how this user can get the right: by the level, by a capability, or only
-/// from outside of a namespace.
+/// The advice depends on how this user can get the right: by a lower `perf_event_paranoid`, by a
+/// capability, or only outside of the user namespace.
 #[test]
 fn about_permissions() {
     let level = |number| (PARANOID, number);
@@ -265,7 +266,7 @@ fn about_permissions() {
         (Some(2), &[level("3")], "sudo sysctl kernel.perf_event_paranoid=2; or run as root, or with CAP_PERFMON"),
         (Some(1), &[level("2"), LXC], "on the host: sudo sysctl kernel.perf_event_paranoid=1; or start the container with --cap-add PERFMON"),
         (Some(0), &[level("2"), INSIDE], "sudo sysctl kernel.perf_event_paranoid=0 (rights inside of a user namespace do not help)"),
-        // The level allows counting already, so something else forbids it.
+        // The level already allows counting, so something else must forbid it.
         (Some(1), &[level("1")], "run as root, or with CAP_PERFMON"),
         (Some(1), &[level("1"), LXC], "start the container with --cap-add PERFMON"),
         (None, &[level("-1")], "run as root, or with CAP_PERFMON"),

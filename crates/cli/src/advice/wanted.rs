@@ -1,9 +1,9 @@
-//! Advice for words for which there is no counter, although Counterpoint can give what they ask
-//! for: times, metrics, numbers of counters, kernel probes.
+//! Advice for words that name no counter, although Counterpoint can measure what they mean: times,
+//! metrics, hardware counters without a name, kernel probes.
 
 use model::metric::all_builtins;
 
-/// Words for which there is no counter, and what to type to get what they ask for.
+/// Words that name no counter, and what to type to measure what they mean.
 const WANTED: &[(&[&str], &str)] = &[
     (
         &[
@@ -43,8 +43,8 @@ const WANTED: &[(&[&str], &str)] = &[
     (&["r", "raw"], "rNNNN is a hardware counter by its number in hexadecimal, as in r01c2"),
 ];
 
-/// Returns what to type instead of `name`, which is in no catalogue of counters; `None` if people
-/// do not commonly type it.
+/// Returns what to type instead of `name`, which is in no catalogue of counters. Returns `None` if
+/// `name` is not one of the words that people commonly type.
 pub fn instead_of(name: &str) -> Option<String> {
     if name.contains(';') {
         return Some(format!("commas separate counters: -e {}", name.replace(';', ",")));

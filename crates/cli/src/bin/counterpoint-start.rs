@@ -1,9 +1,10 @@
-//! The small program of a release: `bin/counterpoint`. It runs `counterpoint run` itself, and starts
-//! `libexec/counterpoint`, which has the whole command line, for everything else.
+//! The small program that a release installs as `bin/counterpoint`. It executes `counterpoint run`
+//! itself. For everything else, it starts `libexec/counterpoint`, which contains all commands.
 //!
-//! The dynamic linker writes the addresses of all tables of methods into a position-independent
-//! program each time it starts. Most of them belong to the libraries that read and write Arrow and
-//! Parquet, which `run` does not need. Without them, `run` delays a program less.
+//! Each time a position-independent program starts, the dynamic linker writes addresses into all of
+//! the program's tables of methods. Most of these tables belong to the libraries that read and
+//! write Arrow and Parquet, which `run` does not need. A program without these libraries starts
+//! sooner, so `run` delays the user's program less.
 
 fn main() -> std::process::ExitCode {
     cli::start()

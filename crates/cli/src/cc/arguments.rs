@@ -1,6 +1,6 @@
 //! Reads a command line of clang: the source files, the output, and options that make a second step
-//! impossible. A command line is compiled in two steps only if all of it is understood: it has only
-//! options that `options.rs` knows, and its files are regular files.
+//! impossible. A command line is compiled in two steps only if all of it is understood:
+//! `options.rs` lists every option, and every file is a regular file.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,7 +17,7 @@ enum Kind {
     Option,
     /// A C or C++ file.
     Source,
-    /// A file that clang compiles, and that we do not instrument.
+    /// A file that clang compiles but that is not instrumented.
     OtherSource,
     /// A file for the linker.
     Linked,
@@ -39,20 +39,21 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
-    /// Whether the word is an option, with its value, that we certainly understand in the same way
-    /// as clang.
+    /// Whether this option, with its value, is certainly understood here in the same way as by
+    /// clang.
     fn is_known(&self) -> bool {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
             Some(value) if self.is("-Xclang") => {
-                // A word without a dash is the value of the word before.
+                // A word without a dash is the value of the option that the previous `-Xclang`
+                // passed.
                 INNER.iter().any(|inner| value == inner) || !value.as_bytes().starts_with(b"-")
             }
             Some(_) => true,
             None if WHOLE.iter().any(|whole| self.is(whole)) => true,
             // The option's value is missing.
             None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
-            // Linux distributions define a macro in this way.
+            // Linux distributions define a macro with `-Wp,-D`.
             None if self.begins("-Wp,") => {
                 let words = self.text.to_string_lossy();
                 words
@@ -64,7 +65,8 @@ impl Word {
         }
     }
 
-    /// Returns the value of the option `name`, which may be joined to it or be a word of its own.
+    /// Returns the value of the option `name`. The value may follow in the same word or be the next
+    /// word.
     fn value_of(&self, name: &str) -> Option<OsString> {
         if self.is(name) {
             return self.value.clone();
@@ -80,7 +82,7 @@ impl Word {
     }
 }
 
-/// A command line of clang. Its response files are replaced by their words.
+/// A command line of clang, in which response files were replaced by their words.
 pub struct Line {
     words: Vec<Word>,
 }
@@ -141,7 +143,7 @@ impl Line {
         matches!(self.plan(), Plan::Cannot(_) | Plan::Compile(_))
     }
 
-    /// Returns the source files for a message.
+    /// Returns the names of the source files, for a message.
     pub fn sources(&self) -> String {
         let files = self.words.iter().filter(|word| word.kind == Kind::Source);
         let names: Vec<_> = files.map(|word| word.text.to_string_lossy()).collect();
@@ -156,7 +158,7 @@ impl Line {
         self.words.iter().filter_map(|word| word.value_of(name)).next_back()
     }
 
-    /// Decides how the command line is handled, without looking at the files on disk.
+    /// Determines how the command line is handled, without looking at the files on disk.
     pub fn plan(&self) -> Plan {
         let sources = self.words.iter().filter(|word| word.kind == Kind::Source).count();
         if sources == 0 || COMPILES_NOTHING.iter().any(|name| self.has(name)) {
@@ -172,7 +174,7 @@ impl Line {
         }
         let links = self.links();
         let output = self.last("-o");
-        // clang reports that several objects cannot have one output file.
+        // Several objects cannot have one output file. Clang reports this error.
         if !links && sources > 1 && output.is_some() {
             return Plan::Nothing;
         }
@@ -187,16 +189,16 @@ impl Line {
         Plan::Compile(Steps { sources: sources.collect(), links })
     }
 
-    /// Returns another plan than [`Self::plan`] if the files on disk require it: an input is
-    /// missing, which clang reports, or a file is not a regular one. Two steps must not read a pipe
-    /// twice or replace a device.
+    /// Returns a different plan than [`Self::plan`] if the files on disk require one. This is the
+    /// case if an input is missing, which clang reports, or if a file is not a regular file: two
+    /// steps would read a pipe twice or replace a device.
     pub fn stopped_by_files(&self, steps: &Steps) -> Option<Plan> {
         let is_other = |path: &Path| std::fs::metadata(path).is_ok_and(|about| !about.is_file());
         let is_missing = |word: &&Word| std::fs::metadata(&word.text).is_err();
         let (options, inputs): (Vec<_>, Vec<_>) =
             self.words.iter().partition(|word| word.kind == Kind::Option);
-        // A header may be in a directory that clang searches, so a missing one is no reason to
-        // stop.
+        // A header may be in a directory that clang searches, so a header that is missing here is
+        // no reason to stop.
         let names = ["-include", "-imacros", "-Xclang"];
         let headers = options.iter().filter(|word| names.iter().any(|name| word.is(name)));
         let read = headers.filter_map(|word| word.value.as_ref());
@@ -216,8 +218,8 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// Returns why the options or the languages do not allow two steps. An option that is not known
-    /// is such a reason.
+    /// Returns the reason if the options or the languages do not allow two steps. An option that is
+    /// not known is such a reason.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
@@ -267,14 +269,15 @@ impl Line {
         Some(why.to_owned())
     }
 
-    /// The arguments of the first step: from a source to the text of LLVM IR on standard output.
+    /// Returns the arguments of the first step, which compiles a source to the text of LLVM IR on
+    /// standard output.
     pub fn first(&self, source: &Source, links: bool) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let other = word.kind != Kind::Option && at != source.at;
             let ours = ["-c", "--compile", "--"].iter().any(|name| word.is(name));
             let output = word.value_of("-o").is_some();
-            // A file may have a name like an option, after `--`.
+            // After `--`, the name of a file may begin with a dash.
             if word.kind != Kind::Option && at == source.at {
                 let dashed = word.text.as_bytes().starts_with(b"-");
                 words.push(if dashed {
@@ -298,15 +301,14 @@ impl Line {
             }
         }
         if links {
-            // The options for the linker are not used in this step, and clang would warn about
-            // them.
+            // Options for the linker are not used in this step, and clang would warn about them.
             words.push("-Qunused-arguments".into());
         }
         words.extend(["-S", "-emit-llvm", "-o", "-"].map(OsString::from));
         words
     }
 
-    /// The options of the second step.
+    /// Returns the options of the second step.
     pub fn second(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for word in self.words.iter().filter(|word| word.kind == Kind::Option) {
@@ -319,8 +321,8 @@ impl Line {
         words
     }
 
-    /// Returns the arguments with which clang links: the original ones, with objects in place of
-    /// the sources.
+    /// Returns the arguments with which clang links: the original arguments, in which the sources
+    /// are replaced by objects.
     pub fn linking(&self, steps: &Steps, objects: &[PathBuf]) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
@@ -330,14 +332,15 @@ impl Line {
                 None => word.push(&mut words),
             }
         }
-        // Nothing is compiled in this step, and clang would warn about each option that only
-        // compiling uses.
+        // Nothing is compiled in this step, and clang would warn about each option that is used
+        // only for compiling.
         words.push("-Qunused-arguments".into());
         words
     }
 }
 
-/// Returns the kind of a file, by the language that `-x` gave or by the file's name.
+/// Returns the kind of a file. The language that `-x` named determines the kind, or else the file's
+/// name.
 fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     if let Some(language) = language.and_then(OsStr::to_str) {
         return match language {
@@ -358,8 +361,8 @@ fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     }
 }
 
-/// Replaces each `@FILE` by the words of that response file, which may name further ones. As in
-/// clang, `@FILE` is an ordinary word if the file does not exist.
+/// Replaces each `@FILE` by the words of that response file. They may name further response files.
+/// As in clang, `@FILE` is an ordinary word if the file does not exist.
 fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result<()> {
     for word in words {
         let named =
@@ -368,7 +371,7 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
             Some(file) => {
                 let text = std::fs::read(file)?;
-                // We do not read files with a byte order mark, or with a backslash at the end.
+                // Files with a byte order mark, or with a backslash at the end, are left to clang.
                 let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
                 if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
                     return Err(io::Error::other("a response file that only clang reads"));
@@ -381,8 +384,8 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
     Ok(())
 }
 
-/// Splits a response file into words at white space. Quotes group words, and a backslash keeps the
-/// next character as it is, in both kinds of quotes.
+/// Splits a response file into words at white space. Quotes keep white space inside a word. A
+/// backslash keeps the next character as it is, also within both kinds of quotes.
 fn split(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -15,13 +15,13 @@ use crate::terminal::say;
 pub enum Done {
     /// The compiler ended with this status.
     Ended(ExitCode),
-    /// The file cannot be compiled in two steps. If there was a reason to report, a line was
-    /// printed.
+    /// The file cannot be compiled in two steps. A line with the reason was printed if there was
+    /// one to report.
     Untouched,
 }
 
-/// Compiles, and links if that was asked for. As with clang, an error in one file does not stop the
-/// others from being compiled.
+/// Compiles the source files, and links the objects if the command line asks for it. As with clang,
+/// the other files are compiled even if one file has an error.
 pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure> {
     let selection = Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = if steps.links { Some(Temporary::new()?) } else { None };
@@ -31,7 +31,8 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     for (number, source) in steps.sources.iter().enumerate() {
         let object = match (&source.object, &folder) {
             (Some(object), _) => object.clone(),
-            // The linker shows this name in a message about an undefined symbol.
+            // The name of the object contains the name of the source, because the linker shows it
+            // in messages about undefined symbols.
             (None, folder) => {
                 let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
                 let folder = folder.as_ref().map_or(Path::new("."), |folder| folder.path());
@@ -67,7 +68,7 @@ enum Object {
     Made(Vec<u8>),
     /// clang found an error.
     Error(Ended),
-    /// clang has to compile this command line alone, because the second step fails also without
+    /// Clang must run with the original arguments, because the second step fails even without
     /// instrumentation.
     Untouched,
 }
@@ -114,7 +115,8 @@ fn compile(
         }
         left(&format!("the compiler does not accept it: {}", first_error(&ended.messages)));
     }
-    // Try the text without instrumentation: it becomes the same code as clang's own.
+    // Try the IR without instrumentation. It becomes the same machine code that clang alone would
+    // make.
     if accepted(&second(&first.output)?) {
         return Ok(Object::Made(first.messages));
     }
@@ -132,8 +134,9 @@ fn says_more(second: &Ended, first: &Ended) -> bool {
     lines(second).iter().any(|line| !said.contains(line) && !line.ends_with(" generated."))
 }
 
-/// Returns the option that colours clang's messages if stderr is a terminal: clang itself sees only
-/// our pipe. The user's options come later, so they take precedence.
+/// Returns the option that makes clang colour its messages if stderr is a terminal. Clang cannot
+/// find this out, because its own stderr is a pipe to this process. The user's options come later,
+/// so they take precedence.
 fn colours() -> impl Iterator<Item = &'static str> {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()

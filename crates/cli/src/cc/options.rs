@@ -1,8 +1,8 @@
-//! Lists the options of clang that are known, by what matters for compiling in two steps. A command
-//! line with an option that is in none of these lists is passed on to clang unchanged.
+//! Lists the options of clang that are known, grouped by how they affect compiling in two steps. A
+//! command line with an option that is in none of these lists is passed on to clang unchanged.
 
-/// Options whose value is the next word. Some of them can also have their value joined to them: see
-/// [`JOINED`].
+/// Options whose value is the next word. For some of these options, the value can also follow in
+/// the same word: see [`JOINED`].
 pub const WITH_VALUE: &[&str] = &[
     "-o",
     "-I",
@@ -124,8 +124,8 @@ pub const JOINED: &[&str] = &[
     "--param=",
 ];
 
-/// Words that begin like a known option but are other options: about modules, or with their value
-/// in the next word.
+/// Words that begin like a known option but are different options. They are about modules, or their
+/// value is in the next word.
 pub const UNKNOWN: &[&str] = &[
     "-fmodule",
     "-fcxx-modules",
@@ -142,8 +142,8 @@ pub const UNKNOWN: &[&str] = &[
     "-output",
 ];
 
-/// The options that `-Xclang` may pass to the compiler; it may also pass any value. CMake uses
-/// these for precompiled headers.
+/// The options that `-Xclang` may pass to the compiler; it may also pass any word without a dash,
+/// which is a value. CMake uses these options for precompiled headers.
 pub const INNER: &[&str] =
     &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 
@@ -158,8 +158,8 @@ pub const VARIABLES: &[&str] = &[
     "SUNPRO_DEPENDENCIES",
 ];
 
-/// Beginnings of known options that only the first step gets. With them, the second step would
-/// write a file again, load a plugin again, or have nothing to do.
+/// Beginnings of known options that are passed only to the first step. With these options, the
+/// second step would write a file again or load a plugin again, or it would have no use for them.
 pub const FIRST_ONLY: &[&str] = &[
     "-D",
     "-U",

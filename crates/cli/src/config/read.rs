@@ -12,14 +12,14 @@ pub enum Key {
     EventsDir,
 }
 
-/// The properties of a key: its name, which values it takes, and whether the file of a project may
-/// set it.
+/// The properties of a key: its name, the values that it can have, and whether the file of a
+/// project may set it.
 struct Known {
     key: Key,
     name: &'static str,
     is_number: bool,
     in_projects: bool,
-    /// Whether a value of the right type is allowed.
+    /// Returns whether a text is an allowed value. It is not called for numbers.
     is_right: fn(&str) -> bool,
     expected: &'static str,
 }
@@ -68,7 +68,8 @@ impl std::fmt::Display for Value {
 /// The settings of a file, each with the number of its line.
 pub type Settings = Vec<(usize, Key, Value)>;
 
-/// Parses the settings of a file. An error is the number of a line and what is wrong in that line.
+/// Parses the settings of a file. An error consists of the number of a line and a description of
+/// what is wrong in that line.
 pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String)> {
     let mut found = Settings::new();
     for (number, line) in (1..).zip(text.lines()) {

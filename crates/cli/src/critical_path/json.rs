@@ -1,4 +1,4 @@
-//! `critical-path --format json`.
+//! Writes the JSON of `critical-path --format json`.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Says the verdicts in words.
+//! Formats the verdicts in words.
 
 use analysis::diff::matching::Relation;
 use analysis::diff::readings::Known;
@@ -7,14 +7,14 @@ use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
 
 use crate::view::units::{grouped, plural, time};
 
-/// A row is not named as the origin of a difference if it adds less than this part of the whole
+/// A row is not named as the origin of a difference if it adds less than this fraction of the whole
 /// difference.
 const SHARE: f64 = 0.05;
 /// A sentence names at most this many rows.
 const NAMED: usize = 3;
 
-/// Prints a part as a percentage with one digit after the point and without its sign: `12.3`. Large
-/// percentages have no such digit.
+/// Formats a fraction as a percentage without its sign: `12.3`. Percentages from about 100 have no
+/// decimals, and percentages below about 1 have two.
 fn digits(part: f64) -> String {
     let percent = 100.0 * part.abs();
     match percent {
@@ -24,20 +24,20 @@ fn digits(part: f64) -> String {
     }
 }
 
-/// Prints a change with its sign: `+5.1 %`, `−12.3 %`.
+/// Formats a change with its sign: `+5.1 %`, `−12.3 %`.
 pub fn signed(part: f64) -> String {
     let sign = if part < 0.0 { "−" } else { "+" };
     format!("{sign}{} %", digits(part))
 }
 
-/// Prints a difference of times with its sign.
+/// Formats a difference of times with its sign.
 pub fn signed_time(ns: f64) -> String {
     let sign = if ns < 0.0 { "−" } else { "+" };
     format!("{sign}{}", time(ns.abs()))
 }
 
-/// Prints by how much a side is faster or slower, with the interval: `12.3 % [11.0, 13.9]`. An end
-/// of the interval on the other side of zero has a sign.
+/// Formats the size of a change, with its interval: `12.3 % [11.0, 13.9]`. An end of the interval
+/// has a minus sign if it has the opposite direction.
 pub fn amount(change: &Change) -> String {
     let faster = change.by < 0.0;
     let end = |part: f64| match (part < 0.0) == faster || part == 0.0 {
@@ -49,13 +49,13 @@ pub fn amount(change: &Change) -> String {
     format!("{} % [{}, {}]", digits(change.by), end(from), end(to))
 }
 
-/// What a verdict is about, which decides how a difference is called.
+/// The kind of quantity that a verdict is about. It determines the words for a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// The time that calls take: B is *faster* or *slower*.
+    /// The time that calls take. B is called *faster* or *slower*.
     Time,
-    /// An amount that is used or counted: it is *less* or *more*. With more threads, a program can be faster and use
-    /// more processor time.
+    /// An amount that is used or counted. B is called *less* or *more*. With more threads, a
+    /// program can be faster and use more processor time.
     Amount,
 }
 
@@ -68,12 +68,12 @@ fn direction(change: &Change, about: About) -> &'static str {
     }
 }
 
-/// Prints a change of an amount: `12.3 % [11.0, 13.9] less`.
+/// Formats a change of an amount: `12.3 % [11.0, 13.9] less`.
 fn of_amount(change: &Change) -> String {
     format!("{} {}", amount(change), direction(change, About::Amount))
 }
 
-/// Prints a verdict: `faster 12.3 % [11.0, 13.9]`.
+/// Formats a verdict: `faster 12.3 % [11.0, 13.9]`.
 pub fn verdict(of: &Verdict) -> String {
     match of {
         Verdict::Differs(change) => {
@@ -98,7 +98,7 @@ pub fn verdict(of: &Verdict) -> String {
     }
 }
 
-/// The verdict about the processor time. `None` if nothing is known of it.
+/// Returns the verdict about the processor time, or `None` if the processor time was not compared.
 pub fn processor(diff: &Diff) -> Option<String> {
     let one = diff.processor.compared.first()?;
     Some(match &diff.processor.verdict {
@@ -108,7 +108,7 @@ pub fn processor(diff: &Diff) -> Option<String> {
     })
 }
 
-/// A threshold as it was typed: `3`, `0.5`.
+/// Formats a threshold in percent as the user typed it, without trailing zeros: `3`, `0.5`.
 pub fn trimmed(part: f64) -> String {
     let percent = format!("{:.2}", 100.0 * part);
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -127,7 +127,7 @@ pub fn word(of: &Verdict, about: About) -> &'static str {
     }
 }
 
-/// Returns the reason why no difference is tested; empty if the differences are tested.
+/// Returns why no difference was tested. The text is empty if the differences were tested.
 pub fn why_untested(diff: &Diff) -> String {
     match diff.untested {
         Some(Untested::NotPaired) => {
@@ -182,7 +182,7 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
     }
 }
 
-/// Returns the rows that differ; rows that add most to the difference of the whole come first.
+/// Returns the rows that differ. The rows that add most to the difference of the whole come first.
 fn differing(diff: &Diff) -> Vec<usize> {
     let weight = |row: &DiffRow| row.part.map_or(0.0, |part| part.ns.abs());
     let is = |row: &DiffRow| {
@@ -193,7 +193,7 @@ fn differing(diff: &Diff) -> Vec<usize> {
     rows
 }
 
-/// Names the rows that make the whole faster or slower: `, from matmul_4 alone`.
+/// Returns a phrase with the rows that make the whole faster or slower: `, from matmul_4 alone`.
 fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let changed = |row: usize| diff.rows[row].verdict.change().map(|change| change.by < 0.0);
     let along = |row: &&usize| {
@@ -202,9 +202,9 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     };
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
-    // Only rows with a tested change count here: a row that is new or gone is neither slower nor
-    // faster. The sign of a row's part would not do, because a row can be slower per call and still
-    // add less time, with fewer calls.
+    // Only rows with a tested change are counted here, because a new or gone row is neither slower
+    // nor faster. The time that a row adds to the whole cannot be used instead: a row that is
+    // slower per call adds less time if it has fewer calls.
     let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),
@@ -214,7 +214,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
             if faster { "got slower" } else { "got faster" }
         ),
     };
-    // A difference can be certain and very small, so small ones are not named.
+    // A difference can be certain and very small, so rows with small differences are not named.
     let all = diff.whole.explained.map_or(0.0, |part| part.ns.abs());
     let counts =
         |row: &&usize| diff.rows[**row].part.is_none_or(|part| part.ns.abs() >= SHARE * all);
@@ -234,7 +234,8 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     }
 }
 
-/// Adds the rows that differ to `text`, a sentence which says that the whole does not differ.
+/// Appends the rows that differ to `text`, which says that the whole does not differ or that its
+/// difference is not known.
 fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     let rows = differing(diff);
     let some = rows
@@ -252,8 +253,8 @@ fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     }
 }
 
-/// Says how a row of one side corresponds to rows of the other: `renamed from x`. Empty if the row
-/// is the same on both sides, or only on one.
+/// Returns how a row of one side corresponds to rows of the other side: `renamed from x`. The text
+/// is empty if the row is the same on both sides or exists only on one side.
 pub fn relation(
     row: &DiffRow,
     name: impl Fn(&analysis::diff::recorded::Identity) -> String,
@@ -278,8 +279,8 @@ pub fn relation(
     }
 }
 
-/// Says how a counter or metric of a row differs: `page-faults 3 → 515 per call (exact)`. `None` if
-/// it does not differ.
+/// Returns how a counter or metric of a row differs: `page-faults 3 → 515 per call (exact)`.
+/// Returns `None` if it does not differ.
 pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {

@@ -1,4 +1,4 @@
-//! The names of the rows, and the columns of the table.
+//! Makes the names of the rows and the columns of the table.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use super::answer::{About, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
-/// The titles of the columns of side A, which is the base, and of side B, which is compared with
-/// it.
+/// The titles of the columns of the two sides. Side A is the base, and side B is compared with side
+/// A.
 pub const BASE: &str = "A (base)";
 pub const NEW: &str = "B (new)";
 /// The title of the column with the verdicts.
@@ -34,10 +34,10 @@ pub fn name(one: &Identity) -> String {
     }
 }
 
-/// Returns the names of all rows. Rows that would have the same name get their shapes after it, and
-/// then a number.
+/// Returns the names of all rows. If several rows have the same name, their shapes are appended to
+/// it. If the names are still the same, a number is appended.
 pub fn names(diff: &Diff) -> Vec<String> {
-    // A row of A that is several rows in B keeps the name that it has in A.
+    // A row of A that was split into several rows of B keeps its name in A.
     let called = |row: &DiffRow| match row.relation {
         Relation::Split => row.a.first().cloned(),
         _ => row.identity().cloned(),
@@ -46,7 +46,7 @@ pub fn names(diff: &Diff) -> Vec<String> {
     distinct(&all)
 }
 
-/// Returns names that are all different.
+/// Returns a different name for each row.
 pub fn distinct(all: &[Identity]) -> Vec<String> {
     let mut names: Vec<String> = all.iter().map(name).collect();
     for attempt in 0..2 {
@@ -66,14 +66,15 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
     names
 }
 
-/// Returns the statistic that people see: the one of typical executions, or else the mean.
+/// Returns the statistic that people see: the time of a typical execution, or else the mean, or
+/// else the processor time.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
     let mean = || of(Statistic::Mean);
     of(Statistic::Typical).or_else(mean).or_else(|| of(Statistic::ProcessorTime))
 }
 
-/// Prints a verdict, or the ratio if nothing was tested.
+/// Formats a verdict, or the ratio of the two sides if nothing was tested.
 pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     if compared.is_empty() || diff.untested.is_none() {
         return verdict(of);
@@ -82,8 +83,8 @@ pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     format!("× {:.3}, not tested", change + 1.0)
 }
 
-/// Builds the table. Rows with a difference come first, and then the rows that add most to the
-/// difference of the whole.
+/// Builds the table. Rows that differ come first, and rows that only one side has come last. Within
+/// these groups, the rows that add most to the difference of the whole come first.
 pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let rows = &diff.rows;
     let mut columns = Vec::new();
@@ -125,7 +126,8 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // In the table for people, the calls are one column if they are the same on both sides.
+    // In the table for people, there is only one column of calls if both sides have the same
+    // numbers of calls.
     let calls = sides(&|side| Some(side.calls));
     let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
@@ -191,7 +193,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     add_ends(diff, &mut columns);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
-    // A row that only one side has is compared with nothing.
+    // A row that only one side has cannot be compared, so it comes last.
     let place = |row: usize| match &rows[row] {
         one if is_new_or_gone(one) => 2,
         one => u8::from(one.verdict.change().is_none()),
@@ -200,19 +202,19 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     Table::new(columns, order)
 }
 
-/// Returns the mean time of an execution, for a row that only one side has.
+/// Returns the mean time of an execution. It is used for rows that only one side has.
 fn mean(side: Option<Side>) -> Option<f64> {
     let side = side.filter(|side| side.executions > 0.0)?;
     Some(side.total_ns? / side.executions)
 }
 
-/// Returns an estimate of one side of a row.
+/// A function that returns an estimate of one side of a row.
 type OfSide = fn(Side) -> Option<Estimated>;
-/// Returns the lower or the upper end of an interval.
+/// A function that returns the lower or the upper end of an interval.
 type End = fn(Estimate) -> f64;
 
-/// Adds the ends of the intervals of estimates, for programs. Only runs with a budget have such
-/// intervals.
+/// Adds columns with the ends of the intervals of estimates, only in formats for programs. Only
+/// runs recorded with `--budget` have such estimates.
 fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     let of: [(&str, OfSide); 2] =
         [("calls", |side| side.estimated_calls), ("total_ns", |side| side.estimated_total_ns)];
@@ -236,8 +238,8 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     }
 }
 
-/// Adds columns for counters: in tables for people only for counters that differ, in formats for
-/// programs for all.
+/// Adds columns for counters. Tables for people show only the counters that differ, and formats for
+/// programs show all counters.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

@@ -1,4 +1,4 @@
-//! `--fail-if`: the rules that make the command end with status 3.
+//! `--fail-if`: checks the rules that make `diff` end with status 3.
 
 use analysis::diff::readings::Known;
 use analysis::diff::recorded::Identity;
@@ -19,14 +19,14 @@ pub struct Gate {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
-    /// The rule is about the whole and about all rows.
+    /// The rule is about the whole program and about each row.
     Everything,
     Whole,
     Rows(String),
     Counter(String),
 }
 
-/// A rule, and the places where it holds.
+/// A rule, and a sentence for each row for which it holds (or for the whole program).
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
@@ -47,7 +47,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Gate {
-    /// Parses a rule.
+    /// Parses a rule, such as `whole>5%`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (of, limit) = match text.rsplit_once('>') {
             None => (Of::Everything, text),
@@ -64,14 +64,15 @@ impl Gate {
     }
 }
 
-/// Returns the lower end of the interval of a change if it is above the limit. If only the estimate
-/// is above the limit, the true difference may be below it.
+/// Returns the largest lower end of the changes' intervals that is above the limit. The estimate of
+/// a change is not enough: if only the estimate is above the limit, the true change may be below
+/// it.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
 }
 
-/// Whether the interval of some statistic is known, so that a rule can hold.
+/// Whether some statistic has an interval. Without an interval, no rule can hold.
 fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
@@ -81,11 +82,11 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
     Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
 }
 
-/// Checks all rules.
+/// Checks all rules, and returns the rows for which each rule holds.
 ///
 /// # Errors
-/// A rule is an error if nothing matches it, or if nothing that matches was tested, because such a
-/// rule could never hold.
+/// Returns an error if nothing matches a rule, or if nothing that matches was tested, because such
+/// a rule could never hold.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
         let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
@@ -169,7 +170,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
     rules.iter().map(check).collect()
 }
 
-/// A change in a history.
+/// A change that `diff --history` found.
 pub struct Later<'a> {
     /// The row that changed; `None` for the whole.
     pub of: Option<&'a Identity>,
@@ -181,7 +182,7 @@ pub struct Later<'a> {
 /// Checks all rules against the changes of a history. `rows` are the rows that were tested.
 ///
 /// # Errors
-/// A rule is an error if nothing matches it, or if it is about a counter.
+/// Returns an error if nothing matches a rule, or if a rule is about a counter.
 pub fn check_history(
     rules: &[Gate],
     has_whole: bool,

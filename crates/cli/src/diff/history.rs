@@ -1,4 +1,5 @@
-//! `diff --history DIR`: finds the runs from which on the whole or a row is slower or faster.
+//! `diff --history DIR`: finds the runs at which the whole program or a row became slower or
+//! faster.
 //!
 //! ```text
 //!  profiles of a directory, by time ─► points ─► analysis::diff::history ─► text, markdown, json
@@ -31,7 +32,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The schema of the JSON that `diff --history` prints.
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 
-/// Consecutive runs that count as one point of the history.
+/// Consecutive runs that are one point of the history.
 struct Point {
     runs: Vec<Run>,
 }
@@ -79,7 +80,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
-    // The whole, if its time is known, is the first of the series that were tested.
+    // If the time of the whole is known, it is the first of the tested series of times.
     let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());
@@ -141,7 +142,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 changes: found
                     .iter()
                     .map(|one| object! {
-                        // The name is null for the whole.
+                        // The name is null for the whole program.
                         name: one.row.map(|row| names[row].as_str()),
                         point: one.point.at,
                         change: one.point.change,
@@ -193,7 +194,7 @@ fn failed_out(one: &Failed) -> impl Serialize {
     }
 }
 
-/// Says a change: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.
+/// Describes a change in a sentence: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.
 fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     let change = Change {
         statistic: Statistic::Typical,
@@ -205,7 +206,7 @@ fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     format!("from {from} on, {name} takes {} {word}", amount(&change))
 }
 
-/// Finds the runs in a directory: profiles, and series of one program.
+/// Finds the runs in a directory. They are profiles, or runs of series that record one program.
 fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let is_run = |path: &PathBuf| path.join("manifest.json").is_file() || Series::is_at(path);
     let mut paths: Vec<PathBuf> = match Series::is_at(dir) {
@@ -224,7 +225,7 @@ fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     Ok(runs)
 }
 
-/// Joins runs that follow each other and have the same labels to one point.
+/// Joins consecutive runs with the same labels into one point.
 fn points(runs: Vec<Run>) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for run in runs {
@@ -240,8 +241,8 @@ fn points(runs: Vec<Run>) -> Vec<Point> {
 }
 
 impl Point {
-    /// Returns the name of the point: `commit 1a2b`; without that label, all labels; without
-    /// labels, the time of the recording.
+    /// Returns the name of the point: the label `commit` (as in `commit 1a2b`), or else all labels,
+    /// or else the time of the recording.
     fn name(&self) -> String {
         let manifest = &self.runs[0].manifest;
         if let Some(commit) = manifest.labels.get("commit") {

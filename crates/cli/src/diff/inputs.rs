@@ -1,4 +1,4 @@
-//! Finds the runs that are compared, and which of them are pairs.
+//! Finds the runs to compare, and the pairs among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,8 +24,8 @@ use crate::view::units::plural;
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// The rows of a run of a dataset. They are read at once, because all runs of a dataset are
-    /// read together.
+    /// The rows of the run, if it is in a dataset. They are read when the run is found, because all
+    /// runs of a dataset are read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -58,14 +58,15 @@ impl Run {
 
 pub struct Inputs {
     pub runs: [Vec<Run>; 2],
-    /// Pairs of runs by their numbers in `runs`; empty if the runs are not paired.
+    /// The pairs, as indices of runs of A and B in `runs`. The list is empty if the runs are not
+    /// paired.
     pub pairs: Vec<(usize, usize)>,
     /// Notes for the user, for example about rounds that are not complete.
     pub notes: Vec<String>,
 }
 
 impl Inputs {
-    /// Finds the runs. Afterwards, this process can only read what the user named.
+    /// Restricts this process to the files that the user named, and finds the runs.
     pub fn find(args: &Args) -> Result<Self, Failure> {
         let named = args.a.iter().chain(&args.against).chain(&args.metrics.metrics_file);
         let outputs = args.html.iter().cloned().collect();
@@ -101,12 +102,12 @@ impl Inputs {
     }
 }
 
-/// The smallest threshold for quantiles of datasets, which are known within 1/128. The errors of A
-/// and B may have opposite directions, so they can add up.
+/// The smallest allowed threshold for datasets. A dataset's quantiles are known within 1/128. The
+/// errors of A and B may have opposite directions, so they can add up.
 const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
 
-/// Reads the runs of datasets, which are repeats of each other. Only ranks that all runs have are
-/// compared.
+/// Reads the runs of datasets. The runs in a dataset are taken as repeats of each other. Only ranks
+/// that all runs have are compared.
 fn of_datasets(
     args: &Args,
     sides: [&[PathBuf]; 2],
@@ -146,7 +147,7 @@ fn of_datasets(
             side.push((path, dataset));
         }
     }
-    // The ranks, for each dataset and run.
+    // The ranks of each run. The key is the dataset's number and the run's name.
     let mut ranks: BTreeMap<(usize, &str), BTreeSet<u32>> = BTreeMap::new();
     for (number, (_, dataset)) in opened.iter().flatten().enumerate() {
         for member in dataset.members() {
@@ -182,8 +183,8 @@ fn of_datasets(
     Ok(found)
 }
 
-/// Refuses runs of which one is named twice, or is a copy of another one: it would count as two
-/// runs.
+/// Returns an error if a run is named twice or is a copy of another run, because it would count as
+/// two runs.
 pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
     for run in runs {
@@ -260,8 +261,8 @@ pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failu
     Ok(runs)
 }
 
-/// Returns the pairs: runs of the same round of a series, or, with `given`, the runs in the order
-/// in which the user named them.
+/// Returns the pairs of runs. With `given`, the runs are paired in the order in which the user
+/// named them. Otherwise, the two runs of a round of a series are a pair.
 fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failure> {
     let [a, b] = runs;
     if given {
@@ -282,7 +283,7 @@ fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failu
     let pair = |(n, place): (usize, &(String, u32))| {
         Some((n, in_b.iter().position(|other| other == place)?))
     };
-    // If a run has no partner, somebody may have selected runs, so no pair is used.
+    // If a run has no partner, somebody may have picked runs from a series, so no pair is used.
     let found: Vec<(usize, usize)> = in_a.iter().enumerate().filter_map(pair).collect();
     Ok(if found.len() == a.len() && found.len() == b.len() { found } else { Vec::new() })
 }

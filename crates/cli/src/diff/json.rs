@@ -19,7 +19,7 @@ use crate::view::sampled::EstimatedOut;
 /// The schema of the JSON that `diff` prints.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
 
-/// A verdict in the document. Fields that this kind of verdict does not have are null.
+/// A verdict in the document. Fields that do not apply to the kind of verdict are null.
 #[derive(Default, Serialize)]
 struct VerdictOut {
     verdict: &'static str,
@@ -42,7 +42,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         filter: view.args.filter.as_deref(),
         threshold: view.args.threshold,
         pairs: diff.pairs,
-        // `not_paired`, `too_few_pairs`, or null if the differences were tested.
+        // Why the differences were not tested: `not_paired` or `too_few_pairs`; null if they were
+        // tested.
         untested: diff.untested.map(|why| match why {
             Untested::NotPaired => "not_paired",
             Untested::TooFew(_) => "too_few_pairs",
@@ -53,8 +54,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             ..verdict: verdict(&whole.verdict, About::Time),
             statistics: whole.compared.iter().map(compared).collect::<Vec<_>>(),
             total_ns: whole.total_ns,
-            // Whether the totals of a side are estimates. The field is only there for runs with a
-            // budget.
+            // Whether the total of each side is an estimate. The field exists only if at least one
+            // total is an estimate.
             estimated?: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
             difference: whole.difference.map(part),
@@ -166,7 +167,7 @@ fn side_out(of: Side) -> impl Serialize {
     object! {
         runs: of.runs,
         calls: of.calls,
-        // This field and `estimated_total_ns` are only there if the number is an estimate.
+        // This field and `estimated_total_ns` exist only if the number is an estimate.
         estimated_calls?: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
         executions: of.executions,
         total_ns: of.total_ns,
@@ -186,7 +187,7 @@ fn reading(of: &ReadingDiff) -> impl Serialize {
         name: &of.name,
         unit: &of.unit,
         metric: of.is_metric,
-        // `equal`, `fact`, or the word of a verdict.
+        // `result` is `equal`, `fact`, or the word for a verdict.
         result,
         sums,
         calls,

@@ -61,8 +61,7 @@ fn program(runs: &[Vec<Run>; 2]) -> String {
     }
 }
 
-/// Returns the change that a row's verdict states, or else the change of the statistic that people
-/// see.
+/// Returns the change in a row's verdict, or else the change of the statistic that people see.
 fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
     match verdict.change() {
         Some(change) => Some(Estimate { value: change.by, ends: Some(change.interval) }),
@@ -74,8 +73,8 @@ fn estimate(part: Part) -> Estimate {
     Estimate { value: part.ns, ends: part.interval }
 }
 
-/// Prints a change with its interval: `+5.1 % [+4.0 %, +6.2 %]`. Empty if it is not a finite
-/// number.
+/// Formats a change with its interval: `+5.1 % [+4.0 %, +6.2 %]`. The text is empty if the change
+/// is not a finite number.
 fn change_in_words(of: &Estimate) -> String {
     with_interval(of, signed)
 }

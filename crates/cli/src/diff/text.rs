@@ -17,9 +17,9 @@ use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many rows whose counters differ are named.
+/// The number of rows with different counters that are named at most.
 const COUNTERS: usize = 8;
-/// A command is shortened to this many characters.
+/// The maximum number of characters of a command; longer commands are shortened.
 const COMMAND: usize = 200;
 
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
@@ -112,8 +112,8 @@ fn side(runs: &[Run]) -> String {
     };
     let runs = plural(runs.len() as u128, "run");
     let command = match (first.dataset(), same) {
-        // The commands of a dataset's runs are not known, so the path of the dataset stands for
-        // them.
+        // The commands of a dataset's runs are not known, so the path of the dataset is shown
+        // instead.
         (Some(dataset), _) => visible(&dataset.display().to_string()).into_owned(),
         (None, true) => shorten(&of_first, COMMAND),
         (None, false) => "several commands".to_owned(),
@@ -121,7 +121,7 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
-/// Prints the time that something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
+/// Formats the time that something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
 pub fn part(of: &Part) -> String {
     let range = match of.interval {
         Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
@@ -130,7 +130,8 @@ pub fn part(of: &Part) -> String {
     format!("{}{range}", signed_time(of.ns))
 }
 
-/// Returns the rows whose counters differ, each with a text for each of these counters.
+/// Returns the names of the rows in which counters differ, each with a text about every such
+/// counter.
 pub fn counters(view: &View<'_>) -> impl Iterator<Item = (String, Vec<String>)> {
     view.diff.rows.iter().zip(view.names).filter_map(|(row, name)| {
         let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
@@ -186,7 +187,8 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns the notes that explain the columns and verdicts, and other notes.
+/// Returns the notes that are printed below the table: explanations of columns and verdicts, and
+/// others.
 pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();

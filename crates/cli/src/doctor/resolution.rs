@@ -19,14 +19,16 @@ use serde::Serialize;
 use super::Row;
 use crate::view::units::{number, time};
 
-/// Number of empty brackets.
+/// Number of empty brackets that are measured. A bracket is the code that reads the counters and
+/// the clock before and after a call; an empty bracket has no call.
 const CALLS: usize = 1_000;
-/// The first calls run cold code.
+/// Number of brackets at the beginning that are left out, because they run before the caches are
+/// warm.
 const COLD: usize = 100;
 /// The clock is compared with `CLOCK_MONOTONIC` for this long to find the length of its tick.
 const COMPARED: Duration = Duration::from_millis(5);
 
-/// `resolution` in `counterpoint.doctor/1`.
+/// The member `resolution` in `counterpoint.doctor/1`.
 #[derive(Serialize)]
 pub struct Resolution {
     clock: &'static str,
@@ -56,7 +58,7 @@ struct OfCounter {
     values: Quantiles,
 }
 
-/// The values that empty brackets read of one quantity.
+/// Statistics of the values of one quantity that empty brackets read.
 #[derive(Clone, Copy, Serialize)]
 struct Quantiles {
     p10: f64,
@@ -89,7 +91,7 @@ impl Quantiles {
 }
 
 /// Measures the resolution. All counters are left out if they cannot be opened together; other rows
-/// of `doctor` say why. Returns `None` if the clock stands still.
+/// of `doctor` say why. Returns `None` if too few values were measured.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());
@@ -109,7 +111,7 @@ pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let mut values = vec![Vec::with_capacity(CALLS); plan.counters().len()];
     for call in 0..CALLS + COLD {
         if counting {
-            // A failed reading marks the readings as failed, so its result is not checked here.
+            // The result is ignored, because a failed call marks the readings as failed.
             let _ = opened.read(&mut before);
         }
         let start = kind.begin();
@@ -170,7 +172,8 @@ impl Resolution {
 mod tests {
     use super::*;
 
-    /// 1 to 10: the mean is 5.5, and the squares of the differences add up to 82.5.
+    /// The values are 1 to 10. Their mean is 5.5, and the squares of their differences from the
+    /// mean add up to 82.5.
     #[test]
     fn quantiles_of_ten_values() {
         let found = Quantiles::of((1..=10).rev().map(f64::from).collect()).unwrap();

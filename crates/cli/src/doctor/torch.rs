@@ -1,6 +1,6 @@
-//! Tells whether the bridge to PyTorch is there. The bridge's C++ part is compiled once for each
-//! version of PyTorch, which takes so long that a user may think that the program hangs. So
-//! `doctor` starts the compilation in the background.
+//! Checks whether the bridge to PyTorch is ready. The bridge's C++ part is compiled once for each
+//! version of PyTorch. This takes so long that a user may think that the program hangs, so `doctor`
+//! starts the compilation in the background.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Writes what goes with slow calls as one JSON document, which `docs/schema.md` describes.
+//! Writes the findings about slow calls as one JSON document, which `docs/schema.md` describes.
 
 use std::io::{self, Write};
 
@@ -54,7 +54,8 @@ enum EffectOut<'a> {
         spearman: f64,
         first_tenth_ns: f64,
         last_tenth_ns: f64,
-        /// The number of the slowest tenth, from 1.
+        /// The calls are divided into tenths in order of time. This is the number of the slowest
+        /// tenth, counted from 1.
         slowest_tenth: usize,
         slowest_tenth_ns: f64,
     },
@@ -67,7 +68,8 @@ struct LevelOut {
     nonzero_share: f64,
 }
 
-/// The class of a variable; null in the document if it is the class of all rare values.
+/// A class of a variable's values. It is null in the document if it is the class of all rare
+/// values.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ClassOut<'a> {
@@ -93,12 +95,12 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
         asked: object! {
-            // Null if no op was asked for, so that the op with the most time is shown.
+            // Null if the user named no op. Then the op with the most time is shown.
             op: view.glob,
             probe_subtracted: !view.raw && !view.summary.raw,
         },
         ops: view.ops.iter().map(|one| op_out(profile, one)).collect::<Vec<_>>(),
-        // Empty if an op was asked for.
+        // Empty if the user named an op.
         rules: view.rules.iter().map(rule).collect::<Vec<_>>(),
         losses: losses_out(&view.summary.losses),
     };
@@ -123,7 +125,8 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
         }
     };
     object! {
-        // The keys of the op's rows: several if the rows differ only in their arguments.
+        // The keys of the op's rows: several keys if there are rows that differ only in their
+        // arguments.
         rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,
@@ -134,7 +137,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
             median_ns: answer.slow.median,
             mean_ns: answer.slow.mean,
         },
-        // The reason why there are no findings.
+        // The reason why there are no findings; null if there is no such reason.
         silent: answer.silent.map(|silent| match silent {
             Silent::TooFew => "too_few",
             Silent::Even => "even",

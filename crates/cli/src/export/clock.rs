@@ -1,4 +1,4 @@
-//! `--clock`: chooses the clock of the moments in an export.
+//! `--clock`: chooses the clock for the points in time in an export.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum ExportClock {
     Utc,
 }
 
-/// The columns with moments, each with its name if it is in UTC.
+/// The columns that contain points in time. The second name is used if they are in UTC.
 const COLUMNS: [(&str, &str); 2] = [("start_ns", "start_unix_ns"), ("time_ns", "time_unix_ns")];
 
 fn in_utc(name: &str) -> Option<&'static str> {
@@ -27,7 +27,7 @@ fn in_utc(name: &str) -> Option<&'static str> {
 }
 
 impl ExportClock {
-    /// Returns the schema of the rows on this clock.
+    /// Returns the schema of rows whose points in time use this clock.
     pub fn schema(self, schema: &SchemaRef) -> SchemaRef {
         if self == Self::Monotonic {
             return Arc::clone(schema);
@@ -39,10 +39,10 @@ impl ExportClock {
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
 
-    /// Converts rows to this clock.
+    /// Converts the points in time of rows to this clock.
     ///
     /// # Errors
-    /// None in practice: the columns keep their types and lengths.
+    /// No error occurs in practice, because the columns keep their types and lengths.
     pub fn convert(
         self,
         batch: RecordBatch,

@@ -1,6 +1,6 @@
-//! Says in an export how much of each value is due to the recorder. The values themselves are
-//! those that were recorded, so that a reader can subtract the recorder's part in another way, or as
-//! docs/account.md does.
+//! Adds to an export how much of each value is due to the recorder. The exported values are those
+//! that were recorded, without compensation, so a reader can subtract the recorder's part as
+//! docs/account.md does or in another way.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;
@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::object::object;
 
-/// The mean of what an empty call reads, with its interval, and the standard deviation of single
-/// calls.
+/// The mean of the values that are read around empty calls, with its interval, and the standard
+/// deviation of these values.
 #[derive(Serialize)]
 struct BracketOut {
     #[serde(flatten)]
@@ -26,7 +26,8 @@ impl BracketOut {
     }
 }
 
-/// Returns one entry for each process and set of counters that was calibrated.
+/// Returns one entry for each set of counters of each process for which the recorder was
+/// calibrated.
 pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
@@ -40,7 +41,8 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
             process: set.process,
             pid: profile.processes[set.process].id.pid,
             duration_ns: BracketOut::new(&set.empty.duration, profile.timeline.ns_per_tick()),
-            // A bracket makes the call around it longer by this much.
+            // A bracket (the code that measures a call) makes the enclosing call longer by this
+            // time.
             whole_ns: BracketOut::new(&set.empty.whole, profile.timeline.ns_per_tick()),
             counters: counters.collect::<Vec<_>>(),
         }
@@ -48,9 +50,9 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     sets.collect()
 }
 
-/// Returns a correction for each metric that is a part of the time: such a metric is computed
-/// without the values of an empty call. A call of 25 ns would otherwise be 45 times as long on the
-/// processor as it took.
+/// Returns a correction for each metric that is a part of the time. The correction subtracts the
+/// values of an empty call before it computes the metric. Otherwise, the processor time of a call
+/// of 25 ns would be 45 times its duration.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

@@ -61,8 +61,8 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     }
     let given = args.ranks.given();
     let known = first.known_ranks();
-    // If the profile knows no ranks, the user or a label names its rank. A profile in which nothing
-    // was recorded may know its rank, too.
+    // If the profile contains no ranks, the option `--rank` or the label `rank` names its rank. A
+    // profile without any recorded process may contain its rank, too.
     let is_of =
         |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
     let of_nothing = known.iter().find(is_of).copied();
@@ -126,22 +126,24 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
     }
     if args.dataset.goes_on {
-        // `run` wants to know how large the next file of calls will be.
+        // `run` reads this number to estimate how large the next file of calls will be.
         writeln!(out, "{bytes}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the recording has not ended, as far as this process can see.
+/// Whether the recording is still going on, as far as this process can find out.
 fn goes_on(profile: &Profile) -> bool {
-    // Nobody marks the end of a recording that began without `run`, and then its processes are known.
+    // The end of a recording that began without `run` is not marked. It goes on as long as one of
+    // its processes is alive.
     let is_watched = profile.manifest.origin != Origin::Env;
     let is_alive = profile.processes.iter().any(|process| process.alive);
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-/// Returns what the launcher called the job when it was recorded. The environment of this command does not count:
-/// the same recording would be in a dataset under two names if it were added from two places.
+/// Returns the name that the launcher gave the job when it was recorded. The environment of this
+/// command is not used, because a recording that is added from two places would then have two names
+/// in the dataset.
 fn job_name(profile: &Profile) -> Option<String> {
     let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
     of_processes.next().or_else(|| profile.manifest.job_name.clone())
@@ -154,7 +156,8 @@ fn label(profile: &Profile, name: &str) -> Option<String> {
     })
 }
 
-/// Returns the manifest of the member of a merged profile that the processes come from.
+/// Returns the manifest of the member that the processes come from, if the profile is a merged
+/// profile.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;
@@ -162,7 +165,7 @@ fn member_manifest(profile: &Profile) -> Option<Manifest> {
     Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
 }
 
-/// Returns the id of the recording, which a profile keeps when it is merged.
+/// Returns the id of the recording. A profile keeps its id when it is merged.
 fn part_of(profile: &Profile) -> String {
     let id = member_manifest(profile).map(|manifest| manifest.id);
     let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());

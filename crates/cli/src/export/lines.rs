@@ -1,16 +1,19 @@
 //! Writes rows as lines of text: as CSV, or as the rows of a JSON document.
 //!
-//! We do not use Arrow's writers, because they pull in Arrow's casts between all types and its
-//! sorting, which took a third of the time of a release build. An export has six types of columns.
-//! Its texts come from dictionaries, so each text is quoted once per batch and not once per row.
+//! Arrow's own writers are not used, because they depend on Arrow's sorting and on its casts
+//! between all types, which took a third of the time of a release build. An export has only six
+//! types of columns. Its texts come from dictionaries, so each text is quoted once per batch and
+//! not once per row.
 //!
 //! Each type is written as follows. Integers are decimal. A `double` is the shortest decimal number
 //! that reads back as the same value (`1.0`, `2.5e-7`). Booleans are `true` and `false`. Texts
-//! follow RFC 4180 or RFC 8259. A missing value is an empty field, or `null`. A number that is not
-//! finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which has no such numbers.
+//! follow RFC 4180 in CSV and RFC 8259 in JSON. A missing value is an empty field in CSV and `null`
+//! in JSON. A number that is not finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which
+//! has no such numbers.
 //!
-//! A profile stores each text once, but each row repeats it. Therefore the long texts of all rows
-//! together are limited ([`Texts`]), so that a small profile cannot become lines without end.
+//! A profile stores each text once, but each row repeats it. Therefore the total size of the long
+//! texts in all rows is limited ([`Texts`]), so that a small profile cannot become an extremely
+//! large export.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -27,11 +30,12 @@ use crate::view::csv::field;
 
 /// A text with more bytes than this is a long text.
 pub const LONG: usize = 256;
-/// The limit of the bytes of long texts that are written in full.
+/// The number of bytes of long texts that are written in full at most.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
-/// The bytes of long texts that may still be written. When a batch of rows would need more, its
-/// long texts are cut to [`LONG`] bytes and `…`, and so are the long texts of all rows after it.
+/// The number of bytes of long texts that may still be written. If a batch of rows needs more, its
+/// long texts are cut to [`LONG`] bytes and `…`. The long texts of all later rows are cut in the
+/// same way.
 #[derive(Debug)]
 pub struct Texts {
     left: u64,
@@ -45,8 +49,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Takes the bytes that the long texts of a batch need. Returns the greatest length that its
-    /// texts may have.
+    /// Subtracts the size of a batch's long texts from the bytes that are left. Returns the
+    /// greatest length that the texts of the batch may have.
     fn longest(&mut self, batch: &RecordBatch) -> usize {
         let wanted: u64 = batch.columns().iter().map(bytes_of_long).sum();
         if wanted <= self.left {
@@ -108,8 +112,8 @@ pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Formats each row as a JSON object. `first` precedes the first object, and `separator` each of
-/// the others.
+/// Formats each row as a JSON object. `first` is written before the first object, and `separator`
+/// before every other object.
 pub fn json(
     batch: &RecordBatch,
     first: &str,
@@ -146,7 +150,7 @@ enum Column<'a> {
     Int64(&'a Int64Array),
     Double(&'a Float64Array),
     Boolean(&'a BooleanArray),
-    /// The index of each row's text, and the quoted texts.
+    /// The index of each row's text in the list of texts, and that list with all texts quoted.
     Text(&'a Int32Array, Vec<Option<String>>),
 }
 
@@ -244,8 +248,8 @@ mod tests {
         ])
     }
 
-    /// The expected text follows RFC 4180, section 2, rules 5 to 7. The apostrophe comes from
-    /// [`crate::csv`].
+    /// The expected text follows RFC 4180, section 2, rules 5 to 7. The function `field` of
+    /// `view/print/csv.rs` adds the apostrophe.
     #[test]
     fn rows_of_csv() {
         let batch = extremes();
@@ -307,8 +311,8 @@ mod tests {
         );
     }
 
-    /// Texts of 300 and 256 bytes: the long one is in three rows, which makes 900 bytes of long
-    /// texts.
+    /// One text has 300 bytes and is a long text; the other has 256 bytes and is not. The long text
+    /// is in three rows, so the rows have 900 bytes of long texts.
     #[test]
     fn long_texts_are_cut_when_there_are_too_many() {
         let (long, short) = ("é".repeat(150), "x".repeat(LONG));
@@ -322,7 +326,8 @@ mod tests {
         let lines = format!("{cut}\n{short}\n\n{cut}\n{cut}\n");
         let mut few = Texts { left: 899, were_cut: false };
         assert_eq!(csv(&batch, &mut few).unwrap(), lines.as_bytes());
-        // The limit stays reached: the next batch is cut too, although its texts would have fitted.
+        // The next batch is also cut, although its text of 300 bytes would have fitted into the
+        // original limit.
         assert_eq!((few.left, few.were_cut), (0, true));
         let one = super::tests::batch(vec![("t", texts(&[Some(&*long)]))]);
         assert_eq!(

@@ -1,5 +1,6 @@
-//! Writes loops as Arrow record batches: the counts of each thread as they were recorded, and the
-//! records of mode log. `docs/loops.md` describes the columns.
+//! Writes data of loops as Arrow record batches: the counts of each thread as they were recorded,
+//! and the records of loops that were instrumented with `--mode log`. `docs/loops.md` describes the
+//! columns.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::view::loops::columns::kind;
 use crate::view::loops::trips::histogram_cell;
 use crate::view::loops::{Loops, counters_of_processes, full_name_of, pid, place};
 
-/// The columns of a batch, one after the other.
+/// The columns of a batch, in order.
 #[derive(Default)]
 struct Batch {
     columns: Vec<(String, ArrayRef)>,
@@ -92,7 +93,7 @@ impl Owner<'_> {
     }
 }
 
-/// Returns the tree of each registration.
+/// Returns the tree of loops for each registration of a module, by the registration's index.
 fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
     let mut trees = vec![None; loops.recorded.modules.len()];
     for tree in &loops.table.modules {
@@ -124,10 +125,10 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
     batch.real("ticks_per_second", all().map(|o| o.tree.ticks_per_second));
 }
 
-/// Returns a number of a row.
+/// A function that returns one number of a row.
 type Word = fn(&LoopRow) -> u64;
 
-/// Returns one row for each id, thread and registration.
+/// Returns one row for each combination of a loop's id, a thread and a registration of a module.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let mut found: Vec<(Owner<'_>, &LoopRow)> = Vec::new();
@@ -181,13 +182,14 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     batch.finish()
 }
 
-/// Writes the histogram of a row into one cell.
+/// Formats a row's histogram as the text of one cell.
 fn histogram(trips: &LoopTrips) -> Option<String> {
     let buckets = trips.buckets.iter().enumerate().filter(|(_, hits)| **hits > 0);
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// Returns one row for each start and end in mode log, in the order of the profile.
+/// Returns one row for each start and end that mode `log` recorded, in the order in which the
+/// profile contains them.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

@@ -5,9 +5,9 @@
 //!  analysis::tree::stacks ─► frames with names ─► trace::stacks
 //! ```
 //!
-//! Frames of threads and processes have their numbers in their names. For pprof, samples have the
-//! labels `pid` and `tid` instead, because pprof matches stacks by names if it compares profiles
-//! (`-diff_base`).
+//! The names of the frames of threads and processes contain their numbers. For pprof, the samples
+//! have the labels `pid` and `tid` instead: when pprof compares profiles (`-diff_base`), it matches
+//! stacks by names, and the numbers differ between runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -93,7 +93,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All frames, each once.
+/// All different frames.
 #[derive(Default)]
 struct Frames {
     numbers: HashMap<StackFrame, usize>,
@@ -111,7 +111,8 @@ impl Frames {
     }
 }
 
-/// Gives each node the frame with its name.
+/// Converts the nodes to stacks of the format, in which each node refers to the frame with its
+/// name.
 fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -> formats::Stacks {
     let mut keys: Vec<Key> = found.nodes.iter().filter_map(key).collect();
     keys.sort_unstable();
@@ -166,7 +167,7 @@ fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -
     }
 }
 
-/// Returns the function of a node.
+/// Returns the key of the function that a node stands for; `None` if the node is no function.
 fn key(stack: &Stack) -> Option<Key> {
     match stack.what {
         StackPart::Calls { key, .. } => Some(key),
@@ -174,7 +175,7 @@ fn key(stack: &Stack) -> Option<Key> {
     }
 }
 
-/// Returns the frame of a function or of a loop.
+/// Returns the frame that shows a function or a loop.
 fn frame(
     profile: &Profile,
     loops: &Loops<'_>,
@@ -206,7 +207,7 @@ fn frame(
     }
 }
 
-/// Returns the frame names of a process and of one of its threads.
+/// Returns the names of the frames for a process and for one of its threads.
 fn threads(profile: &Profile, process: usize, thread: usize, format: Format) -> [String; 2] {
     let (of_process, of_thread) =
         (process_label(profile, process), thread_label(profile, process, thread));

@@ -2,7 +2,8 @@
 //! prints the list of all counter names.
 //!
 //! The original hook ended the program at the first name that it did not know or could not open.
-//! Counterpoint leaves such a name out with a line on stderr and counts the rest.
+//! Counterpoint leaves such a name out, prints a line about it on stderr, and counts the other
+//! counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,12 +16,12 @@ use names::{self, Resolver};
 use crate::advice;
 use crate::naming::Naming;
 
-/// The counters that work here.
+/// The counters that work on this machine.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chosen {
-    /// The list in the syntax of `-e`; `none` if nothing is left.
+    /// The list in the syntax of `-e`; `none` if no counter works.
     pub list: String,
-    /// What the user typed for each counter, in the order of the run.
+    /// What the user typed for each counter, in the order in which the run records the counters.
     pub labels: Vec<String>,
     /// One sentence for each counter that was left out or changed.
     pub notes: Vec<String>,
@@ -29,7 +30,7 @@ pub struct Chosen {
 /// An entry of the list that the user typed.
 struct Piece {
     text: String,
-    /// For each counter of the entry, its name and the label to print for it.
+    /// The name of each counter of the entry, and the label that is printed for it.
     labels: Vec<(String, String)>,
 }
 
@@ -49,7 +50,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                // `run` gives the same advice.
+                // `run` prints the same advice.
                 let hint = advice::for_name(&error, machine);
                 let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
                 chosen.notes.push(format!(
@@ -59,8 +60,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // A repeated counter is left out, because only its position would tell it from the first
-        // one.
+        // A repeated counter is left out, because it could be distinguished from the first one only
+        // by its position.
         if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
             pieces.push(piece);
         }
@@ -73,8 +74,9 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// Makes one list of all pieces. If they cannot be counted at the same time, each piece becomes a
-/// group of its own; if that fails too, the last piece is left out and the rest is tried again.
+/// Makes one list of all pieces. If the counters cannot be counted at the same time, each piece
+/// becomes a separate group. If that fails too, the last piece is left out, and the other pieces
+/// are tried again.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,
@@ -131,13 +133,13 @@ fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), name
     Ok((Piece { text, labels }, counters))
 }
 
-/// Whether the entry has no modifiers that say in which mode to count, and counting only user mode
-/// makes sense for this counter.
+/// Whether the entry has no modifiers for the mode to count in, and it makes sense to count this
+/// counter only in user mode.
 fn counts_everywhere(counter: &Counter) -> bool {
     const TYPE_SOFTWARE: u32 = 1;
     const TYPE_TRACEPOINT: u32 = 2;
-    /// context-switches, cpu-migrations and cgroup-switches happen in the kernel. In user mode they
-    /// are always 0, which is what the original hook printed.
+    /// context-switches, cpu-migrations and cgroup-switches happen in the kernel. In user mode,
+    /// their counts are always 0. The original hook printed this 0.
     const KERNELS_OWN: [u64; 3] = [3, 4, 11];
     let Source::Perf(attr) = &counter.source else { return false };
     let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;

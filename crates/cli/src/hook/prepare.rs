@@ -1,5 +1,5 @@
-//! `hook prepare`: makes the profile that the hook's variables ask for, for the process that starts
-//! this command.
+//! `hook prepare`: makes the profile that the hook's variables request. The process that starts
+//! this command will be recorded.
 
 use std::io;
 use std::path::PathBuf;
@@ -69,8 +69,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// Returns a path in the directory for temporary files that does not exist yet. A profile stays
-/// there only if the program did not end in an orderly way.
+/// Returns a path in the directory for temporary files that does not exist yet. `hook report`
+/// removes the profile, so it remains there only if the program did not end normally.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {
@@ -81,10 +81,10 @@ fn place(process: u32) -> PathBuf {
     places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
 }
 
-/// Writes `text` to the agent: what it has to do.
+/// Writes `text` to the agent. The text tells the agent what to do.
 fn answer(text: &str) -> Result<ExitCode, Failure> {
-    // SAFETY: `text` outlives the call, and its pointer and length belong together. `write` reports
-    // a descriptor that is not open as an error.
+    // SAFETY: `text` outlives the call, and the pointer and the length are those of `text`. If the
+    // descriptor is not open, `write` returns an error.
     let written = unsafe { libc::write(ANSWER, text.as_ptr().cast(), text.len()) };
     if usize::try_from(written) == Ok(text.len()) {
         return Ok(ExitCode::SUCCESS);

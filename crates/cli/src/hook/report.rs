@@ -1,6 +1,6 @@
-//! `hook report`: prints when the process ends, for all threads, what the original hook printed for
-//! each thread when the thread ended. Then it removes the profile, unless the profile holds data
-//! that was not written anywhere else.
+//! `hook report`: prints statistics of all threads when the process ends. The original hook printed
+//! them for each thread when the thread ended. Then the command removes the profile, unless the
+//! profile contains data that was not written anywhere else.
 
 use std::collections::HashSet;
 use std::fs;
@@ -43,7 +43,8 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     if profile.manifest.origin != Origin::Hook {
         return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }
-    // Only the output uses these labels; in the profile, a counter's name says what it counts.
+    // These labels (what the user typed) are used only in the output. In the profile, the name of a
+    // counter says what it counts.
     for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
         counter.name.clone_from(label);
     }
@@ -91,8 +92,8 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
         say!("no call{what} was recorded");
     }
-    // The process is waiting for this report, so it is expected that its pages are still in the
-    // pool.
+    // The process still runs, because it waits for this report. Its pages are therefore still in
+    // the pool, which is no loss here.
     let mut lost = found.losses.clone();
     lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
     losses::say(&lost);
@@ -111,8 +112,8 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile and its pool, if both belong to the caller and to each other. Reports what
-/// cannot be removed, so that the user knows what is left.
+/// Removes the profile and its pool, if both belong to this user and the pool belongs to the
+/// profile. Prints what cannot be removed, so that the user knows what remains.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

@@ -1,6 +1,6 @@
 //! Reads the hook's variables once, when the profile is made, and keeps their values in the
 //! profile. The report therefore uses the same values even if the program has changed its
-//! environment since.
+//! environment in the meantime.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,31 +20,33 @@ const MOST_BYTES: u64 = 1 << 20;
 /// The parsed variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// `IREE_HOOK_FILTER_NAME`: the one function to record.
+    /// `IREE_HOOK_FILTER_NAME`: the only function to record.
     pub filter: Option<String>,
-    /// `IREE_HOOK_SKIP_START_MS`.
+    /// `IREE_HOOK_SKIP_START_MS`: calls within this many milliseconds after a thread's first
+    /// recorded call are left out.
     pub skip_ms: f64,
-    /// `IREE_HOOK_PERF_EVENT_TYPES`.
+    /// `IREE_HOOK_PERF_EVENT_TYPES`: the list of counters.
     pub events: String,
-    /// `IREE_HOOK_LIST_EVENT_TYPES`.
+    /// `IREE_HOOK_LIST_EVENT_TYPES`: whether to print all counter names and record nothing.
     pub list: bool,
-    /// `IREE_HOOK_OUTPUT_CSV`, as an absolute path.
+    /// `IREE_HOOK_OUTPUT_CSV`, as an absolute path: the directory for the CSV files.
     pub csv: Option<PathBuf>,
-    /// `IREE_HOOK_BUCKET_COUNT`.
+    /// `IREE_HOOK_BUCKET_COUNT`: the number of buckets in each distribution.
     pub buckets: usize,
-    /// False if `IREE_HOOK_NO_PROBABILITY_TABLE` is set.
+    /// Whether to print the tables of probabilities: false if `IREE_HOOK_NO_PROBABILITY_TABLE` is
+    /// set.
     pub tables: bool,
-    /// `IREE_HOOK_GAMMA`.
+    /// `IREE_HOOK_GAMMA`: the tables are shaded by probability to the power of this number.
     pub gamma: f64,
     /// The process for which the profile was made.
     pub process: u32,
-    /// The label of each counter in the output: what the user typed.
+    /// The label of each counter in the output, as the user typed it.
     pub labels: Vec<String>,
 }
 
 impl Settings {
-    /// Parses the variables that `get` returns. The second result has a sentence for each value
-    /// that could not be parsed; the sentence also says which value is used instead.
+    /// Parses the variables that `get` returns. The second result contains a sentence for each
+    /// value that could not be parsed. The sentence also says which value is used instead.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());

@@ -8,8 +8,8 @@
 //!       └─► NAME.vmfb
 //! ```
 //!
-//! The text goes through pipes, so that nothing is left behind if a step fails or is killed. The
-//! files are written when both steps have succeeded.
+//! The text is passed through pipes, so no files remain if a step fails or is killed. The output
+//! files are written only after both steps have succeeded.
 
 mod compiler;
 

@@ -100,12 +100,13 @@ fn schedule(path: &Path) -> Result<Schedule, Failure> {
     Schedule::from_json(&text).map_err(|e| failed(&e))
 }
 
-/// Returns `path` with another last ending. `-` is returned unchanged.
+/// Returns `path` with its extension replaced by `ending`. The path `-` is returned unchanged.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }
 
-/// Whether two paths name the same file. Standard input and output are not files.
+/// Whether two paths name the same file. Standard input and standard output are not treated as
+/// files.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     !is_standard(a) && !is_standard(b) && real(a) == real(b)

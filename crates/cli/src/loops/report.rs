@@ -1,5 +1,5 @@
-//! `counterpoint loops report`: the form of `counterpoint report` that shows loops, with the options that
-//! only loops have.
+//! `counterpoint loops report`: runs `counterpoint report` in the form that shows loops, and adds
+//! the options that only make sense for loops.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

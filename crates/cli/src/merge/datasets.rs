@@ -1,4 +1,4 @@
-//! `merge` for datasets.
+//! `counterpoint merge` for datasets.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +16,12 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// How often parts may be replaced while datasets are merged.
+/// The number of times that merging begins again because parts were replaced meanwhile.
 const MOST_CHANGES: u32 = 5;
-/// Gaps that are named one by one.
+/// The number of gaps (missing parts of a dataset) that are printed one by one.
 const MOST_NAMED: usize = 20;
 
-/// Makes one dataset of `inputs` and of the dataset that is already at `output`, if there is one.
+/// Merges `inputs`, and the dataset that already exists at `output`, into one dataset.
 pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     let mut all: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
     let is_replaced = output.symlink_metadata().is_ok();
@@ -35,8 +35,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // Others may have written the contents of the datasets, so a thread that has given up all other
-    // rights reads them. Rights that a thread gives up are gone for that thread only.
+    // The contents of the datasets may come from somebody else. Therefore they are read by a thread
+    // that has given up all other rights. Other threads keep their rights.
     let merged = std::thread::scope(|scope| {
         let merging = scope.spawn(|| -> Result<Merged, Failure> {
             confine(
@@ -45,13 +45,14 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
             );
             progress::phase(progress::step("uniting the datasets"));
             let (opened, merged) = unite(&all, stage.path())?;
-            // The dataset at `output` will be replaced, so none of its parts may be left out of the
-            // new one.
+            // The dataset at `output` will be replaced, so the new dataset must contain all of its
+            // parts.
             let replaced = opened.last().filter(|_| is_replaced);
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
             });
-            // What `run` is still adding to it would be gone as well.
+            // The dataset must not be replaced while `run` is still adding to it, because the rest
+            // of that recording would be lost.
             let grows = |gap: &&Gap| match gap {
                 Gap::Unfinished { run, .. } => {
                     let mut own = replaced.iter().flat_map(|old| &old.gaps);
@@ -89,8 +90,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
         only_its_own(output)?;
     }
     ::dataset::merge::move_into_place(stage.path(), output).map_err(Failure::new)?;
-    // The old dataset was exchanged with the new one, so it is in the directory of the stage and is
-    // removed with it.
+    // The old dataset was exchanged with the new one, so it is now in the directory of `stage` and
+    // is removed together with that directory.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {
         say!("{gap}");
@@ -111,8 +112,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unites the datasets. Programs that still run replace their parts now and then: if that has happened, it begins
-/// again.
+/// Merges the datasets. A program that still runs replaces its parts from time to time. If a part
+/// was replaced during the merge, the merge begins again.
 fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure> {
     let open = || {
         let opened: Result<Vec<Dataset>, _> = all.iter().map(|dir| Dataset::open(dir)).collect();
@@ -141,7 +142,7 @@ fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure>
     }
 }
 
-/// Refuses to replace a directory that has files of somebody else.
+/// Returns an error if the directory contains files that do not belong to a dataset.
 fn only_its_own(output: &Path) -> Result<(), Failure> {
     match foreign(output).map_err(Failure::new)? {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! Puts the page together: the template, the style, the modules as one script, and the data.
+//! Assembles the page from the template, the style, the modules as one script, and the data.
 //!
-//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no
-//! two modules use the same name at their top level. So the modules are put one after the other
-//! without these words.
+//! There is no bundler. Each `import` and `export` is at the start of a line, and no two modules
+//! use the same name at their top level. So these words are removed, and the modules are
+//! concatenated.
 
 use std::io::Write;
 
@@ -16,7 +16,8 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// The modules in order: each uses only modules before it, except inside of functions.
+/// The modules in the order in which they are concatenated. Outside of its functions, a module uses
+/// only modules that come before it.
 const MODULES: &[&str] = &[
     include_str!("app/data.js"),
     include_str!("app/text.js"),
@@ -53,7 +54,8 @@ const MODULES: &[&str] = &[
     include_str!("app/main.js"),
 ];
 
-/// Returns the page with this title and these blocks of data.
+/// Returns the page with this title. `blocks` are the names and the contents of the data that the
+/// page contains.
 pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     let script = script();
     let policy = format!(
@@ -73,7 +75,7 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Replaces each mark once. Marks inside of the inserted text are not replaced.
+/// Replaces each mark once. Marks in the inserted text are left as they are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -89,7 +91,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// Returns all modules as one script, without lines that are only comments.
+/// Returns all modules as one script, without lines that contain only comments.
 fn script() -> String {
     let mut script = String::new();
     let mut is_comment = false;
@@ -121,11 +123,11 @@ fn digest(text: &str) -> String {
 /// data 4 to 19 % smaller, but takes 10 to 20 times as long (1.4 s for a million calls).
 pub fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
-/// Returns an element with data that the browser does not execute.
+/// Returns an HTML element that contains data, which the browser does not execute.
 fn block(id: &str, bytes: &[u8]) -> String {
     format!(
         "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",
@@ -133,7 +135,7 @@ fn block(id: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// Escapes text that stands between tags.
+/// Escapes text that is placed between tags.
 fn escaped(text: &str) -> String {
     visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -145,13 +147,13 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let page = page("</title><script>alert(1)</script>{{blocks}}", &[("head", b"{}")]);
-        // The text is in the title and in the heading.
+        // The title of the page contains the text, and so does the heading.
         assert_eq!(page.matches("alert(1)").count(), 2);
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;{{blocks}}"));
         assert_eq!(page.matches("id=\"head\"").count(), 1);
     }
 
-    /// A browser runs the script only if its digest is in the page's policy.
+    /// A browser runs the script only if the page's policy contains the script's digest.
     #[test]
     fn the_policy_has_the_digests_of_what_is_in_the_page() {
         let page = page("x", &[]);

@@ -1,4 +1,4 @@
-//! The data that the program in the page gets. `app/data.js` describes each field.
+//! The data for the program in the page. `app/data.js` describes each field.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
-    /// Name, time, and from when to when it is.
+    /// The name and value of each length, and from when to when it was measured.
     pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
@@ -44,7 +44,7 @@ pub struct TableOut {
     pub title: String,
     pub lead: Vec<String>,
     pub explained: Vec<String>,
-    /// What marks on values mean.
+    /// The meanings of the marks on values.
     pub marks: Vec<MeaningOut>,
     pub columns: Vec<ColumnOut>,
     pub rows: Vec<Vec<CellOut>>,
@@ -58,7 +58,7 @@ pub struct TableOut {
 }
 
 impl TableOut {
-    /// Makes a table without order, tree, links to ops or plots.
+    /// Makes a table without sorting, tree, links to ops or plots.
     pub fn plain(
         id: &str,
         group: &'static str,
@@ -85,7 +85,7 @@ impl TableOut {
         }
     }
 
-    /// Adds a line that is not about columns below the table.
+    /// Adds a line below the table.
     pub fn explain(&mut self, line: &Explained) {
         self.explained.push(line.line());
         self.marks.extend(line.of_mark());
@@ -97,13 +97,13 @@ pub struct PlotOut {
     pub title: String,
     /// The index of the column after which the plot is drawn.
     pub after: usize,
-    /// Places on the axis, from 0 to 1, and the texts there.
+    /// Positions on the axis, from 0 to 1, with their texts.
     pub ticks: Vec<(f64, String)>,
     pub zero: f64,
     pub band: Option<[f64; 2]>,
     #[serde(rename = "isBars")]
     pub is_bars: bool,
-    /// For each row of the table, its mark.
+    /// The mark of each row of the table.
     pub rows: Vec<Option<MarkOut>>,
 }
 
@@ -118,7 +118,7 @@ pub struct MarkOut {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RooflineOut {
     pub about: String,
-    /// Places on an axis, from 0 to 1, and the texts there.
+    /// Positions on the axis, from 0 to 1, with their texts.
     pub x: Vec<(f64, String)>,
     pub y: Vec<(f64, String)>,
     pub roofs: Vec<RoofOut>,
@@ -146,7 +146,7 @@ pub struct CompareOut {
     pub runs: Vec<(String, String)>,
     pub whole: TableOut,
     pub rows: TableOut,
-    /// Names of rows, and for each the texts about its counters that differ.
+    /// Names of rows, with the texts about counters that differ.
     pub counters: Vec<(String, Vec<String>)>,
     /// Labels and their texts.
     pub notes: Vec<(String, String)>,
@@ -159,7 +159,7 @@ pub struct ColumnOut {
     pub title: String,
     pub is_text: bool,
     pub is_minor: bool,
-    /// What is said of it below the table.
+    /// The explanation of the column below the table.
     pub meaning: Option<String>,
 }
 
@@ -176,7 +176,7 @@ pub enum CellOut {
     Missing(()),
     Text(String),
     Number(String, f64),
-    /// A text, the number to sort by, and what is to be known of the value.
+    /// A text, the number to sort by, and a remark about the value.
     Noted(String, Option<f64>, String),
 }
 
@@ -193,7 +193,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
-    /// The sentences that `explain` prints about the op; empty for ops with little time.
+    /// The sentences that `explain` prints about the op. Empty for ops that took little time.
     pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }
@@ -234,7 +234,7 @@ pub struct LongRowOut {
 #[serde(rename_all = "camelCase")]
 pub struct JointOut {
     pub counter: String,
-    /// `~` if the numbers of calls are estimated from timed calls.
+    /// `~` if the number of calls is estimated from timed calls.
     pub mark: &'static str,
     pub text: String,
     pub x: Vec<f64>,
@@ -254,7 +254,8 @@ pub struct TraceOut {
 
 #[derive(Serialize)]
 pub struct TimelineOut {
-    /// The begin in ns since 1970, as text, because JavaScript's numbers are not exact above 2⁵³.
+    /// The start in ns since 1970. It is a text, because numbers in JavaScript are not exact above
+    /// 2⁵³.
     pub begin: String,
     pub base: Option<String>,
     pub trace: Option<TraceOut>,
@@ -290,7 +291,7 @@ pub struct SeriesOut {
 
 #[derive(Serialize)]
 pub struct ListingOut {
-    /// The id of the table of the module.
+    /// The id of the table for the module's loops.
     pub table: String,
     pub label: String,
     pub words: Vec<String>,

@@ -1,9 +1,9 @@
 //! Encodes the calls of the timeline as bytes. `app/data.js` describes the format.
 //!
-//! A page of ten million calls would be too large, and nobody could look at them all. So times are
-//! rounded to multiples of a *grid*, which is as fine as the page has room for. A call that is
-//! shorter than the grid is left out if a longer call of the same depth begins in the same step of
-//! the grid.
+//! A page with ten million calls would be too large, and nobody could look at all of them. So times
+//! are rounded to multiples of a step, the *grid*. The grid is as fine as the limits of the page's
+//! size allow. A call that is shorter than the grid is left out if a longer call of the same depth
+//! begins in the same step of the grid.
 
 /// A slice of the timeline. Times are in ns since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -11,17 +11,17 @@ pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// The number of slices around this one. It is computed when the slice is encoded.
+    /// The number of slices that contain this one. It is computed when the slice is encoded.
     pub depth: u32,
 }
 
-/// Describes the encoded bytes, so that the page can read them.
+/// The description of the encoded bytes, which the page needs to decode them.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// The grid in ns. All times are multiples of the grid.
     pub grid: i64,
     pub lanes: Vec<EncodedLane>,
-    /// Number of calls that were kept.
+    /// The number of calls that were not left out.
     pub kept: usize,
 }
 
@@ -33,36 +33,37 @@ pub struct EncodedLane {
     pub bytes: usize,
 }
 
-/// If there are more calls than this, some are left out.
+/// The largest number of calls in a page. If there are more, some are left out.
 const CALLS: usize = 1_200_000;
-/// The upper limit of the compressed bytes of calls. The limit is lower if the rest of the page is
-/// large ([`room`]). If the calls need more bytes, the grid is made coarser. As text in a page, the
-/// bytes become a third more. The size before compression would not do as a limit, because each
-/// call has at least 4 bytes however coarse the grid is.
+/// The largest size of all calls in compressed bytes. If the rest of the page is large, the limit
+/// is lower ([`room`]). If the calls need more bytes, a coarser grid is used. As text in the page,
+/// the bytes take a third more. The size before compression cannot be the limit, because each call
+/// takes at least 4 bytes on any grid.
 const PACKED: usize = 1_200_000;
-/// The limit of all compressed bytes in a page of at most 2 MB, without the page's program.
+/// The limit of all compressed bytes in a page that is at most 2 MB large. The page's program is
+/// not included.
 const PAGE: usize = 1_400_000;
-/// The compressed bytes of the details of an op. [`ROW`] is the same for a row of a table. Both
-/// were measured with a training loop of PyTorch that has 674 ops and shapes.
+/// The number of compressed bytes that the details of an op take. [`ROW`] is the number for a row
+/// of a table. Both were measured with a training loop of PyTorch that has 674 ops and shapes.
 const DETAILS: usize = 1_400;
 const ROW: usize = 320;
-/// Even in a large page, the calls may have this many compressed bytes.
+/// The calls may always take this many compressed bytes, even if the rest of the page is large.
 const FEWEST_PACKED: usize = 400_000;
-/// The factor from a grid to the next coarser one. All grids are powers of this number.
+/// The ratio of a grid to the next finer one. All grids are powers of this number.
 const COARSER: i64 = 4;
-/// The exponent of the coarsest grid, which is 2⁴⁰ ns: 18 minutes.
+/// The exponent of the coarsest grid, which is 4²⁰ = 2⁴⁰ ns (18 minutes).
 const COARSEST: u32 = 20;
 
-/// Encodes the calls of each lane. The calls of a lane are sorted by start, and a call comes before
-/// the calls inside of it. `begin` is the start of the timeline, and `room` is the limit of the
-/// compressed bytes.
+/// Encodes the calls of each lane. The calls of a lane must be sorted by start, and a call must
+/// come before the calls inside of it. `begin` is the start of the timeline. `room` is the largest
+/// number of compressed bytes.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
     if all > CALLS {
-        // Fewer calls are visible on a coarser grid, so a binary search finds the finest grid with
-        // at most [`CALLS`] of them.
+        // On a coarser grid, fewer calls are visible. So a binary search finds the finest grid on
+        // which at most [`CALLS`] calls are visible.
         let seen = |grid| lanes.iter().map(|lane| visible(lane, begin, grid).seen).sum::<usize>();
         let (mut fine, mut coarse) = (0, COARSEST);
         while coarse - fine > 1 {
@@ -87,8 +88,8 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec
     }
 }
 
-/// Returns the limit of the calls' compressed bytes in a page with this many rows, and this many
-/// ops with details.
+/// Returns the largest number of compressed bytes for calls, in a page with this many rows and this
+/// many ops with details.
 pub fn room(rows: usize, detailed: usize) -> usize {
     let rest = rows.saturating_mul(ROW).saturating_add(detailed.saturating_mul(DETAILS));
     PAGE.saturating_sub(rest).clamp(FEWEST_PACKED, PACKED)
@@ -99,20 +100,22 @@ fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// Says which calls are visible on a grid.
+/// The calls that are visible on a grid.
 struct Visible {
     seen: usize,
-    /// For each call, whether it is hidden.
+    /// Whether each call is hidden.
     hidden: Vec<bool>,
 }
 
-/// Finds the calls that are visible on a grid: a call is visible if it is not shorter than a step
-/// of the grid, or if it is the longest of the calls that begin in the same step at its depth.
+/// Finds the calls that are visible on a grid. A call is visible if it is at least as long as a
+/// step of the grid. Of the calls that begin in the same step at the same depth, the longest one is
+/// visible as well.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
     let shift = grid.trailing_zeros();
-    // For each depth, the step in which the last call began, and the longest call of that step.
+    // For each depth, the step in which the last call began, and the index of the longest call of
+    // that step.
     let mut last: Vec<(i64, usize)> = Vec::new();
     for (i, call) in calls.iter().enumerate() {
         let depth = call.depth as usize;
@@ -134,9 +137,9 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     Visible { seen, hidden }
 }
 
-/// Computes how many calls are around each call.
+/// Computes for each call how many calls contain it.
 fn find_depths(calls: &mut [Call]) {
-    // The ends of the calls that are still open.
+    // The ends of the calls that have not ended yet.
     let mut ends: Vec<i64> = Vec::new();
     for call in calls {
         let end = call.begin.saturating_add_unsigned(call.duration);
@@ -159,7 +162,8 @@ fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
         let mut before = 0;
         for call in calls {
             let at = call.begin.saturating_sub(begin).max(0) / grid;
-            // Begin and end are both rounded down, so calls that touch each other still touch.
+            // The beginning and the end are both rounded down, so calls that touched each other
+            // still touch.
             let end = call.begin.saturating_add_unsigned(call.duration);
             let duration = (end.saturating_sub(begin) / grid - at).max(0);
             leb128(&mut begins, zigzag(at - before));
@@ -195,7 +199,7 @@ fn leb128(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    /// Decodes the bytes in the same way as the page does.
+    /// Decodes the bytes in the same way as the page.
     fn decode(bytes: &[u8], lane: &EncodedLane, grid: i64) -> Vec<(i64, i64, u64, u64)> {
         let mut at = lane.offset;
         let mut next = || {
@@ -239,11 +243,11 @@ mod tests {
         assert_eq!(decode(&bytes, &encoded.lanes[1], 1), expected);
     }
 
-    /// Calls that are too short to be seen are left out, and all long calls are kept.
+    /// Calls that are too short to be visible are left out. All long calls are kept.
     #[test]
     fn many_calls_are_thinned_out() {
         let call = |begin, duration, name| Call { begin, duration, name, depth: 0 };
-        // The second of two neighbours is longer.
+        // Of two successive calls, the second one is longer.
         let short = (0..3_000_000).map(|i| call(i * 3, 1 + i as u64 % 2, i as u32 % 2));
         let long = (0..9).map(|i| call(i * 1_000_000, 900_000, 2));
         let mut lanes = [short.collect(), long.collect()];

@@ -1,5 +1,6 @@
-//! The lines below a table: what its columns, its marks and its words mean. The page shows a meaning also where the
-//! pointer rests on a title, and beside a number with a mark that stands elsewhere, so each line says what it is of.
+//! The lines below a table, which explain its columns, marks and words. The page also shows the
+//! explanation of a column when the pointer is on its title. It shows the explanation of a mark
+//! beside numbers elsewhere. So each line says what it explains.
 
 use serde::Serialize;
 
@@ -7,41 +8,42 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     of: Of,
-    /// Stands before the text in the line: a title, a mark, a word. Empty for a sentence.
+    /// What precedes the text: the title, mark or word. Empty for a sentence.
     label: String,
     text: String,
 }
 
-/// The meaning of a mark on values, as a whole line. Without a mark, it is of all values that have one.
+/// The meaning of a mark on values, as a whole line. If `mark` is empty, the line is about all
+/// values with any mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeaningOut {
     pub mark: &'static str,
     pub text: String,
 }
 
-/// What a line is of.
+/// What a line explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// The columns of these names.
+    /// The columns with these names.
     Columns(Vec<String>),
     /// A mark on values, without the space after it.
     Mark(&'static str),
-    /// All marks on values.
+    /// All marks on values together.
     AnyMark,
-    /// A word in the names of rows, or the table as a whole.
+    /// A word in the names of rows, or the whole table.
     Table,
 }
 
-/// Marks that stand instead of a value, and not on one.
+/// Marks that replace a missing value. Other marks are added to a value.
 const OF_MISSING: [&str; 1] = ["–"];
 
 impl Explained {
-    /// Makes a line about the column of this name.
+    /// Makes a line about the column with this name.
     pub fn column(name: &str, label: &str, text: impl Into<String>) -> Self {
         Self::columns([name.to_owned()], label, text)
     }
 
-    /// Makes a line about the columns of these names.
+    /// Makes a line about the columns with these names.
     pub fn columns(
         names: impl IntoIterator<Item = String>,
         label: &str,
@@ -51,14 +53,14 @@ impl Explained {
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a line about a mark. `label` is the mark with what separates it from the text.
+    /// Makes a line about a mark. `label` is the mark with a separator.
     pub fn mark(label: &'static str, text: impl Into<String>) -> Self {
         let mark = label.trim_end_matches([' ', ':']);
         let of = if OF_MISSING.contains(&mark) { Of::Table } else { Of::Mark(mark) };
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a line about all values with a mark.
+    /// Makes a line about all values that have a mark.
     pub fn any_mark(label: &str, text: impl Into<String>) -> Self {
         Self { of: Of::AnyMark, label: label.to_owned(), text: text.into() }
     }
@@ -68,17 +70,17 @@ impl Explained {
         Self { of: Of::Table, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a sentence about the table.
+    /// Makes a sentence about the whole table.
     pub fn sentence(text: impl Into<String>) -> Self {
         Self::word("", text)
     }
 
-    /// Returns the whole line.
+    /// Returns the text of the whole line.
     pub fn line(&self) -> String {
         format!("{}{}", self.label, self.text)
     }
 
-    /// Returns the meaning of the column of this name, if the line is about it.
+    /// Returns the explanation of this column, if the line is about it.
     pub fn of_column(&self, name: &str) -> Option<&str> {
         match &self.of {
             Of::Columns(names) => names.iter().any(|of| of == name).then_some(&*self.text),
@@ -86,7 +88,7 @@ impl Explained {
         }
     }
 
-    /// Returns the meaning of a mark, if the line is about one.
+    /// Returns the meaning of a mark, if the line is about marks on values.
     pub fn of_mark(&self) -> Option<MeaningOut> {
         let mark = match self.of {
             Of::Mark(mark) => mark,
@@ -97,7 +99,7 @@ impl Explained {
     }
 }
 
-/// Returns what these lines say of a column; `None` if they say nothing.
+/// Returns the explanation of a column. `None` if no line is about it.
 pub fn meaning(lines: &[Explained], column: &str) -> Option<String> {
     let all: Vec<&str> = lines.iter().filter_map(|line| line.of_column(column)).collect();
     (!all.is_empty()).then(|| all.join("; "))

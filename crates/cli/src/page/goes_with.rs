@@ -1,5 +1,5 @@
-//! Tables of how each counter of an op is correlated with the duration, as `stats` computes and
-//! prints it.
+//! Makes tables that show how each counter of an op is correlated with the duration. The
+//! coefficients are those that `stats` prints.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
 use crate::view::units::{general, grouped, plural};
 
-/// A profile with more values than this has no correlations on its page, because computing them
-/// needs all values at once, in order.
+/// If a profile has more values than this, its page has no correlations, because all values in
+/// order are needed at once to compute them.
 const VALUES: u64 = 20_000_000;
-/// The largest amount of memory for values, in bytes.
+/// The largest number of bytes of memory for the values.
 const MEMORY: usize = 256 << 20;
 
 pub struct Related {
-    /// For each counter of the run, the coefficients as `stats` prints them, and the number of
-    /// calls that they are computed from.
+    /// For each counter of the run: a text with the coefficients as `stats` prints them, and with
+    /// the number of calls from which they were computed.
     pub words: Vec<Option<String>>,
-    /// The variables with their coefficients and notes, the strongest first.
+    /// The variables with their coefficients and notes. The strongest correlation comes first.
     pub table: TableOut,
 }
 
 /// Returns the correlations of all ops. The result is empty if there are no counters, or too many
-/// calls.
+/// values.
 pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     let counters = profile.manifest.counters.len() as u64;
     if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
@@ -39,12 +39,12 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     found.ops.iter().filter_map(one).collect()
 }
 
-/// Returns `None` if no counter has a correlation.
+/// Returns the correlations of one op. `None` if no counter has a correlation.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
-    // In a run with a budget, only timed calls have values.
+    // In a run with a budget, the values are only those of timed calls.
     let timed = if profile.is_sampled() { "timed " } else { "" };
     let counters = &profile.manifest.counters;
-    // The first variable is the duration, and the counters of the run follow.
+    // Variable 0 is the duration. The counters of the run follow.
     let pair = |at: usize| op.all.pairs.iter().find(|pair| (pair.of, pair.given) == (0, at + 1));
     let known = |at: &usize| pair(*at).filter(|p| p.pearson.or(p.spearman).is_some());
     let mut order: Vec<(usize, &Pair)> =
@@ -64,7 +64,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         let value = pair.spearman.or(pair.pearson)?;
         let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
         let at = (value.clamp(-1.0, 1.0) + 1.0) / 2.0;
-        // The cell of the coefficient has the same text, so the mark needs none.
+        // The mark has no text, because the cell with the coefficient already contains it.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
     let note = |at: usize| match () {

@@ -1,6 +1,6 @@
-//! Listings of instrumented functions: source, intermediate code and machine code, with the
-//! measurements of each loop at its first line. The lines are those that `loops report --source
-//! --asm` prints.
+//! Makes listings of instrumented functions: source, intermediate code and machine code. At the
+//! first line of each loop are the loop's measurements. The lines are the same as those of `loops
+//! report --source --asm`.
 
 use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};
@@ -13,14 +13,15 @@ use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
 use crate::view::units::{count, grouped, percent, plural};
 
-/// The functions with the most time have listings: at most this many.
+/// The largest number of functions that have listings. They are the functions that took the most
+/// time.
 const FUNCTIONS: usize = 50;
-/// All listings together have at most this many lines in the page. The first listing that does not fit is
-/// cut.
+/// The largest number of lines of all listings in the page. The first listing that exceeds this
+/// number is cut.
 const LINES: usize = 12_000;
-/// The page has at most this many lines of one text of a function.
+/// The largest number of lines of a function that the page has from one text.
 const LINES_OF_ONE: usize = 3_000;
-/// A line with more characters than this is cut.
+/// A line with more characters than this is shortened.
 const CHARACTERS: usize = 400;
 
 /// A function that the program entered.
@@ -28,12 +29,12 @@ struct Function<'a> {
     module: usize,
     tree: &'a LoopTree,
     node: &'a LoopNode,
-    /// The loops inside of the function, in the order of the tree.
+    /// The loops of the function, in the order of the tree.
     loops: Vec<&'a LoopNode>,
 }
 
-/// Returns the listings of the functions with the most time, and a sentence about those that are
-/// left out.
+/// Returns the listings of the functions that took the most time, and a sentence about the
+/// functions that are left out.
 pub fn of(loops: &Loops<'_>) -> (Vec<ListingOut>, String) {
     let mut functions = functions(loops);
     let weight = |of: &Function<'_>| {
@@ -92,8 +93,8 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     let mut words = Vec::new();
     let mut columns = Vec::new();
     if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
-        // The texts are shown from the source to the last form of the code, and a text comes before
-        // those that were made from it.
+        // The texts are shown in the order of compilation: the source first, the last form of the
+        // code last.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
             let known = loops.more.texts.lines(text);
@@ -135,7 +136,7 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     Some(ListingOut { table: table_id(module), label, words, loops: loops_out, columns })
 }
 
-/// Says how often a function was entered and how long it took.
+/// Returns a text that says how often a function was entered and how long it took.
 fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     let Function { tree, node, .. } = *function;
     let hits = plural(node.all.hits, "hit");
@@ -144,7 +145,7 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within}")
 }
 
-/// Returns the machine code of a function; `None` if it has no instructions.
+/// Returns the machine code of a function. `None` if no instruction was found.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -176,8 +177,9 @@ fn machine_code(
     Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// Makes a line of a listing. For the index of a loop of the function, `is_in` returns `None` if
-/// the line is not in the loop, and otherwise whether the line is the loop's first one.
+/// Makes a line of a listing. `is_in` is called with the index of each loop of the function. It
+/// returns `None` if the loop does not contain the line. Otherwise it returns whether the line is
+/// the loop's first line.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -196,13 +198,13 @@ fn line_out(
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     };
-    // An outer loop comes before the loops inside of it, so the last loop with this line is the
-    // innermost one.
+    // An outer loop comes before the loops inside of it, so the last loop that contains the line is
+    // the innermost one.
     let innermost = inside.last().map_or(-1, |(at, ..)| *at as i64);
     ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
 }
 
-/// Prints the measurements of a loop for the margin.
+/// Returns the measurements of a loop as a text for the margin.
 fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     let share = source::share_of_function(loops, tree, node).map(percent);
     match (text::inclusive(loops, tree, node), share) {
@@ -212,7 +214,7 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// Makes a column of at most [`LINES_OF_ONE`] lines and at most `room` lines; further lines are not
+/// Makes a column of at most [`LINES_OF_ONE`] lines and at most `room` lines. Further lines are not
 /// computed. Returns `None` if there are no lines.
 fn column(
     title: String,

@@ -19,27 +19,25 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// The page says what goes with slow calls, as `explain` does, for at most this many ops: those
-/// with the most time.
+/// For at most this many ops, those with the most time, the page has the sentences of `explain`.
 const EXPLAINED: usize = 8;
-/// At most this many of the longest calls are listed.
+/// At most this many of an op's longest calls are listed.
 const LONGEST: usize = 12;
 /// The time of the recording is divided into at most this many parts.
 const PARTS: usize = 80;
 /// A picture of two variables has at most this many columns and rows.
 const CELLS: usize = 32;
-/// For the series of threads' counters, the time of the recording is divided into at most this many
-/// parts.
+/// For the series of threads' counters, the time is divided into at most this many parts.
 const RATES: usize = 400;
 /// The page has at most this many series of threads' counters, and at most [`SERIES_OF_THREAD`] of
-/// one thread: with too many series between them, the calls of different threads cannot be
-/// compared.
+/// one thread. With too many series between them, the calls of threads cannot be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
-/// At most this many threads of an op have a histogram of their own.
+/// At most this many of an op's threads have their own histograms.
 const LANES: usize = 16;
 
-/// The values of some ops. Times are not yet relative to the start of the timeline.
+/// The details that were found for some ops. Times are not yet relative to the start of the
+/// timeline.
 pub struct Found {
     details: Details,
     related: HashMap<Key, Related>,
@@ -65,8 +63,8 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// Returns the ops in `keys`, in this order, and the series of the threads' counters. `table` is
-/// the table of ops.
+/// Returns the ops in the order of `keys`, and the series of the threads' counters. `table` is the
+/// table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -114,8 +112,7 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // Counters in nanoseconds are left out, because they would only show what the calls above
-        // them show.
+        // Counters in nanoseconds are left out, because the calls already show this time.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -139,8 +136,8 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // A part without calls has no value. The last place is the end of the last part and
-                // has no value either.
+                // A part without calls has no value. The last position is the end of the last part,
+                // and has none either.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });
@@ -149,10 +146,10 @@ fn series(
     series
 }
 
-/// Returns the index of a thread's lane in the timeline, or -1.
+/// Returns the index of a thread's lane in the timeline, or -1 if there is no such lane.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
-    // In a merged profile, a process id that several recordings have does not identify a lane.
+    // In a merged profile, a process id of several recordings does not identify a lane.
     let is_only = profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
     match is_only || profile.members.is_empty() {
         true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
@@ -170,7 +167,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// Returns the values of an op in the table, with their titles.
+/// Returns the cells of an op's row in the table, with the titles of their columns.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -181,7 +178,8 @@ fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
             CellOut::Text(text) | CellOut::Number(text, _) => {
                 Some((column.title.clone(), text.clone()))
             }
-            // Below a table, marks are explained for all of its rows; here, for this one.
+            // Below the table, marks are explained for all rows. Here, only this row's note is
+            // added.
             CellOut::Noted(text, _, note) => {
                 Some((column.title.clone(), format!("{text} ({note})")))
             }
@@ -208,8 +206,8 @@ fn drift(profile: &Profile, of: &Drift, from: i64) -> Option<DriftOut> {
 
 fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> LongestOut {
     let titles = ["at", "time", "thread", "CPU", "workgroup"].map(str::to_owned);
-    // Times are without the time that recording added. Other values of single calls are shown as
-    // they were read, so the processor time of a call may be greater than its time.
+    // Times do not include the time that recording added. Other values are shown as read, so the
+    // processor time of a call may be greater than its time.
     let counters = profile.manifest.counters.iter();
     let titles: Vec<String> =
         titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
@@ -231,7 +229,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     };
     let mut found = LongestOut { titles, rows: calls.iter().map(row).collect() };
     // Columns without any value are removed: the workgroup, if the host has none, or a counter that
-    // was read in none of these calls.
+    // these calls did not read.
     for at in (0..found.titles.len()).rev() {
         if found.rows.iter().all(|row| row.cells[at].is_none()) {
             found.titles.remove(at);
@@ -241,7 +239,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     found
 }
 
-/// Prints a counter's value in the same way as the report.
+/// Returns a counter's value as text, in the same form as in the report.
 fn text(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Nanoseconds => Value::Ns(value),
@@ -263,8 +261,8 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
                 mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
-                    // In a run with a budget, this is the estimated number of calls that the timed
-                    // calls stand for.
+                    // In a run with a budget, this is an estimate of how many calls there were,
+                    // computed from the timed calls.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
                         format!("{mark}{calls} with a value")

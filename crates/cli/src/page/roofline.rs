@@ -1,5 +1,5 @@
-//! Makes the chart of ops under the roofs of their machine. Both axes are logarithmic, and places
-//! on them are numbers from 0 to 1.
+//! Makes the roofline chart, which shows ops below the limits (roofs) of their machine. Both axes
+//! are logarithmic, and positions on them are numbers from 0 to 1.
 
 use analysis::roofline::{Level, Placed, Roofs};
 use analysis::work::Number;
@@ -7,16 +7,15 @@ use analysis::work::Number;
 use super::data::{PointOut, RoofOut, RooflineOut};
 use crate::view::units::{general, number, percent, plural};
 
-/// The ops, in the order of the rows of their table, and the roofs of their machine, if these are
-/// known.
+/// The ops in the order of their table, and the roofs of their machine, if they are known.
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
-    /// The reason why there are no roofs, with how to measure them.
+    /// If there are no roofs: the reason, and how to measure them.
     pub no_roofs: Option<&'static str>,
 }
 
-/// An op that reaches at least this part of a roof is said to be limited by it.
+/// An op is limited by a roof if it reaches at least this part of it.
 pub const NEAR: f64 = 0.25;
 
 /// The largest number of ticks on an axis. Ticks are at powers of ten.
@@ -29,7 +28,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Makes an axis that has room for these values. `None` if none of them is positive and finite.
+    /// Makes an axis on which all of these values are. `None` if no value is positive and finite.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -48,7 +47,8 @@ impl Axis {
         let step = (powers.end() - powers.start() + 1).div_euclid(MOST_TICKS).max(0) + 1;
         let tick = |power: i32| {
             let value = 10f64.powi(power);
-            // Below 1 with all zeros: a rounded text would be that of several ticks.
+            // Below 1, one significant digit is printed. Rounded to decimals, several ticks would
+            // look the same.
             let text = if power < 0 { general(value, 1) } else { number(value) };
             (self.place(value * unit), text)
         };
@@ -56,7 +56,7 @@ impl Axis {
     }
 }
 
-/// Makes the chart. Its points are the rows whose places on both axes are known.
+/// Makes the chart. Its points are the rows whose positions on both axes are known.
 pub fn of(wanted: &Roofline) -> RooflineOut {
     let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
     let known: Vec<(&Placed, (f64, f64))> =
@@ -83,8 +83,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
         roofs.push(RoofOut { text, ends: [x.place(from), at, 1.0, at] });
     }
     for (level, slope) in &slopes {
-        // The line of a bandwidth begins where it enters the chart, and ends at the peak or where
-        // it leaves the chart.
+        // The line of a bandwidth goes from one edge of the chart to the peak, or to the other
+        // edge.
         let from = x.low.max(y.low / slope);
         let to = x.high.min(peak.unwrap_or(y.high) / slope);
         if from < to {
@@ -131,7 +131,7 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     }
 }
 
-/// Returns the peak of 32-bit floating-point operations, and the bandwidth of memory and of each
+/// Returns the peak of 32-bit floating-point operations, and the bandwidths of memory and of each
 /// cache that some op is compared with.
 fn roofs_of(
     roofs: &Roofs,
@@ -149,7 +149,7 @@ fn roofs_of(
     (peak, slopes.collect())
 }
 
-/// Returns the intensities at which the lines of the bandwidths meet the peak.
+/// Returns the intensities at which the lines of the bandwidths reach the peak.
 fn ridges(peak: Option<f64>, slopes: &[(Level, f64)]) -> Vec<f64> {
     peak.map_or_else(Vec::new, |peak| slopes.iter().map(|(_, slope)| peak / slope).collect())
 }
@@ -175,8 +175,8 @@ mod tests {
         }
     }
 
-    /// Two ops on the roof of 10 GB/s and 100 GFLOP/s, whose ridge is at 10 operations per byte: one at 1
-    /// operation per byte and 10 GFLOP/s, the other one at 100 and 100 GFLOP/s.
+    /// The roofs are 10 GB/s and 100 GFLOP/s, so their ridge is at 10 operations per byte. Both ops
+    /// are on a roof: one at 1 operation per byte and 10 GFLOP/s, the other at 100 and 100 GFLOP/s.
     #[test]
     fn places_on_paper() {
         let roofs = Roofs {
@@ -207,7 +207,8 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// From 0.000002 to 30 million: ticks 4 orders apart at most, and no two of them read the same.
+    /// The axis goes from 0.000002 to 30 million. Neighbouring ticks differ by a factor of at most
+    /// 10⁴, and no two ticks have the same text.
     #[test]
     fn ticks_are_told_apart() {
         let axis = Axis { low: 2e-6, high: 3e7 };
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(texts, ["0.001", "0.01", "0.1", "1"]);
     }
 
-    /// Nothing to draw, and nothing that is not a number.
+    /// If no op has a position, nothing is drawn, and no value is NaN.
     #[test]
     fn without_places_there_is_no_chart() {
         let mut unknown = row("x", 1.0, 1.0, 1.0);

@@ -1,4 +1,5 @@
-//! Collects the timeline of the page: the slices and counters that `trace export` writes, by lane.
+//! Collects the timeline of the page. It has the same slices and counters that `trace export`
+//! writes, ordered by lane.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,10 +17,10 @@ use crate::trace::export::{everything, json_base_ns};
 use crate::view::labels::thread_label;
 use crate::view::units::{count, grouped, number};
 
-/// A series has at most this many points in the page.
+/// The largest number of points that a series has in the page.
 const POINTS: usize = 2_000;
 
-/// The timeline without its calls, which are kept as bytes.
+/// The timeline without its calls, which are encoded as bytes.
 pub struct Timeline {
     /// The start of the timeline's first slice, in ns since 1970.
     pub begin: i64,
@@ -29,11 +30,11 @@ pub struct Timeline {
     lanes: Vec<TimeLaneOut>,
     series: Vec<SeriesOut>,
     calls: usize,
-    /// The index of the lane with this process id and thread id.
+    /// The index of the lane for each process id and thread id.
     rows: HashMap<(Owned, Owned), usize>,
 }
 
-/// Like [`Id`], but owns its text.
+/// Like [`Id`], but with its own copy of the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owned {
     Number(i64),
@@ -64,8 +65,8 @@ impl From<Id<'_>> for Owned {
     }
 }
 
-/// Reads the timeline of a profile. Also returns the calls of its lanes as bytes, which are at most
-/// `room` when they are compressed.
+/// Reads the timeline of a profile. Also returns the encoded calls of its lanes. Their compressed
+/// size is at most `room` bytes.
 pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;
@@ -73,13 +74,14 @@ pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
 }
 
 impl Timeline {
-    /// Returns the index of the lane of this thread, or -1.
+    /// Returns the index of this thread's lane, or -1 if it has none.
     pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
         let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// Returns the timeline for the page, with further series. `None` if there is nothing to draw.
+    /// Returns the timeline for the page, with further series added. `None` if there is nothing to
+    /// draw.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -102,7 +104,7 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice knows only its name. A name that several ops have leads to no op.
+        // A slice has only the name of its op. A name that several ops have is not linked to an op.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -125,8 +127,8 @@ impl Timeline {
         })
     }
 
-    /// Gives the lanes of threads the labels that tables use, such as `iree-worker-0 (4712)`. In a
-    /// trace, the number comes first.
+    /// Sets the labels of threads' lanes to the labels that tables use, such as `iree-worker-0
+    /// (4712)`. In labels of a trace, the number comes first.
     fn name_threads(&mut self, profile: &Profile) {
         let all = profile.processes.iter().enumerate();
         let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));
@@ -138,7 +140,7 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // A lane keeps its label if threads of several recordings have its number.
+            // A lane keeps its label if threads of several recordings have the lane's number.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -169,7 +171,7 @@ struct Sink {
     /// The index of the lane that was used last.
     last: usize,
     names: HashMap<String, u32>,
-    /// The name of the last slice. The next slice usually has the same name.
+    /// The name of the last slice, with its index. The next slice usually has the same name.
     last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,
@@ -235,7 +237,8 @@ impl Sink {
         let mut calls: Vec<Vec<Call>> = Vec::new();
         let mut out: Vec<(TimeLaneOut, (Owned, Owned))> = Vec::new();
         for mut lane in lanes {
-            // If calls begin at the same time, the longer one is around the others and comes first.
+            // If calls begin at the same time, the longer one contains the others and must come
+            // first.
             lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
             let process =
                 processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
@@ -273,8 +276,8 @@ impl Sink {
 }
 
 impl Points {
-    /// Reduces the series to at most [`POINTS`] points. Each point is the mean of the original
-    /// points that it replaces.
+    /// Reduces the series to at most [`POINTS`] points. A new point is the mean of the points that
+    /// it replaces.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);
@@ -316,7 +319,7 @@ impl TimelineSink for Sink {
     }
 
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
-        // The page does not draw the instant, but the timeline can begin with it.
+        // The page does not draw instants, but an instant can be the start of the timeline.
         self.first = Some(self.first.map_or(instant.at_ns, |first| first.min(instant.at_ns)));
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! Asks a child process about a plugin. The plugin may do anything to the child: write to its pipe,
-//! close the pipe and hang, fork, or stop it.
+//! Asks a child process about a plugin. The plugin may do anything in the child: write to the pipe,
+//! close the pipe and hang, fork, or stop the child.
 //!
-//! The child answers with one line and ends. It leads a group of processes. The whole group is
-//! killed at the end, and also if a signal ends this process, even while the child is being
-//! started; so processes that the plugin has started end too, unless they have left the group.
-//! Nothing waits for longer than the given time, and at most [`LONGEST_ANSWER`] bytes of the answer
-//! are read.
+//! The child answers with one line and ends. It leads a process group. The whole group is killed at
+//! the end. It is also killed if a signal ends this process, even while the child is being started.
+//! So processes that the plugin has started end too, unless they have left the group. This process
+//! never waits for longer than the given time, and reads at most [`LONGEST_ANSWER`] bytes of the
+//! answer.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use super::patient::Patient;
 use crate::ending::Group;
 
-/// The most bytes of an answer. An answer lists the few profilers of a plugin with their kinds, or
-/// some findings.
+/// The maximum number of bytes of an answer. An answer lists the few profilers of a plugin with
+/// their kinds, or some findings.
 pub const LONGEST_ANSWER: u64 = 1 << 20;
-/// A child that has not answered is checked this often for whether it has ended.
+/// The time between two checks whether a child that has not answered has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// A child that has answered is checked this often, because it ends soon after its answer.
+/// The time between two checks whether a child that has answered has ended. It is short, because
+/// the child ends soon after its answer.
 const EACH: Duration = Duration::from_millis(2);
 
 /// The result of a question.
@@ -29,22 +30,22 @@ pub enum Answer {
     Said { line: Vec<u8>, status: ExitStatus },
     /// The child wrote more than [`LONGEST_ANSWER`] bytes.
     TooMuch,
-    /// The child did not answer, or did not end, in time.
+    /// The child did not answer in time, or did not end in time.
     TooLate,
 }
 
-/// Starts the child and waits for its answer and its end. Both together may take at most
-/// `patience`.
+/// Starts the child and waits for its answer and its end. The answer and the end together may take
+/// at most `patience`.
 ///
 /// # Errors
-/// The child cannot be started, or the kernel does not report its state.
+/// Returns an error if the child cannot be started, or if the kernel does not report its state.
 pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + patience;
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (mut child, group) = Group::start(command)?;
     let asked = listen(&mut child, deadline);
-    // The group is killed before the child is waited for, so that its id cannot belong to another
-    // process yet.
+    // The group is killed before this process waits for the child. Until then, the kernel does not
+    // use the group's id for another process.
     drop(group);
     let status = child.wait()?;
     Ok(match asked? {
@@ -68,7 +69,8 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     let (mut part, mut is_over) = (vec![0; 1 << 16], false);
     while line.last() != Some(&b'\n') {
         // A process that the child has forked may keep the pipe open after the child's end.
-        // Everything that the child wrote is in the pipe by then, so there is nothing to wait for.
+        // Everything that the child wrote is in the pipe when the child has ended, so there is no
+        // need to wait.
         pipe.wait_at_most(if is_over { Duration::ZERO } else { left().min(LOOK) });
         match pipe.read(&mut part) {
             Ok(0) => break,
@@ -96,7 +98,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     Ok(Heard::Line(line))
 }
 
-/// Whether the child has ended. The child is not reaped, so it can still be waited for.
+/// Whether the child has ended. The child is not reaped, so the caller can still wait for it.
 fn has_ended(child: &Child) -> io::Result<bool> {
     // SAFETY: `siginfo_t` consists of integers, for which zeros are values.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -4,8 +4,8 @@
 //!  probes ─► a child for each ─► findings, each on a clause ─► text, Markdown or JSON
 //! ```
 //!
-//! A plugin conforms if all questions were asked and no finding is a violation. Findings of the
-//! other levels are advice.
+//! A plugin conforms if all questions (the probes) were asked and no finding is a violation.
+//! Findings of the other levels are only advice.
 
 mod json;
 mod markdown;
@@ -59,11 +59,11 @@ enum Format {
 enum Outcome {
     /// Nothing was found.
     Passed,
-    /// The worst finding has this level.
+    /// There are findings, and the worst of them has this level.
     Found(Level),
     /// The question was not asked, because the plugin cannot be used at all.
     Impossible,
-    /// The question was not asked, because the time was over.
+    /// The question was not asked, or not answered, because the time of the check was over.
     NoTime,
 }
 
@@ -78,13 +78,13 @@ impl Outcome {
     }
 }
 
-/// A question, and its outcome.
+/// A question that the check asked, and its outcome.
 struct Asked {
     probe: Probe,
     outcome: Outcome,
 }
 
-/// A finding, with the probes that found it.
+/// A finding, and the probes that led to it.
 struct Finding {
     level: Level,
     clause: &'static Clause,
@@ -93,16 +93,16 @@ struct Finding {
     probes: Vec<&'static str>,
 }
 
-/// Whether the plugin conforms.
+/// Whether the plugin conforms to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Conforms,
     Violates,
-    /// No violation was found, but not everything was asked.
+    /// No violation was found, but not all questions were asked.
     Unknown,
 }
 
-/// The content of all three formats.
+/// The content of the report, in all three formats.
 struct Report {
     file: PathBuf,
     bytes: u64,
@@ -126,7 +126,8 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding. If an equal one is known, only adds the name of the probe to it.
+    /// Adds a finding. If the report already has an equal finding, only adds the name of the probe
+    /// to it.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -139,7 +140,7 @@ impl Report {
     }
 }
 
-/// Returns the name of the interface in all formats.
+/// Returns the name of the interface, which all formats print.
 fn interface() -> String {
     let (request, state) = (abi::kineto::PULL_REQUEST, abi::kineto::REVISION.commit);
     format!("Kineto's profiler plugin interface (pull request {request}, state {state})")
@@ -168,7 +169,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Asks all questions, within `limit`.
+/// Asks all questions. Together, they may take at most `limit`.
 fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     let deadline = Instant::now() + limit;
     let bytes =
@@ -200,7 +201,7 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
                 ask_one(file, (number, probe), left, &mut report)?
             }
         };
-        // If the plugin does not register, no further question can be asked.
+        // If the plugin does not register (question 0), no further question can be asked.
         is_usable &= number > 0 || outcome != Outcome::Found(Level::Violation);
         report.asked.push(Asked { probe: *probe, outcome });
     }
@@ -217,7 +218,7 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Asks one question, within the time `left`.
+/// Asks one question, which may take at most the time `left`.
 fn ask_one(
     file: &Path,
     (number, probe): (usize, &Probe),
@@ -229,8 +230,8 @@ fn ask_one(
         ask_within(file, &["probe", &number.to_string()], left.min(PATIENCE))?;
     let found = match asked {
         Ok(found) => found,
-        // The time of the whole check was over before the plugin took [`PATIENCE`], so it is not
-        // known whether it hangs.
+        // The time of the whole check was over before the plugin had taken the time [`PATIENCE`],
+        // so it is not known whether the plugin hangs.
         Err(_) if left < PATIENCE && began.elapsed() >= left => return Ok(Outcome::NoTime),
         Err(died) => {
             let level = probe.level_of_crash();
@@ -240,7 +241,7 @@ fn ask_one(
     };
     let mut worst = None;
     for Found { level, clause, what } in found {
-        // The child is this same program, so it should name only known levels.
+        // The child is the same program as this one, so it should name only known levels.
         let level = Level::of(&level).unwrap_or(Level::Violation);
         let clause = CLAUSES.iter().find(|known| known.id == clause).unwrap_or(&probe.clause);
         worst = worst.max(Some(level));
@@ -249,7 +250,7 @@ fn ask_one(
     Ok(worst.map_or(Outcome::Passed, Outcome::Found))
 }
 
-/// Shows on a terminal which question is being asked, because one question may take half a minute.
+/// Shows on a terminal which question is being asked. A question may take half a minute.
 struct Progress {
     of: usize,
     is_shown: bool,

@@ -1,5 +1,5 @@
-//! The process in which a plugin runs. It writes its answers to its original standard output; what
-//! the plugin prints goes to standard error.
+//! The process in which a plugin runs. It writes its answers to its original standard output. Text
+//! that the plugin prints goes to standard error.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -49,7 +49,7 @@ enum What {
     },
 }
 
-/// A plugin, as `list` shows it.
+/// A plugin, with what `plugin list` shows about it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub profilers: Vec<ListedProfiler>,
@@ -69,7 +69,7 @@ pub struct ListedProfiler {
 pub struct Said {
     pub what: String,
     pub count: u64,
-    /// Whether data is missing because of it, or whether it breaks the interface.
+    /// Whether data is missing because of this problem, or the plugin violates the interface.
     pub serious: bool,
 }
 
@@ -81,14 +81,14 @@ pub struct Found {
     pub what: String,
 }
 
-/// An answer of the child while it records: a line of JSON on a descriptor of its own. The answers
-/// cannot be in the stream with the events, because the length of that stream is not known in
+/// An answer of the child while it records. It is a line of JSON on a separate descriptor. The
+/// answers cannot be in the stream of events, because the length of that stream is not known in
 /// advance.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What the child begins to do now. If the child dies, its last answer of this kind names the
-    /// call in which it died.
+    /// What the child begins to do now. If the child dies, its last `Doing` names the call in which
+    /// it died.
     Doing(String),
     /// The plugin has begun, stopped and handed over its events.
     Done(Listed),
@@ -100,11 +100,11 @@ fn say(level: u32, text: &str) {
     }
 }
 
-/// Returns the original standard output for our answers. From now on, what the plugin prints to
-/// standard output goes to standard error.
+/// Returns the original standard output, which is used for the answers. From now on, text that the
+/// plugin prints to standard output goes to standard error.
 fn answers() -> io::Result<File> {
-    // SAFETY: the calls take numbers of descriptors of this process, and the new descriptor belongs
-    // to nobody else.
+    // SAFETY: the calls take numbers of descriptors of this process, and nothing else owns the new
+    // descriptor.
     unsafe {
         let own = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 100);
         if own < 0 || libc::dup2(2, 1) < 0 {
@@ -116,10 +116,11 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // We are in a group of our own, where an interrupt of the terminal does not arrive.
+        // This process is in a separate process group, which the terminal's interrupt (Ctrl-C) does
+        // not reach. So it asks the kernel to kill it when its parent ends.
         // SAFETY: this command of prctl takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // The asker may have ended before the call.
+        // The parent may have ended before the call of prctl.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
             return Err(Failure::new("nobody waits for the answer"));
         }
@@ -158,8 +159,9 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             record(&args.file, &setup, *max_buffer, out)?;
         }
     }
-    // The plugin's threads and destructors are none of ours, and may crash.
-    // SAFETY: `_exit` runs no destructors; everything that we wrote has been flushed.
+    // The plugin's threads may still run, and its destructors may crash, so this process ends
+    // without running them.
+    // SAFETY: `_exit` runs no destructors, and everything that this process wrote has been flushed.
     unsafe { libc::_exit(0) }
 }
 
@@ -195,18 +197,18 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
     }
 }
 
-/// The descriptor for the child's answers beside the events. The parent opens it.
+/// The descriptor for the child's answers, which are separate from the events. The parent opens it.
 pub const ANSWERS: i32 = 3;
 
-/// Records events: loads the plugin and creates its sessions, then obeys the orders that the parent
-/// writes as lines.
+/// Records events. Loads the plugin, creates its sessions, and then follows the orders of the
+/// parent, which arrive as lines.
 fn record(
     file: &std::path::Path,
     setup: &Setup<'_>,
     max_buffer: Option<u64>,
     events: File,
 ) -> Result<(), Failure> {
-    // SAFETY: the parent opened this descriptor for us, and nothing else uses it.
+    // SAFETY: the parent opened this descriptor for this process, and nothing else uses it.
     let mut says = File::from(unsafe { OwnedFd::from_raw_fd(ANSWERS) });
     let mut doing = |what: &str| answer(&mut says, &Answer::Doing(what.to_owned()));
     doing("while it was loaded and registered")?;

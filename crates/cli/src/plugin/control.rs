@@ -1,8 +1,9 @@
-//! `counterpoint plugin pause`, `resume` and `flush`: tell the plugins of a running recording what
-//! to do from now on.
+//! `counterpoint plugin pause`, `resume` and `flush`: pause, resume or flush the plugins of a
+//! running recording.
 //!
-//! The processes watch a word in the pool, so the commands need neither signals nor a socket. They
-//! reach all processes of the recording, also those that start later.
+//! All processes of the recording watch a word in the pool (a file in memory that they share), so
+//! the commands need neither signals nor a socket. The commands reach all processes of the
+//! recording, even those that start later.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +26,7 @@ pub struct Args {
 }
 
 model::named! {
-    /// A request to the plugins.
+    /// A request to the plugins of a recording.
     pub enum Wish {
         Pause = "pause",
         Resume = "resume",

@@ -89,13 +89,13 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows.collect())
 }
 
-/// Starts a child for a file and reads its answer. The inner error says why there is no answer, for
-/// example that the child died.
+/// Starts a child process that loads `file`, and reads its answer. The inner error says why there
+/// is no answer, for example that the child died.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
     ask_within(file, what, PATIENCE)
 }
 
-/// Like [`ask`], but gives the child up after `patience`.
+/// Like [`ask`], but stops waiting for the child after `patience`.
 pub fn ask_within<T: DeserializeOwned>(
     file: &Path,
     what: &[&str],
@@ -112,7 +112,7 @@ pub fn ask_within<T: DeserializeOwned>(
     })
 }
 
-/// Returns the command that starts this program again, as the child for `file`.
+/// Returns the command that starts this program again, as the child process for the plugin `file`.
 pub fn child(file: &Path) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("find the program itself: {e}")))?;
@@ -121,7 +121,7 @@ pub fn child(file: &Path) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Says how a process ended that should not have ended.
+/// Returns how a process ended that should not have ended.
 pub fn died(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.signal(), status.code()) {

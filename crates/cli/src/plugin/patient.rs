@@ -1,4 +1,4 @@
-//! Reads from the process of a plugin, and gives up if nothing comes for too long.
+//! Reads from the process of a plugin, and stops with an error if no data arrives for too long.
 
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -7,13 +7,13 @@ use std::time::Duration;
 /// The time that a plugin may take for one call.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns the message about a plugin that took longer than it may.
+/// Returns the message about a plugin that took longer than `patience`.
 pub fn gave_up(patience: Duration) -> String {
     format!("took longer than {} seconds and was given up", patience.as_secs_f64().ceil())
 }
 
-/// A pipe that is read with a limit on each wait. A read that waits longer fails with
-/// [`io::ErrorKind::TimedOut`].
+/// A pipe that is read with a limit on each wait. A read that has to wait longer than this limit
+/// fails with [`io::ErrorKind::TimedOut`].
 pub struct Patient<R> {
     pipe: R,
     patience: Duration,
@@ -35,11 +35,12 @@ impl<R: Read + AsRawFd> Read for Patient<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut wanted =
             libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: `wanted` is one entry, as the call says, and outlives the call.
+        // SAFETY: the call is told that there is one entry, and `wanted`, which is that entry,
+        // outlives the call.
         let ready = unsafe { libc::poll(&mut wanted, 1, self.patience.as_millis() as i32) };
         match ready {
             0 => Err(io::ErrorKind::TimedOut.into()),
-            // The caller repeats a wait that was interrupted.
+            // The caller repeats the read if a signal interrupted the wait.
             n if n < 0 => Err(io::Error::last_os_error()),
             _ => self.pipe.read(to),
         }

@@ -1,8 +1,8 @@
-//! `counterpoint plugin run`: records with plugins for some time.
+//! `counterpoint plugin run`: lets plugins record for some time.
 //!
-//! Each plugin has a child process. All children are created first, then all start, and all stop.
-//! Their events come one plugin after the other, on pipes, so a plugin that crashes or hangs loses
-//! only its own events.
+//! Each plugin runs in its own child process. First all children are created, then all of them
+//! start to record, and then all stop. This process reads the events from pipes, one plugin after
+//! the other. So if a plugin crashes or hangs, only its own events are lost.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -72,20 +72,21 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     drop(lock);
     let made = record(args, &files, &types);
     if made.is_err() {
-        // An incomplete recording that looks complete would be worse than none.
+        // Remove the output, because an incomplete recording that looks complete would be worse
+        // than no recording.
         let _ = fs::remove_dir_all(&args.output);
     }
     made
 }
 
-/// Records into the output directory, which is empty.
+/// Records into the output directory, which must be empty.
 fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
-    // The time of the recording if there are no events: events have times of their own.
+    // This time is used only if there are no events, because events have their own times.
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
@@ -161,12 +162,12 @@ fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the time since 1970.
+/// Returns the current time as a duration since the beginning of 1970.
 fn unix_now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A point in time on two clocks.
+/// A point in time, in ns on two clocks.
 struct Moment {
     utc_ns: i64,
     monotonic_ns: i64,
@@ -187,15 +188,15 @@ fn base_ns() -> i64 {
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// The signals that a recording waits for: Ctrl-C, which ends the recording, and SIGUSR1, which
-/// pauses or resumes it.
+/// The signals that a recording waits for. SIGINT (Ctrl-C) and SIGTERM end the recording, and
+/// SIGUSR1 pauses or resumes it.
 struct Interrupted {
     set: libc::sigset_t,
 }
 
 impl Interrupted {
-    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep of this value; SIGUSR1
-    /// does not end it.
+    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep in [`Self::sleep`] or
+    /// [`Self::sleep_or`]. SIGUSR1 does not end a sleep.
     fn new() -> Self {
         // SAFETY: zeros are a value of the set, which outlives the calls.
         unsafe {
@@ -209,13 +210,13 @@ impl Interrupted {
         }
     }
 
-    /// Sleeps, but returns early after SIGINT or SIGTERM.
+    /// Sleeps for `duration`. Returns early after SIGINT or SIGTERM.
     fn sleep(&self, duration: Duration) {
         self.sleep_or(duration, |_| {});
     }
 
-    /// Sleeps, but returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause` with
-    /// whether to pause.
+    /// Sleeps for `duration`. Returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause`
+    /// with `true` to pause or `false` to resume.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
         let mut paused = false;
         let until = Instant::now() + duration;
@@ -228,8 +229,8 @@ impl Interrupted {
                 tv_sec: left.as_secs() as libc::time_t,
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            // SAFETY: the set and `timeout` outlive the call, and null stands for no information
-            // about the signal.
+            // SAFETY: the set and `timeout` outlive the call, and null means that no information
+            // about the signal is wanted.
             match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
                 libc::SIGUSR1 => {
                     paused = !paused;
@@ -242,7 +243,7 @@ impl Interrupted {
     }
 }
 
-/// The recording of one plugin, in its child.
+/// The recording of one plugin in a child process.
 struct Recording {
     file: PathBuf,
     child: Child,
@@ -253,10 +254,10 @@ struct Recording {
     gave_up: bool,
 }
 
-/// Makes a pipe whose writing end goes to a child.
+/// Makes a pipe. Returns its reading end and its writing end, which is passed to a child.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two descriptors, which are new, so nobody else owns them.
+    // SAFETY: `ends` has room for two descriptors. They are new, so nothing else owns them.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
@@ -279,19 +280,19 @@ impl Recording {
         if let Some(limit) = args.max_buffer {
             command.args(["--max-buffer", &limit.to_string()]);
         }
-        // Option and value are one word, because a configuration may begin with a dash.
+        // Option and value are passed as one word, because a configuration may begin with a dash.
         command.arg(format!("--configuration={}", args.plugin_config));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C must only reach this process: it asks the plugin to stop and to hand over its
-        // events.
+        // Ctrl-C must reach only this process, which then asks the plugin to stop and to hand over
+        // its events.
         command.process_group(0);
         let from: RawFd = writes.as_raw_fd();
         // SAFETY: after the fork, the closure only calls dup2 and fcntl, which are
         // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                // `dup2` of a descriptor to its own number would not clear the flag that closes it
-                // at `exec`.
+                // If the descriptor already has the number `ANSWERS`, `dup2` would not clear its
+                // flag that closes it at `exec`.
                 let result = if from == ANSWERS {
                     libc::fcntl(from, libc::F_SETFD, 0)
                 } else {
@@ -331,7 +332,7 @@ impl Recording {
         }
     }
 
-    /// Waits until the child has created its sessions or has died. Gives the child up if that takes
+    /// Waits until the child has created its sessions or has died. Gives up the child if this takes
     /// too long.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
@@ -350,8 +351,8 @@ impl Recording {
         let _ = self.child.kill();
     }
 
-    /// Sends an order to the child. An error is ignored here: if the child is gone,
-    /// [`Recording::finish`] finds out.
+    /// Sends an order to the child. Errors are ignored here, because [`Recording::finish`] detects
+    /// when the child has died.
     fn tell(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = writeln!(orders, "{order}");
@@ -387,8 +388,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up(PATIENCE)),
-            // A child with status 0 but without its last answer was ended by an `exit` in the
-            // plugin.
+            // If a child has status 0 but did not send its last answer, the plugin has called
+            // `exit`.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
@@ -404,10 +405,10 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Says what went wrong, and returns the counts of losses. `not_json` is the number of metadata
-    /// values that are not JSON, with the first of them. The last argument has the number of events
-    /// that did not fit into the plugin's buffer, of commands without times, and of work without its
-    /// counters.
+    /// Prints what went wrong, and returns the counts of losses. `not_json` is the number of
+    /// metadata values that are not JSON, and the first such value. The last argument contains
+    /// three numbers: events that did not fit into the plugin's buffer, commands without times, and
+    /// work on a device without its counters.
     fn say(
         self,
         file: &Path,
@@ -434,7 +435,7 @@ impl Outcome {
         }
         match self.ending {
             Ok(Ending::Whole { dropped: count }) => dropped += count,
-            // If the child died, this was counted above.
+            // If the child died, this failure was already counted above.
             Ok(Ending::Cut) => failed += u64::from(self.died.is_none()),
             Ok(Ending::Damaged { at }) => {
                 say!("{file}: its events are damaged after byte {at}");

@@ -6,8 +6,8 @@
 //!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of a host's own profiler)
 //! ```
 //!
-//! That directory is on disk at the end of a recording ([`super::keep`]), and in memory for a view
-//! ([`super::show`]).
+//! The result is written to a directory. At the end of a recording, it is on disk
+//! ([`super::keep`]). For a view of an unfinished profile, it is in memory ([`super::show`]).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
@@ -35,13 +35,13 @@ use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// The directories that a conversion writes.
+/// The names of the directories that a conversion writes.
 pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
-/// The manifest keeps at most this many messages; the losses count all of them.
+/// The manifest contains at most this many messages. The losses count all messages.
 const MOST_NOTES: usize = 100;
 
-/// The number of bytes at the beginning of a trace file in which the base of its times is looked
-/// for.
+/// The base of a trace file's times is searched for in this many bytes at the beginning of the
+/// file.
 const HEAD: u64 = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Converted {
     pub events: u64,
     /// Messages about what the plugins did wrong or logged.
     pub notes: Vec<String>,
-    /// The files that were converted, relative to the profile.
+    /// The paths of the files that were converted, relative to the profile.
     files: Vec<String>,
 }
 
@@ -60,9 +60,8 @@ impl Converted {
         Self { events, notes, files: Vec::new() }
     }
 
-    /// Returns the converted files as pairs: the name of the part, and the name of the file.
-    /// Somebody may have forged an interrupted conversion, so paths that do not have this form are
-    /// left out.
+    /// Returns the converted files as pairs of the part's name and the file's name. Somebody may
+    /// have forged an interrupted conversion, so paths of any other form are left out.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -81,14 +80,14 @@ impl Converted {
     }
 }
 
-/// Whether this is the name of a file that a conversion reads.
+/// Whether `name` is the name of a file that a conversion reads.
 pub(super) fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Converts the events that plugins have written in those processes of this profile that have
-/// ended. Writes the result to `stage`, an empty directory. Returns `None` if there are no files of
-/// events.
+/// Converts the events that plugins have written in processes of this profile. Only processes that
+/// have ended are converted. Writes the result to `stage`, an empty directory. Returns `None` if
+/// there are no files with events.
 pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>, Failure> {
     let mut all = Vec::new();
     for process in profile.processes.iter().filter(|p| !p.alive && !p.id.is_of_plugins()) {
@@ -110,8 +109,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
     let mut parts = Vec::new();
-    // The stream number is a part of the number of each arrow, and 0 stands for the profile's own
-    // calls.
+    // The number of a stream is a part of the numbers of its arrows. Stream 0 is that of the
+    // profile's own calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
         parts.push(process.id.name());
@@ -161,28 +160,28 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// Writes the losses of a part. The losses of plugins belong to the first part of their events.
+/// Writes the losses of a part of the profile. The losses of plugins are written to the first part
+/// that has their events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
-/// Notes about a file, and the facts about the recording in it, if the file is one of a host's
-/// profiler.
+/// Notes about a file. If a host's own profiler wrote the file, also the facts about its recording.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// Returns the host of a process that has a profiler of its own.
+/// Returns the host in this process that has its own profiler (as PyTorch has).
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)
 }
 
-/// Whether this host's ops were recorded with their counters in this process.
+/// Whether Counterpoint itself recorded this host's ops, with counters, in this process.
 fn has_ops_of(process: &Process, host: &Host) -> bool {
     !host.profiler.is_empty() && process.seen_hosts().any(|seen| seen == host)
 }
 
-/// Returns the name in notes of the profiler that made the recordings.
+/// Returns the name that notes use for the profiler that made the recordings.
 fn profiler(host: &Host) -> &str {
     match &*host.profiler {
         "" => "a recording of a host's own profiler",
@@ -190,7 +189,7 @@ fn profiler(host: &Host) -> &str {
     }
 }
 
-/// Adds a recording that a host has written as a trace file.
+/// Adds the events of a recording that a host has written as a trace file.
 fn convert_trace(
     mut events: Events<'_, '_>,
     mut file: File,
@@ -224,7 +223,7 @@ fn convert_trace(
     Ok((notes, Some(events.recording.fields)))
 }
 
-/// Adds the events of a plugin, or a recording of a host's own profiler.
+/// Adds the events of a plugin, or of a recording by a host's own profiler.
 fn convert_stream(
     mut events: Events<'_, '_>,
     file: File,
@@ -288,7 +287,7 @@ fn convert_stream(
     Ok((notes, None))
 }
 
-/// Collects the notes and losses of a recording of a host's own profiler.
+/// Collects the notes and losses of a recording by a host's own profiler.
 fn of_recording(
     events: Events<'_, '_>,
     process: &str,
@@ -322,8 +321,8 @@ fn of_recording(
     (notes, Some(events.recording.fields))
 }
 
-/// Returns a name that no other activities or tracks of the profile have: `name`, perhaps with a
-/// number.
+/// Returns a name that no other activities or tracks of the profile have. It is `name`, or `name`
+/// with a number.
 pub fn free_name(profile: &Profile, name: &str) -> String {
     let places = [ACTIVITIES_NAME, TRACKS_NAME].map(|place| profile.root().dir(place));
     let is_free = |name: &String| places.iter().flatten().all(|place| place.look(name).is_err());
@@ -337,8 +336,8 @@ fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
 }
 
-/// Returns the time range in which the profile was recorded. The end is not known, so the recording
-/// may have lasted until now.
+/// Returns the time range in which the profile was recorded. The end of the recording is not known,
+/// so the range ends now.
 fn window_of(profile: &Profile) -> Option<Window> {
     let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

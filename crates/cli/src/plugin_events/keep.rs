@@ -4,13 +4,14 @@
 //!  convert ─► plugins.tmp/{processes,activities,tracks} ─► done.json ─► moved into the profile
 //! ```
 //!
-//! Everything is written to a separate directory first. The file that is written last marks this
-//! directory as complete, and then its contents are moved into the profile. So if a conversion is
-//! interrupted at any moment, the next one either starts again or finishes the moving, and no event
-//! is in the profile twice. Two conversions at the same time wait for each other.
+//! Everything is first written to a separate directory. The last file that is written marks this
+//! directory as complete. Then its contents are moved into the profile. So if a conversion is
+//! interrupted at any moment, the next conversion either starts again or finishes the moving, and
+//! no event is in the profile twice. If two conversions start at the same time, one waits for the
+//! other.
 //!
-//! All files are opened from the descriptor of the profile's directory, and none through a link. So
-//! nothing outside of the profile changes, even if somebody else made the profile.
+//! All files are opened relative to the descriptor of the profile's directory, and never through a
+//! link. So nothing outside of the profile changes, even if somebody else made the profile.
 
 use std::fs::File;
 use std::io;
@@ -25,19 +26,20 @@ use record::meta::PARTS_NAME;
 use super::convert::{Converted, WRITTEN, is_file_of_events, write};
 use crate::failure::Failure;
 
-/// The directory in which everything is written first.
+/// The directory to which everything is written first.
 const STAGE_NAME: &str = "plugins.tmp";
-/// The last file of a finished conversion.
+/// The file that a conversion writes last. Its presence means that the conversion is complete.
 const DONE_NAME: &str = "done.json";
 /// The largest size of the file [`DONE_NAME`].
 const MOST_DONE: u64 = 1 << 24;
 
-/// Converts the events that plugins have written in those processes of this profile that have
-/// ended. Returns `None` if there is nothing to do, or if the profile belongs to somebody else. The
-/// recording must be over, because this changes the manifest.
+/// Converts the events that plugins have written in processes of this profile. Only processes that
+/// have ended are converted. Returns `None` if there is nothing to do, if the recording is not
+/// over, or if the profile belongs to somebody else. The recording must be over because the
+/// conversion changes the manifest.
 ///
 /// # Errors
-/// The profile cannot be read or written.
+/// Returns an error if the profile cannot be read or written.
 pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     let manifest = Manifest::read(dir).map_err(Failure::new)?;
     let root = Dir::open(dir).map_err(Failure::new)?;
@@ -45,18 +47,19 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
         return Ok(None);
     }
     let _lock = lock(&root)?;
-    // An earlier conversion may have been interrupted while it moved its files.
+    // If an earlier conversion was interrupted while it moved its files, finish the moving.
     if let Some((_, done)) = interrupted(&root) {
         return move_into_profile(&root, done).map(Some).map_err(Failure::new);
     }
     staged(&root, write)
 }
 
-/// Adds to a profile the files that `write` writes to an empty directory, in the same safe steps as
-/// a conversion.
+/// Adds to a profile the files that `write` writes to an empty directory, in the same steps as a
+/// conversion, so that an interruption does no harm.
 ///
 /// # Errors
-/// The recording is not over, or the profile belongs to somebody else or cannot be written.
+/// Returns an error if the recording is not over, or if the profile belongs to somebody else or
+/// cannot be written.
 pub fn add(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -81,7 +84,7 @@ fn lock(root: &Dir) -> Result<ConversionLock, Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
 }
 
-/// Lets `write` write to a separate directory, and moves its files into the profile.
+/// Lets `write` write files to a separate directory, and moves them into the profile.
 fn staged(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -102,8 +105,8 @@ fn staged(
     }
 }
 
-/// Whether a process has left files of events, or an earlier conversion was interrupted. All parts
-/// are looked at, because it is not known in advance which programs use PyTorch.
+/// Whether a process has left files of events, or an earlier conversion was interrupted. The parts
+/// of all processes are checked, because it is not known in advance which programs use PyTorch.
 fn has_files(root: &Dir) -> bool {
     let names = |dir: &Dir| dir.names().unwrap_or_default().into_iter();
     let has_files = |parts: Dir| {
@@ -114,8 +117,8 @@ fn has_files(root: &Dir) -> bool {
     root.dir(STAGE_NAME).is_ok() || root.dir(PARTS_NAME).is_ok_and(has_files)
 }
 
-/// Whether only the caller can write to the profile, and to those directories in it to which a
-/// conversion writes.
+/// Whether only this user can write to the profile's directory and to the directories in it that a
+/// conversion changes.
 fn is_own(root: &Dir) -> bool {
     let user = profile::pools::user();
     let is_own = |dir: &Dir| {
@@ -142,8 +145,8 @@ struct ConversionLock {
 }
 
 impl ConversionLock {
-    /// Waits for the lock, but only for some time, because anybody who may read the directory can
-    /// lock it.
+    /// Waits for the lock, but only for a limited time, because anybody who may read the directory
+    /// can lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());
@@ -165,7 +168,8 @@ impl ConversionLock {
     }
 }
 
-/// Returns the files of a conversion that was interrupted while they were being moved.
+/// Returns the directory and the result of a conversion that was interrupted while its files were
+/// being moved.
 pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
     let stage = root.dir(STAGE_NAME).ok()?;
     let done = serde_json::from_slice(&stage.read(DONE_NAME, MOST_DONE).ok()?).ok()?;

@@ -1,5 +1,5 @@
-//! Says whose events a trace gets, and which rows and arrows of the timeline belong to which
-//! plugin.
+//! Determines the owner of the events that are added to a trace, and the numbers of the plugins'
+//! rows and arrows in the timeline.
 //!
 //! | | rows | arrows |
 //! |---|---|---|
@@ -19,56 +19,60 @@ use trace::import::trace::OneTrace;
 
 use super::times::{Read, Times, Window};
 
-/// The bits of an arrow's number that hold the number and the type that the plugin gave the arrow.
+/// The number of low bits of an arrow's number that contain the number and the type that the plugin
+/// gave the arrow.
 const ARROW_BITS: u32 = 33;
 
-/// The owner of the events that a trace gets: the plugins of one process of a recorded profile, or
-/// a recording without a program. Each plugin numbers devices and arrows in its own way, so a
-/// number that two plugins use has two rows. Only the row of the process itself is common to all
-/// plugins.
+/// The owner of the events that are added to a trace: the plugins in one process of a recorded
+/// profile, or a recording without a program. Each plugin numbers devices and arrows in its own
+/// way, so if two plugins use the same number, there are two rows for it. Only the row of the
+/// process itself is shared by all plugins.
 #[derive(Debug)]
 pub struct Owner {
     place: Place,
-    /// The plugins whose events have come so far.
+    /// The plugins whose events have been read so far.
     plugins: Vec<Plugin>,
-    /// The index of the plugin whose events come now.
+    /// The index of the plugin whose events are being read.
     plugin: usize,
-    /// The devices and processes that events named.
+    /// A row for each device and process that occurred in events.
     rows: Vec<Row>,
-    /// The rows by plugin and number; the row of the process itself belongs to no plugin.
+    /// The index of the row for each plugin and number. The row of the process itself has the
+    /// plugin `None`.
     by_number: HashMap<(Option<usize>, i64), usize>,
-    /// Rows of processes whose ids are texts.
+    /// The index of the row for each process whose id is a text.
     texts: HashMap<String, usize>,
-    /// The ids of rows that are in use in the trace.
+    /// The ids of rows that the trace already uses.
     taken: HashSet<i64>,
-    /// The number of the stream, which distinguishes its arrows from those of other streams of the
-    /// trace.
+    /// The number of the stream. It makes the numbers of the stream's arrows different from those
+    /// of other streams.
     stream: u64,
-    /// The time range in which the plugin recorded. If it is not known, all times are taken for
+    /// The time range in which the plugin recorded. If it is not known, all times are treated as
     /// UTC.
     window: Option<Window>,
-    /// The clock of the stream's times.
+    /// Converts the times of the stream, and counts times of other clocks than UTC.
     times: Times,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// A process of a recorded profile: its part, its program with its process id, the number of
-    /// its first row, which is unique in the conversion, and the clock.
+    /// A process of a recorded profile. `id` is its part, `name` is its program with the process
+    /// id, `first` is the number of its first row (different for each process of the conversion),
+    /// and `clock` converts UTC.
     Process { id: PartId, name: String, first: i64, clock: UtcClock },
-    /// A recording of plugins without a program. `base_ns` is the trace's time 0, in ns since 1970.
+    /// A recording of plugins without a program. `base_ns` is the time 0 of the trace, in ns since
+    /// 1970.
     Alone { base_ns: i64 },
 }
 
 #[derive(Debug)]
 struct Plugin {
-    /// The plugin's path.
+    /// The path of the plugin's file.
     file: String,
-    /// The source of the plugin's counters: its file and the program.
+    /// The source of the plugin's counters: the plugin's file and the program.
     source: String,
     /// The id of the process in which the plugin ran.
     pid: i64,
-    /// The name of the row with the plugin's counters of the whole machine.
+    /// The name of the row that shows the plugin's counters of the whole machine.
     machine: Option<String>,
 }
 
@@ -77,7 +81,7 @@ struct Plugin {
 struct Row {
     /// The number of the row in the trace.
     id: i64,
-    /// The plugin that named the row first, and the number by which the plugin knows it.
+    /// The plugin that first used the row, and the plugin's number for it.
     plugin: usize,
     number: i64,
     name: Option<Name>,
@@ -86,9 +90,9 @@ struct Row {
 /// The name of a row.
 #[derive(Debug)]
 pub enum Name {
-    /// A plugin's name for a device. Other plugins may use the same name.
+    /// A plugin's name for a device. Other plugins may use the same name for another device.
     Given(String),
-    /// A complete name, to which no plugin's name is added.
+    /// A complete name. No plugin's name is added to it.
     Whole(String),
 }
 
@@ -126,7 +130,7 @@ impl Owner {
         }
     }
 
-    /// Returns the process that the plugins ran in, and its name.
+    /// Returns the process in which the plugins ran, and its name.
     pub fn process(&self) -> Option<(PartId, &str)> {
         match &self.place {
             Place::Process { id, name, .. } => Some((*id, name)),
@@ -140,7 +144,7 @@ impl Owner {
         self.times = Times::default();
     }
 
-    /// Begins the events of a plugin, which ran in the process `pid`.
+    /// Begins the events of a plugin that ran in the process `pid`.
     pub fn begin_plugin(&mut self, file: &str, pid: u32) {
         let known = self.plugins.iter().position(|plugin| plugin.file == file);
         self.plugin = known.unwrap_or(self.plugins.len());
@@ -161,19 +165,20 @@ impl Owner {
         self.rows[row].name.get_or_insert(Name::Whole(name));
     }
 
-    /// Whether this number is the plugin's number for the process itself.
+    /// Whether `number` is the plugin's number for the process in which the plugin ran.
     pub fn is_process(&self, number: i64) -> bool {
         self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
     }
 
-    /// Returns the row of a device's or process's number. Creates the row if it is new.
+    /// Returns the row for the plugin's number of a device or process. Creates the row if it does
+    /// not exist.
     pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
         let of = (on_device || !self.is_process(number)).then_some(self.plugin);
         if let Some(row) = self.by_number.get(&(of, number)) {
             return *row;
         }
-        // The number of rows is limited: a plugin that names thousands of devices gets the last row
-        // for the rest.
+        // The number of rows is limited. If a plugin names more devices, all further devices share
+        // the last row.
         let index = self.rows.len();
         if self.process().is_some() && index + 1 >= PLUGIN_PARTS as usize {
             return index - 1;
@@ -213,7 +218,7 @@ impl Owner {
         self.rows[row].name = Some(name);
     }
 
-    /// Returns the time in the trace for a time that a plugin gave.
+    /// Converts a time from a plugin to a time in the trace.
     pub fn time_ns(&mut self, ns: i64) -> i64 {
         let read = match &self.window {
             Some(window) => self.times.read(window, ns),
@@ -221,7 +226,8 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // The conversion has used the offset of the window, and so does the profile's UTC.
+            // This time was converted with the offset of the window, which the profile's UTC also
+            // uses.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)
@@ -229,13 +235,13 @@ impl Owner {
         }
     }
 
-    /// Returns the notes about the times of the stream that has ended.
+    /// Returns the notes about the times of the current stream, which has ended.
     pub fn said(&self) -> Vec<String> {
         self.times.said()
     }
 
     /// Returns the row of a process whose id is a text, which is also its name. Such rows get
-    /// numbers that no device has.
+    /// numbers that no device can have.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -246,8 +252,9 @@ impl Owner {
         row
     }
 
-    /// Returns the name of the row for the plugin's counters of the whole machine: `machine`, as
-    /// Kineto names it, for the first plugin.
+    /// Returns the name of the row for the plugin's counters of the whole machine. It is `machine`,
+    /// which is Kineto's name, for the first plugin that has such counters; for other plugins, the
+    /// file's name is added.
     pub fn machine(&mut self) -> &str {
         let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
         let own = format!("machine ({})", self.short(self.plugin));
@@ -258,20 +265,20 @@ impl Owner {
     /// Returns the name of the source of a counter's values.
     pub fn source(&self, scope: Scope) -> &str {
         match self.plugins.get(self.plugin) {
-            // The machine is the same in all processes, so the source does not name one.
+            // The machine is the same for all processes, so the source does not name a process.
             Some(plugin) if scope == Scope::Machine => &plugin.file,
             Some(plugin) => &plugin.source,
             None => "plugin",
         }
     }
 
-    /// Returns the number in the trace of an arrow of the stream that began last.
+    /// Returns the trace's number for an arrow of the current stream.
     pub fn arrow(&self, id: i64) -> i64 {
         (self.stream << ARROW_BITS).wrapping_add(id as u64) as i64
     }
 
-    /// Returns a plugin's file name without its directory, or with it if another plugin has the
-    /// same file name.
+    /// Returns the name of a plugin's file without its directory, or the whole path if another
+    /// plugin has the same file name.
     fn short(&self, plugin: usize) -> &str {
         fn last(file: &str) -> &str {
             file.rsplit('/').next().unwrap_or_default()
@@ -281,11 +288,11 @@ impl Owner {
         if same.count() == 1 { last(file) } else { file }
     }
 
-    /// Names the rows. This has to come last, when it is known which names need the plugin's name
-    /// added.
+    /// Writes the names of the rows. This must be done at the end, when it is known which names
+    /// occur in several plugins and need the plugin's name added.
     ///
     /// # Errors
-    /// The profile cannot be written.
+    /// Returns an error if the profile cannot be written.
     pub fn finish(&mut self, trace: &mut OneTrace<'_>) -> Result<(), String> {
         let mut plugins: HashMap<String, HashSet<usize>> = HashMap::new();
         for row in &self.rows {
@@ -323,7 +330,7 @@ impl Owner {
             }
             (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
             (Place::Alone { .. }, Some(_)) => Some(text),
-            // The number of the row is shown in any case.
+            // The row needs no name, because its number is always shown.
             (Place::Alone { .. }, None) if is_only => None,
             (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
         }

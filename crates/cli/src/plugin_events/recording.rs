@@ -1,5 +1,6 @@
-//! Reads recordings that PyTorch's profiler made in the programs of a profile: from the stream that
-//! the bridge to PyTorch wrote, or from a trace file of a PyTorch that the bridge does not know.
+//! Reads recordings that PyTorch's own profiler made in the programs of a profile. They are streams
+//! that the bridge to PyTorch wrote, or trace files if the bridge does not support the version of
+//! PyTorch.
 //!
 //! ```text
 //!  stream:     entry, field ─┐
@@ -7,10 +8,10 @@
 //!                                                                of the profile
 //! ```
 //!
-//! Ids of arrows are unique in one recording, and processes whose id is a text (`Spans`) exist in
-//! each. If ops of PyTorch were recorded with their counters in the same process, the ops in the
-//! profiler's recording are kept, but they are not calls of the profile, because a table should
-//! count each op once.
+//! Ids of arrows are unique only within a recording, and each recording has processes whose id is a
+//! text (`Spans`). If ops of PyTorch were recorded with their counters in the same process, the ops
+//! in the profiler's recording are kept, but they are not calls of the profile, because a table
+//! should count each op once.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -22,8 +23,8 @@ use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
 
 use super::sink::{Events, is_json};
 
-/// The categories of slices that are calls already if the ops of PyTorch were recorded with their
-/// counters.
+/// The categories of slices that the profile already has as calls if Counterpoint recorded the ops
+/// of PyTorch with counters.
 const OPS: [&str; 2] = ["cpu_op", "user_annotation"];
 
 fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
@@ -103,7 +104,7 @@ impl Events<'_, '_> {
             time_ns: Some(entry.time_ns),
             duration_ns: entry.duration_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)),
             id: entry.id.map(Scalar::Int),
-            // The value `e` says that the arrow ends at the slice around this event.
+            // The value `e` means that the arrow ends at the slice that encloses this event.
             binding: (entry.phase == b'f').then_some(Cow::Borrowed("e")),
             scope,
             args: (!arguments.is_empty()).then_some(Raw::of(&arguments)),
@@ -124,10 +125,12 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// Reads a trace file. `head` is the beginning of the file, which has the base of its times.
+    /// Reads a trace file. `head` is the beginning of the file, which contains the base of the
+    /// file's times.
     ///
     /// # Errors
-    /// The file cannot be read to its end. The events before the error are in the profile.
+    /// Returns an error if the file cannot be read to its end. The events before the error are in
+    /// the profile.
     pub fn read_file(&mut self, source: impl Read, head: &[u8]) -> Result<ReadSummary, ReadError> {
         let base_ns = base_of(head).unwrap_or(0);
         read(source, &mut File { events: self, base_ns })
@@ -168,7 +171,7 @@ impl EventSink for File<'_, '_, '_> {
     }
 }
 
-/// Appends a text as JSON.
+/// Appends `text` to `json` as a string of JSON.
 fn push_text(json: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');

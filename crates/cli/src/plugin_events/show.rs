@@ -9,10 +9,10 @@ use super::convert::{Converted, WRITTEN, write};
 use super::keep::interrupted;
 use crate::failure::Failure;
 
-/// Returns the profile as it would be after `recover`. If that fails, returns the given profile, in
-/// which a loss says that there are files of events.
+/// Returns the profile as it would be after `recover`. If the events cannot be converted, returns
+/// the given profile, in which a loss says that files with events were not converted.
 pub fn show(profile: Profile) -> Profile {
-    // A profile of several passes has no plugins.
+    // A profile that was recorded in several passes has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {
         return profile;
     }
@@ -38,7 +38,8 @@ fn shown(profile: &Profile) -> Result<Option<Profile>, Failure> {
     Ok(Some(shown))
 }
 
-/// Converts into memory. Each file in memory needs an open descriptor while the view runs.
+/// Converts the events into files in memory. Each of these files needs an open descriptor while the
+/// view runs.
 fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure> {
     if profile.processes.iter().all(|process| !process.has_events()) {
         return Ok(None);

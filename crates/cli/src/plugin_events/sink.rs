@@ -1,5 +1,5 @@
-//! Turns what a plugin hands over into events of a Chrome trace, in the form that Kineto writes: a
-//! [`plugin_host::Sink`] that passes events on to the importer.
+//! Converts the data that a plugin hands over to events of a Chrome trace, in the form that Kineto
+//! writes. This is a [`plugin_host::Sink`] that passes the events on to the importer.
 //!
 //! | of the plugin | in the trace |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | stream, thread | name and place of a thread |
 //!
 //! A slice on a device gets the arguments `device`, `stream` and `correlation` if the plugin did
-//! not add them, because other tools recognise the work of a device by these arguments.
+//! not add them, because other tools recognise work on a device by these arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,19 +31,19 @@ use trace::import::trace::{CounterValue, OneTrace};
 
 use super::owner::{Name, Owner};
 
-/// What is known so far about a recording that another profiler made, while its events are read
+/// The facts that are known so far about a recording by another profiler, while its events are read
 /// ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// The facts that the recording has about itself.
+    /// The facts that the recording contains about itself.
     pub fields: Map<String, Value>,
-    /// Whether anything of a recording has been read.
+    /// Whether any event of a recording has been read.
     pub any: bool,
-    /// Whether the ops of PyTorch in this process are calls of the profile already.
+    /// Whether the profile already contains the ops of PyTorch in this process as calls.
     pub ops_are_calls: bool,
 }
 
-/// Something that a plugin did wrong or has logged.
+/// A message about something that a plugin did wrong, or that the plugin logged.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub loses: bool,
@@ -55,41 +55,42 @@ pub struct Said {
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
     pub(super) owner: &'a mut Owner,
-    /// The recording of another profiler, if the events belong to one.
+    /// The recording of another profiler, if the events belong to such a recording.
     pub(super) recording: Recording,
-    /// The host of the process that has a profiler of its own.
+    /// The host in this process that has its own profiler.
     pub(super) host: &'a Host,
-    /// The plugin's name, if the stream says it.
+    /// The plugin's name; empty if the stream does not contain it.
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
     pub doing: String,
     /// Messages about what the plugin did wrong or logged.
     pub said: Vec<Said>,
-    /// The kinds that the plugin declared: by number, the name and the published type that each
-    /// resembles.
+    /// The kinds of events that the plugin declared, by number: the name of the kind, and the
+    /// published type that it resembles.
     declared: HashMap<u32, (String, u32)>,
     registry: Registry,
-    /// The types that have come: number, name, and whether events are on a device. See
+    /// The types of the events so far: number, name, and whether such events are on a device. See
     /// [`Events::kind_of`].
     kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
     /// The number of events, counter values included.
     pub events: u64,
-    /// The number of metadata values that are not JSON; each was kept as text.
+    /// The number of metadata values that are not JSON. These values were kept as texts.
     pub not_json: u64,
-    /// The first value that is not JSON.
+    /// The first metadata value that is not JSON.
     pub example: Option<String>,
-    /// The number of texts that are not UTF-8; other characters replace their invalid bytes.
+    /// The number of texts that are not UTF-8. Their invalid bytes were replaced by other
+    /// characters.
     pub not_text: u64,
-    /// The numbers of events that the plugin says are missing because they did not fit, of commands
-    /// without times, and of work without the counters that were asked for.
+    /// Three numbers from the plugin: events that are missing because they did not fit into its
+    /// buffer, commands without times, and work without the counters that were asked for.
     pub missing: [u64; 3],
-    /// The error, if the profile could not be written.
+    /// The error if the profile could not be written.
     pub error: Option<String>,
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// Begins the events of one stream, which belong to this owner.
+    /// Begins the events of one stream. They belong to `owner`.
     pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,
@@ -112,13 +113,13 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Returns the id in the trace for the plugin's number of a device or process.
+    /// Returns the trace's id for the plugin's number of a device or process.
     fn process(&mut self, number: i64, on_device: bool) -> i64 {
         let row = self.owner.row(number, on_device, self.trace);
         self.owner.id(row)
     }
 
-    /// Returns the id in the trace for a process of a recording.
+    /// Returns the trace's id for a process of a recording.
     pub(super) fn process_of(&mut self, id: &Scalar<'_>) -> i64 {
         match id {
             Scalar::Int(number) => self.process(*number, false),
@@ -129,12 +130,13 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Names a process of a recording, whose id is a number. The row of the process itself is named
-    /// after the host whose profiler made the recording.
+    /// Names a process of a recording. `number` is the id of the process. The row of the recorded
+    /// process itself is named after the host whose profiler made the recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
-            // The plain name of the program belongs to the row with the program's own calls.
+            // The plain name of the program is used for the row with the calls that Counterpoint
+            // recorded.
             let name = format!("{} of {own}", self.host.title);
             return self.owner.name_process(name, self.trace);
         }
@@ -173,7 +175,8 @@ impl<'a, 'b> Events<'a, 'b> {
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
-        // There are few types, but a plugin may invent many, so the list is limited.
+        // Usually there are few types, but a plugin may invent many of them, so the list is
+        // limited.
         if self.kinds.len() < 64 {
             self.kinds.push((number, Rc::clone(&name), on_device));
         }
@@ -209,7 +212,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Adds an argument that other tools look for, unless the plugin gave it.
+    /// Adds an argument that other tools look for, unless the plugin has added it.
     fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
         if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
             self.begin_argument(key);
@@ -229,7 +232,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Passes on the values of a counter of the published interface.
+    /// Passes on the values of a counter that uses the published interface.
     fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
         let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
         let scope = match u32::try_from(number) {
@@ -249,8 +252,8 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Adds a fact about a row to the trace: an `M` event with one argument. The row is given by
-    /// its ids in the trace.
+    /// Adds a fact about a row to the trace, as an `M` event with one argument. `row` contains the
+    /// row's ids in the trace.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);
@@ -266,12 +269,12 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// The greatest depth of objects and arrays inside of each other. Perfetto's reader crashes at some
-/// tens of thousands.
+/// The greatest allowed depth of nested objects and arrays. Perfetto's reader crashes at a depth of
+/// some tens of thousands.
 const DEEPEST: usize = 64;
 
-/// Returns the losses of a plugin's events: failures, events that did not fit, commands without
-/// times, and work without its counters.
+/// Returns the losses of a plugin's events: failures, events that did not fit into the buffer,
+/// commands without times, and work without its counters.
 pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCount; 4] {
     let counts = [
         (Loss::PluginFailed, failed),
@@ -282,13 +285,12 @@ pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCoun
     counts.map(|(loss, count)| LossCount::new(loss, count))
 }
 
-/// Whether these bytes are a JSON value that every reader can take, because it is not nested
-/// deeply.
+/// Whether these bytes are a JSON value that is not nested too deeply for readers.
 pub fn is_json(bytes: &[u8]) -> bool {
     is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// Whether a value is nested at most [`DEEPEST`] deep, if it is JSON.
+/// Whether the nesting of a value is at most [`DEEPEST`] deep. The bytes are assumed to be JSON.
 fn is_shallow(bytes: &[u8]) -> bool {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in bytes {
@@ -493,7 +495,7 @@ mod tests {
             assert!(!is_json(nested(open, close, 65).as_bytes()));
             assert!(!is_json(nested(open, close, 50_000).as_bytes()));
         }
-        // Brackets side by side or in a text do not count as depth.
+        // Brackets that are side by side or in a text do not increase the depth.
         assert!(is_json(format!("[{}1]", "[],".repeat(1000)).as_bytes()));
         assert!(is_json(format!("[\"\\\"{}\"]", "[".repeat(1000)).as_bytes()));
         assert!(!is_json(b"[\"[]"));

@@ -1,5 +1,5 @@
-//! Converts the times that plugins give. The interface asks for ns since 1970, but a plugin may
-//! take its times from another clock:
+//! Converts the times of plugins' events. The interface asks for ns since 1970, but a plugin may
+//! use another clock:
 //!
 //! | a time | is taken for |
 //! |---|---|
@@ -15,28 +15,28 @@ const MINUTE: i64 = 60_000_000_000;
 /// The time range of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Begin, ns since 1970.
+    /// The beginning, in ns since 1970.
     pub first_ns: i64,
-    /// End, ns since 1970.
+    /// The end, in ns since 1970.
     pub last_ns: i64,
-    /// The number that is added to `CLOCK_MONOTONIC` to get ns since 1970.
+    /// The number of ns that is added to a time of `CLOCK_MONOTONIC` to get ns since 1970.
     pub offset_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// A time in UTC, as the interface asks for.
+    /// A time in UTC, as the interface requires.
     Utc(i64),
     /// A time of another clock, converted to ns since 1970 with the offset of the window.
     Other(i64),
 }
 
-/// Converts the times of one stream of events, and counts those that are not UTC.
+/// Converts the times of one stream of events, and counts the times that are not UTC.
 #[derive(Debug, Default)]
 pub struct Times {
     monotonic: u64,
     unknown: u64,
-    /// The first time that was taken from an unknown clock.
+    /// The first time of the stream that comes from an unknown clock.
     first: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_clock_is_recognised() {
-        // The recording lasts 2 s, began 1000 s after the machine was started, and is from 2023.
+        // The recording lasts 2 s. It began in 2023, 1000 s after the machine was started.
         let (begin, up) = (1_700_000_000_000_000_000, 1_000_000_000_000);
         let window =
             Window { first_ns: begin, last_ns: begin + 2_000_000_000, offset_ns: begin - up };
@@ -105,7 +105,7 @@ mod tests {
             "{:?}",
             times.said()
         );
-        // These are ticks of a device that count from its own start.
+        // These times are ticks of a device that counts from its own start.
         assert_eq!(times.read(&window, 7000), Read::Other(begin));
         assert_eq!(times.read(&window, 7900), Read::Other(begin + 900));
         assert_eq!(times.read(&window, i64::MIN), Read::Other(i64::MIN + begin));

@@ -16,33 +16,33 @@ use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The counters of a recording, each of which was opened once to check that it works, and what else
-/// is recorded.
+/// The counters of a recording and the other things to record. Each counter was opened once to
+/// check that it works.
 pub struct Choice {
     /// Counters that the recorder reads in each call.
     pub counters: Vec<Counter>,
-    /// Counters that are sampled while the program runs.
+    /// Counters that are sampled at regular times while the program runs.
     pub beside: Vec<Counter>,
     /// Notes about default counters that do not work.
     pub notes: Vec<String>,
     /// Metrics to compute from the counters.
     pub metrics: Vec<MetricInfo>,
-    /// Profiler plugins that programs load.
+    /// Profiler plugins that the recorded programs load.
     pub plugins: Option<PluginOptions>,
 }
 
-/// The result of choosing counters, all of which work here.
+/// The chosen counters. All of them work on this machine.
 pub struct Chosen {
-    /// Counters of threads, for the recorder.
+    /// Counters of threads, which the recorder reads in each call.
     pub threads: Vec<Counter>,
-    /// Counters of whole packages, which are sampled.
+    /// Counters of whole processor packages, which are sampled while the program runs.
     pub packages: Vec<Counter>,
     /// Notes about default counters that do not work.
     pub notes: Vec<String>,
 }
 
-/// Returns the counters that `-e` names, all of which must work here. Without `-e`, returns those
-/// default counters that work.
+/// Returns the counters that `-e` names. It is an error if one of them does not work on this
+/// machine. Without `-e`, returns the default counters that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -77,8 +77,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// Returns counters for every online CPU, in groups numbered from `first`. A simulated counter
-/// belongs to no CPU.
+/// Returns counters for every online CPU, in groups numbered from `first`. Simulated counters keep
+/// their scope, because they do not count on CPUs.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -116,8 +116,8 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// Fails if a counter does not work. The failure has a message for each such counter, and all
-/// remedies.
+/// Returns an error if a counter does not work. The error contains a message for each such counter,
+/// and all remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -140,7 +140,8 @@ pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
     Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
-/// If groups take turns on the PMU, says which counters are in which group.
+/// Returns a note about which counters are in which group, because the groups may take turns on the
+/// PMU. Returns `None` if there is only one group.
 fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
@@ -165,10 +166,10 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Returns a hint that says how to ask for software counters. `None` if the user has no right to
-/// them here, or if a variable already says what to count. This does not open a counter, because
-/// opening the first software counter on a machine makes the kernel change its own code, for which
-/// it stops every processor.
+/// Returns a hint that says how to ask for software counters. Returns `None` if this user has no
+/// right to use them, or if a variable already names what to count. No counter is opened for this
+/// check: when the first software counter on a machine is opened, the kernel changes its own code
+/// and stops every processor meanwhile.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

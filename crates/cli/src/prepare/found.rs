@@ -1,5 +1,6 @@
-//! Finds out facts about the machine that a recording depends on: the shared library, a place for
-//! the pool, the clock, and the time that counters add to a context switch.
+//! Finds out what a recording depends on: the shared library, a directory for the pool (the file in
+//! memory that records are written to), the clock, and the time that counters add to a context
+//! switch.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +21,7 @@ const LIBRARY: &str = "libcounterpoint.so";
 /// Returns the places where the shared library may be: in `../lib` relative to the program, or next
 /// to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
-    // The kernel gives the path of this program with all links resolved.
+    // The kernel returns the path of this program with all links resolved.
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let above = beside.parent().unwrap_or(Path::new("/"));
@@ -36,9 +37,9 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the value of `LD_PRELOAD`: our library, then what the variable already names. The
-/// dynamic linker splits the value at colons and spaces, so a library whose path contains one is
-/// preloaded through a symbolic link.
+/// Returns the value of `LD_PRELOAD`: the library of Counterpoint, followed by the present value of
+/// the variable. The dynamic linker splits the value at colons and spaces, so if the path of the
+/// library contains one of these, the library is preloaded through a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -56,13 +57,13 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// Returns the directory for the pool. It is on a memory file system, where writes cause no page
-/// faults once the pages are present. The second result is a warning if there is no such file
-/// system.
+/// Returns the directory for the pool. The directory is on a memory file system, because writes to
+/// such a file cause no page faults once its pages are present. If there is no such file system,
+/// the second result is a warning.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
-        // Everybody can write to the system's shared place, but its sticky bit protects the files
-        // that each user has there.
+        // Everybody can write to the system's shared directory, but its sticky bit protects the
+        // files of each user.
         let is_safe = base == Path::new(SHARED_MEMORY) || is_private(&base);
         if is_safe && is_memory(&base) && is_writable(&base) {
             return (base.join(directory_name()), None);
@@ -93,9 +94,9 @@ fn is_memory(path: &Path) -> bool {
     known && matches!(stat.f_type as i64, TMPFS | RAMFS)
 }
 
-/// Whether only the caller can replace files in this directory. `XDG_RUNTIME_DIR` may belong to
-/// another user (after `su`), and next to a pool there can be a link to the library that is
-/// preloaded.
+/// Whether only the caller can replace files in this directory. This check is needed because
+/// `XDG_RUNTIME_DIR` may belong to another user (after `su`), and because the directory of a pool
+/// may contain a link to the library that is preloaded.
 fn is_private(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.uid() == user() && found.mode() & 0o022 == 0)
 }
@@ -108,7 +109,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Returns the clock of recordings on this machine, which is determined once.
+/// Returns the clock of recordings on this machine. It is determined only once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -119,8 +120,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     })
 }
 
-/// Measures what the counters add to each context switch of the program's threads. It is measured
-/// here, in 5 ms, so that the program does not lose time.
+/// Measures the time that the counters add to each context switch of the program's threads. This
+/// takes 5 ms and is done before the program starts, so that the program does not lose this time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     machine::switches::measure(&plan).map(|found| SwitchCost {

@@ -1,5 +1,5 @@
-//! Makes a profile that is ready to be recorded into: its directory, the pool, the run file and the
-//! manifest.
+//! Makes a profile that is ready for a recording: its directory, the pool (a file in memory for
+//! records), the run file (the settings for the recorder) and the manifest.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,7 +27,7 @@ use super::place::{DirectoryLock, make_directory, make_way};
 use super::plugins::mean;
 use crate::failure::Failure;
 
-/// The variable that makes the dynamic linker load the agent.
+/// The variable that makes the dynamic linker load the agent (the library that records).
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// A profile that is ready for a recording.
@@ -36,35 +36,36 @@ pub struct Prepared {
     pub directory: PathBuf,
     /// The profile's clock.
     pub clock: ClockKind,
-    /// Counters that are sampled while the program runs.
+    /// Counters that are sampled at regular times while the program runs.
     pub beside: Vec<Counter>,
-    /// Environment variables that bring the agent into a program.
+    /// Environment variables that make a program load the agent.
     pub variables: Vec<(&'static str, OsString)>,
-    /// The manifest, which is not written yet: see [`Prepared::announce`].
+    /// The manifest. [`Prepared::announce`] writes it to the profile.
     pub manifest: Manifest,
     pool_directory: PathBuf,
     /// The lock that is held until the manifest exists.
     lock: Option<DirectoryLock>,
-    /// The pool and the profile's directory. They are kept open so that both keep their inode
-    /// numbers: some file systems give a file a new number if nobody has it open.
+    /// The pool and the profile's directory. Both are kept open so that their inode numbers do not
+    /// change: some file systems give a file a new number when no process has it open.
     #[expect(dead_code, reason = "only held")]
     held: [fs::File; 2],
-    /// Counters that this command keeps open for as long as it runs.
+    /// Counters that this command keeps open as long as it runs; see [`keep_open`].
     #[expect(dead_code, reason = "only kept open")]
     kept_open: Option<ThreadCounters<'static>>,
 }
 
 impl Prepared {
-    /// Removes everything that was made, for a program that could not be started after all.
+    /// Removes everything that was made. Callers use this if the program could not be started.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
     /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
-    /// over when that process ends, and not when this process ends.
+    /// over when that process ends. Otherwise, it is over when this process ends.
     ///
     /// # Errors
-    /// Fails if the manifest cannot be written. Then everything that was made is removed.
+    /// Returns an error if the manifest cannot be written. In this case, everything that was made
+    /// is removed.
     pub fn announce(mut self, watched: Option<u32>) -> Result<Self, Failure> {
         if let Some(process) = watched {
             self.manifest.watch = ProcessId::of(process).into_iter().collect();
@@ -78,17 +79,17 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Releases the lock, so that other commands continue. The manifest exists now.
+    /// Releases the lock, so that other commands can continue. The caller has written the manifest.
     pub fn is_announced(&mut self) {
         self.lock = None;
     }
 
-    /// Counts a loss that no recorded process can count itself.
+    /// Counts a loss that no recorded process can count.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // If this fails, the pool is gone, and there is no profile that could show the loss.
+            // If this fails, the pool no longer exists, and no profile could show the loss.
             let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
@@ -114,8 +115,8 @@ impl Drop for Undo {
     }
 }
 
-/// Makes the profile in `directory` except for its manifest. The caller writes that when it is
-/// known which process is watched. If this fails, it removes everything that it made.
+/// Makes the profile in `directory` except for its manifest. The caller writes the manifest when it
+/// is known which process is watched. If this fails, everything that was made is removed.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -129,8 +130,8 @@ pub fn make(
         mean(plugins, program);
     }
     let clock = choose_clock(machine);
-    // With a budget, counters are only open during the calls in which they are read, so context
-    // switches do not cost more.
+    // With `--budget`, counters are open only during the calls in which they are read, so they make
+    // other context switches no slower.
     let switch_cost = recording.budget.map_or_else(|| switch_cost(&counters), |_| None);
     let keeping = recording.budget.filter(|part| *part > 0.0 && origin == Origin::Run);
     let kept_open = keeping.and_then(|_| keep_open(&counters));
@@ -151,7 +152,7 @@ pub fn make(
     let owner = owner(&directory, id).map_err(Failure::new)?;
     let layout = recording.pool_layout();
     let created = record::pool::create_with(&pool, &owner, layout).or_else(|_| {
-        // The memory may be full of pools that nobody uses any more.
+        // The memory file system may be full of pools that nobody uses any more.
         crate::orphans::remove_old();
         let _ = fs::remove_file(&pool);
         record::pool::create_with(&pool, &owner, layout)
@@ -175,7 +176,7 @@ pub fn make(
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    // A session reads its run file in any case, so the name need not say that there are plugins.
+    // A session always reads its run file, so the file's name need not show that there are plugins.
     let at_start = run_file.plugins.is_some() && origin != Origin::Session;
     let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
     let run_path = directory.join(name);
@@ -201,14 +202,14 @@ pub fn make(
             Failure::new(format!("write {}: {why}", pool.display()))
         })?;
     }
-    // The manifest is written while the pool is held open, so a process that looks for unused pools
-    // sees that this one is in use.
+    // The pool is kept open until the manifest is written, so that a process that looks for unused
+    // pools sees that this pool is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
-    // The OpenCL loader of the program loads these plugins a second time, as its layers, and CUDA's
-    // driver and NVTX load the one for CUDA.
+    // The program's OpenCL loader loads these plugins a second time, as layers. CUDA's driver and
+    // NVTX load the plugin for CUDA a second time.
     let files = || run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
     let layers = opencl_layers(files(), std::env::var_os(OPENCL_LAYERS).as_deref());
     let injection = cuda_injection(files(), std::env::var_os(CUDA_INJECTION).as_deref());
@@ -235,15 +236,16 @@ pub fn make(
     })
 }
 
-/// Opens the counters for this command itself, for as long as it runs. The kernel patches its own
-/// code when the first user of a kind of counter appears and when the last one goes. Each time
-/// takes 40 µs, sometimes 10 ms (measured with Linux 6.18). With a budget, the program opens and
-/// closes counters often; because this command has them open, the program is neither the first user
-/// nor the last.
+/// Opens the counters in this command, which keeps them open as long as it runs. The kernel patches
+/// its own code when a counter of a kind is opened first, and when the last counter of the kind is
+/// closed. Each patching takes 40 µs, sometimes 10 ms (measured with Linux 6.18). With `--budget`,
+/// the program opens and closes counters often. Because this command keeps them open, the program
+/// never opens the first counter or closes the last.
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
     let plan: &'static Plan = Box::leak(Box::new(Plan::new(counters.to_vec()).ok()?));
     let mut open = ThreadCounters::closed();
-    // If the counters cannot be opened, the program's counters only cost more.
+    // It is no error if the counters cannot be opened. The program's counters then only take more
+    // time.
     open.open(plan).ok().map(|()| open)
 }
 
@@ -289,8 +291,9 @@ pub fn manifest(
     }
 }
 
-/// Whether a host must announce each call. In a session, the program itself can ask how often each
-/// op was called, so the numbers must be exact.
+/// Whether a host must report each call to the recorder, so that the numbers of calls are exact.
+/// They must be exact in a session with `--budget`, because the program itself can ask how often
+/// each op was called.
 fn exact_counts(recording: &Recording, origin: Origin) -> bool {
     recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }
@@ -305,11 +308,11 @@ fn logical_cpus(machine: &Machine) -> u32 {
     }
 }
 
-/// Returns the names of this machine and its kernel.
+/// Returns the name of this machine and the release of its kernel.
 fn names() -> (String, String) {
     // SAFETY: `utsname` consists of arrays of characters, for which zeros are values.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` outlives the call. If the call fails, both names stay empty.
+    // SAFETY: `found` outlives the call. If the call fails, both names remain empty.
     unsafe { libc::uname(&mut found) };
     let text = |field: &[std::ffi::c_char]| {
         let bytes: Vec<u8> =

@@ -123,15 +123,15 @@ impl Recording {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// Returns the layout of the pool: a page for each thread that records calls, and one for its
-    /// loops.
+    /// Returns the layout of the pool. The pool has a page for each thread that records calls, and
+    /// with `--loops` another page for its loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// Returns the place in a distributed job: from the options, or else from the variables of the
-    /// launcher of this command.
+    /// Returns the rank in a distributed job. It comes from the options, or else from the variables
+    /// that the launcher of this command has set.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
@@ -139,17 +139,17 @@ impl Recording {
         }
     }
 
-    /// Returns what the launcher of this command calls the job.
+    /// Returns the name that the launcher of this command has given the job.
     pub fn job_name(&self) -> Option<String> {
         job_name(variable)
     }
 
-    /// Returns the environment variables that tell the program the rank and the number of ranks of
-    /// the options.
+    /// Returns the environment variables that pass the rank and the number of ranks from the
+    /// options to the program.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
-        // A number of ranks that is in the environment already belongs to another rank, so it is
-        // replaced or emptied.
+        // If the environment already has a number of ranks, it belongs to another rank. It is
+        // therefore replaced by the option's number, or by an empty text.
         let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
         rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
     }
@@ -168,7 +168,7 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
-/// Parses `first=100,gap=128,log=100,trips`; each of them is optional.
+/// Parses `first=100,gap=128,log=100,trips`. Each of these parts is optional.
 fn loops(text: &str) -> Result<LoopOptions, String> {
     let mut options = LoopOptions::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -198,13 +198,13 @@ fn loops(text: &str) -> Result<LoopOptions, String> {
     Ok(options)
 }
 
-/// Parses a part of the time: `2%`, `0.02` or `0`.
+/// Parses a fraction of the time: `2%`, `0.02` or `0`.
 fn budget(text: &str) -> Result<f64, String> {
     let (number, whole) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
         None => (text, 1.0),
     };
-    // Rust would also parse `inf`, `nan` and `1e-3`.
+    // Rust's parser would also accept `inf`, `nan` and `1e-3`.
     let is_plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let number: f64 = match number.parse() {
         Ok(number) if is_plain => number,

@@ -1,5 +1,5 @@
-//! The place of a profile: its path, the lock for making it, and an earlier profile in the same
-//! place.
+//! Prepares the place of a profile: its path, the lock for creating it, and the removal of an
+//! earlier profile from the same path.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
     let directory: PathBuf = absolute.components().collect();
-    // A symbolic link stays where it is; the directory that it points to is replaced.
+    // A symbolic link is kept, and the directory that it points to is replaced.
     match fs::symlink_metadata(&directory) {
         // In a directory that everybody may write to, anybody can create a link.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
@@ -45,17 +45,17 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// A lock with which one command at a time looks for a free place and writes its manifest there.
-/// Otherwise, if two commands started at the same moment, the second could find a directory that is
-/// not yet a profile, or remove one that is still empty.
+/// A lock for choosing a free place and writing a manifest there. Only one command at a time holds
+/// it. Without the lock, if two commands started at the same moment, the second command could find
+/// a directory that is not yet a profile, or remove a directory that is still empty.
 ///
-/// This is a lock on the parent directory, which needs no file and ends with the process. If such
-/// locks are not supported, or another process holds the lock for too long, the command continues
-/// without it.
+/// The lock is taken on the parent directory, so it needs no file and is released when the process
+/// ends. If the file system does not support such locks, or another process holds the lock for too
+/// long, the command continues without the lock.
 pub struct DirectoryLock(Option<fs::File>);
 
 impl DirectoryLock {
-    /// Waits for the lock, in order to make a profile in `directory`.
+    /// Waits for the lock that is needed to create a profile in `directory`.
     pub fn wait(directory: &Path) -> Self {
         const PATIENCE: Duration = Duration::from_secs(2);
         let around = match directory.parent() {
@@ -77,8 +77,8 @@ impl DirectoryLock {
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files. Also removes the
-/// files of a command that was killed before it wrote the manifest. `lock` is the lock for this
-/// directory.
+/// files of a command that was killed before it wrote the manifest. `lock` must be the lock for
+/// this directory.
 pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
@@ -98,14 +98,16 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         if series.iter().any(|(_, run)| run.origin != Origin::Env && !is_over(run)) {
             return Err(refuse("a program is still recording into it"));
         }
-        // A series that was killed may have runs whose records are still in memory.
+        // If the command that recorded a series was killed, records of some runs may still be in
+        // memory.
         for (path, _) in series.iter().filter(|(_, run)| run.state != State::Finished) {
             collect(path, Closing::Now).map_err(Failure::new)?;
         }
         return move_away(directory, &found, &refuse);
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        // Without the lock, another command may be about to write its manifest there.
+        // The directory is removed only with the lock, because another command may otherwise be
+        // about to write its manifest there.
         if lock.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
             return Ok(());
         }
@@ -118,21 +120,21 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         ))
         .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
-    // Before the earlier profile is moved, it gets the records that its interrupted recording left
-    // in memory.
+    // Before the earlier profile is moved, the records that its interrupted recording left in
+    // memory are added to it.
     collect(directory, Closing::Now).map_err(Failure::new)?;
     move_away(directory, &found, &refuse)
 }
 
-/// A lock on the description of a series, which marks the series as being recorded. The lock ends
-/// with the process.
+/// A lock on the file that describes a series. The lock shows other commands that the series is
+/// being recorded. The kernel releases it when the process ends.
 pub struct Running {
     _locked: Option<fs::File>,
 }
 
 impl Running {
-    /// Takes the lock of the series in `directory`, which was just made. If such locks are not
-    /// supported there, the series is recorded without a lock.
+    /// Takes the lock of the series in `directory`, which was just created. If the file system does
+    /// not support such locks, the series is recorded without a lock.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
         // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.
@@ -146,8 +148,8 @@ impl Running {
 /// Whether a command is still recording the series in `directory`.
 fn is_running(directory: &Path) -> bool {
     let Ok(file) = fs::File::open(directory.join(SERIES_NAME)) else { return false };
-    // SAFETY: flock takes numbers only, and `file` keeps its descriptor open; a lock that was taken
-    // ends with `file`.
+    // SAFETY: flock takes numbers only, and `file` keeps its descriptor open. If the lock was
+    // taken, it is released when `file` is closed.
     let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }
@@ -162,7 +164,8 @@ fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     Some(paths.filter_map(read).collect())
 }
 
-/// Moves an earlier profile or series to `DIR.old`. An older profile or series there is removed.
+/// Moves an earlier profile or series to `DIR.old`. An older profile or series at that path is
+/// removed.
 fn move_away(
     directory: &Path,
     found: &fs::Metadata,

@@ -1,5 +1,5 @@
-//! The options that say which profiler plugins the recorded programs load, and the part of the run
-//! file that they become.
+//! The options that determine which profiler plugins the recorded programs load, and their
+//! conversion to the run file (the file that the recorder reads).
 
 use std::path::{Path, PathBuf};
 
@@ -53,31 +53,31 @@ pub struct PluginArgs {
     pub programs: Vec<String>,
 }
 
-/// Programs that start others and do nothing on a device themselves. A plugin in such a program
-/// would only cost time, and would record the events of the whole machine a second time.
+/// Programs that only start other programs and do not use a device themselves. A plugin in such a
+/// program would only take time, and would record the events of the whole machine a second time.
 const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
                         numactl time xargs make ninja cmake git counterpoint pyenv";
 
-/// The small programs that scripts are made of. One of pyenv's launchers runs thirty of these
-/// programs for one Python. They load plugins only if they are the recorded program itself.
+/// Small programs that scripts often call. One of pyenv's launchers runs thirty of these programs
+/// to start one Python. Such a program loads plugins only if it is the recorded program itself.
 const TOOLS: &str = "awk gawk mawk basename cat chmod cp cut date dirname echo expr find grep head hostname \
                      id ldconfig ldd ln ls mkdir mktemp mv ps pwd readlink realpath rm sed seq sleep sort \
                      tail tr uname which";
 
-/// Lets the recorded program load plugins, also if it is one of the small programs.
+/// Lets the recorded program load plugins, even if it is one of the small programs in [`TOOLS`].
 pub fn mean(options: &mut PluginOptions, program: &str) {
     let name = program.rsplit('/').next().unwrap_or_default();
     options.except.retain(|except| except != name || STARTERS.split(' ').any(|word| word == name));
 }
 
-/// The time between two requests for a plugin's events, unless the user gives another one.
+/// The time in ms between two requests for a plugin's events, unless the user sets another time.
 const FLUSH_MS: u64 = 1000;
 
 impl PluginArgs {
-    /// Returns what the run file says about plugins; `None` if there are none.
+    /// Returns the entry about plugins for the run file; `None` if there are no plugins.
     ///
     /// # Errors
-    /// A plugin or a kind that the user named does not exist.
+    /// Returns an error if a plugin or a kind that the user named does not exist.
     pub fn resolve(&self, origin: Origin) -> Result<Option<PluginOptions>, Failure> {
         let files = match self.plugins.is_empty() {
             false => files(&self.plugins)?,
@@ -118,9 +118,8 @@ impl PluginArgs {
     }
 }
 
-/// Returns the plugins of the directory in the variable of Kineto's hosts. The variable may be
-/// meant for another host, so a directory that cannot be used does not keep the program from
-/// running.
+/// Returns the plugins in the directory that the variable of Kineto's hosts names. The variable may
+/// be meant for another host, so the program runs even if the directory cannot be used.
 fn of_variable() -> Vec<PathBuf> {
     let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     let Some(directory) = directory else { return Vec::new() };

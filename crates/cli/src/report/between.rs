@@ -1,5 +1,6 @@
-//! `report --by between`: the gaps between the calls of threads, by the ops before and after them, and between
-//! calls inside of others by level.
+//! `report --by between`: shows the time in which threads were in no call. A row is a pair of ops:
+//! the op before a gap and the op after it. For calls inside of other calls, a second table shows
+//! the gaps by level.
 
 use std::io;
 use std::process::ExitCode;
@@ -27,11 +28,13 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The schema of the JSON that `report --by between` prints.
 const SCHEMA: &str = "counterpoint.between/1";
 
-/// In a table for people, names in the second column are shortened to a quarter of the width,
-/// within these bounds, because the numbers matter more than whole names.
+/// The smallest and the greatest length of names in the second column of a table for people. The
+/// names are shortened to a quarter of the table's width within these bounds, because the numbers
+/// matter more than whole names.
 const BEFORE: [usize; 2] = [20, 36];
 
-/// The columns with their labels and explanations, and a word without a column.
+/// The names of columns, each with its label and explanation. An entry without a name explains a
+/// word that the cells contain.
 pub const EXPLAINED: [(&str, &str, &str); 5] = [
     ("after", "after: ", "the op whose call ended last on the thread"),
     ("before", "before: ", "the op that began next"),
@@ -48,8 +51,8 @@ pub const EXPLAINED: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Returns the gaps for a page: the table, and for each row the op before the gap. `None` if the
-/// gaps are not known, or if there are none.
+/// Returns the table of gaps for a page, and for each row the op before the gap. Returns `None` if
+/// there are no gaps.
 pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)> {
     let rows: Vec<&Gap> = gaps.rows.iter().collect();
     let mut table = columns(profile, gaps, &rows, &Sides::new(profile, gaps), None);
@@ -59,7 +62,7 @@ pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)
     (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
 }
 
-/// The columns of the table of levels with their labels and explanations.
+/// The columns of the table of levels, each with its label and explanation.
 pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
     (
         "level",
@@ -77,7 +80,8 @@ pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
     ("share", "share: ", "of the time between and in calls of the level together"),
 ];
 
-/// The levels of threads with calls inside of calls, as a table. `None` if there are none.
+/// Returns the table of levels for threads that have calls inside of other calls. Returns `None` if
+/// there are no such threads.
 pub fn of_levels(profile: &Profile, gaps: &Gaps) -> Option<Table> {
     levels_of(profile, &gaps.levels, &Sides::new(profile, gaps))
 }
@@ -142,7 +146,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     if args.filter.is_none() {
         add_recorder(&mut table, &gaps);
     }
-    // A level is of whole threads, so a filter has none.
+    // Levels are about whole threads, so they are not shown with a filter.
     let mut by_level = match args.filter {
         Some(_) => None,
         None => levels_of(profile, &gaps.levels, &sides),
@@ -157,7 +161,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // These sums are of all gaps, also those that a filter leaves out.
+            // These sums include all gaps, even those that a filter leaves out.
             wall_ns: gaps.wall_ns,
             between_ns: gaps.between_ns,
             recorder_ns: gaps.recorder_ns,
@@ -255,7 +259,8 @@ fn columns(
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Adds a row for the recorder. With this row, the rows add up to the whole time between calls.
+/// Adds a row for the time that the recorder itself took. With this row, the rows add up to the
+/// whole time between calls.
 fn add_recorder(table: &mut Table, gaps: &Gaps) {
     if gaps.recorder_ns >= 0.5 {
         table.add_rest(|column| match column {

@@ -1,6 +1,6 @@
-//! `report DATASET`: shows the ranks of a job side by side, and ops over all ranks.
+//! `report DATASET`: shows a table of the ranks of a job, and a table of ops over all ranks.
 //!
-//! All numbers come from [`analysis::across`]. Each format also says what is incomplete in the
+//! All numbers come from [`analysis::across`]. Each format also shows what is incomplete in the
 //! dataset.
 
 use std::io::{self, Write};
@@ -29,10 +29,10 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report DATASET` prints.
 const SCHEMA: &str = "counterpoint.ranks/1";
-/// At most this many gaps are named; the others are only counted.
+/// At most this many gaps (missing parts of the dataset) are named; the others are only counted.
 const MOST_NAMED: usize = 20;
 
-/// The explanations of columns, by the columns' names.
+/// The names of columns, each with its label and explanation.
 const EXPLAINED: [(&str, &str, &str); 7] = [
     ("self_ns", "self: ", "time in ops, without the calls inside of them"),
     ("of_mean", "of mean: ", "the rank's self time as a multiple of the mean over the ranks"),
@@ -59,12 +59,12 @@ const EXPLAINED: [(&str, &str, &str); 7] = [
 /// A dataset that was read.
 struct Opened {
     runs: Vec<RunAcross>,
-    /// What is incomplete in the dataset, one sentence each.
+    /// One sentence for each thing that is incomplete in the dataset.
     gaps: Vec<String>,
 }
 
-/// Opens a dataset and reads the records of its ranks. Before that, gives up all rights that the
-/// view does not need.
+/// Opens a dataset and reads the records of its ranks. First gives up all rights that the view does
+/// not need.
 fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
     let dir = &args.profile;
     confine(None, needs);
@@ -95,7 +95,7 @@ fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> 
     Ok(Opened { runs, gaps })
 }
 
-/// Aligns the clocks of a run by an op.
+/// Aligns the clocks of a run's ranks by the calls of an op.
 fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Result<(), Failure> {
     let is_match = |op: &&OpAcross| profile::demangle::matches(glob, &op.name);
     let keys: Vec<&str> = run.ops.iter().filter(is_match).map(|op| &*op.key).collect();
@@ -125,7 +125,7 @@ fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Res
     Ok(())
 }
 
-/// Refuses options that need more than the sums that a dataset has.
+/// Returns an error if an option needs more data than the sums that a dataset contains.
 fn refuse(args: &Args, by: RowKind) -> Result<(), Failure> {
     let given = [
         (args.tree, "--tree"),
@@ -191,8 +191,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     output(args, &rows, text, document)
 }
 
-/// Returns lines about what is incomplete. Only the first gaps are named, so that the lines can be
-/// read.
+/// Returns lines about what is incomplete. Only the first gaps are named, so that there are not too
+/// many lines to read.
 fn gaps(opened: &Opened) -> Vec<String> {
     let mut lines: Vec<String> = opened.gaps.iter().take(MOST_NAMED).cloned().collect();
     match opened.gaps.len().saturating_sub(MOST_NAMED) {
@@ -254,13 +254,14 @@ fn own(sums: &Sums) -> Option<Value> {
     sums.own_ns.map(|ns| Value::Ns(ns as f64))
 }
 
-/// Returns the margin for the mark of an estimated self time. It is infinite, because the interval
-/// of a self time is not known.
+/// Returns the margin of error of an estimated self time, for its mark in the table. It is
+/// infinite, because the interval of an estimated self time is not known.
 fn margin(sums: &Sums) -> Option<f64> {
     sums.is_estimate.then_some(f64::INFINITY)
 }
 
-/// Returns the column with the run, which is only shown if there are several runs.
+/// Returns the column with the names of runs. Tables for people have it only if there are several
+/// runs.
 fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     match runs.len() {
         0 | 1 => Column::for_programs("run", of_rows),
@@ -376,7 +377,7 @@ struct RunOut<'a> {
     calls: Option<i128>,
     self_ns: Option<i128>,
     imbalance: Option<f64>,
-    /// The ranks that stand out; the slowest comes first.
+    /// The ranks that are slower than the others; the slowest rank comes first.
     slow: Vec<SlowOut<'a>>,
 }
 
@@ -430,7 +431,7 @@ fn document<'a>(opened: &'a Opened, args: &'a Args, sort: &'a str, rows: &Table)
     }
 }
 
-/// Makes a line of the page from a column, its label and its explanation.
+/// Makes a line of the page that explains a column, from the column's name, label and explanation.
 fn line_of((name, label, text): &(&str, &str, &str)) -> page::Explained {
     match *name {
         "p50_ns" => page::Explained::columns(["p50_ns", "p99_ns"].map(str::to_owned), label, *text),

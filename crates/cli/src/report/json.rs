@@ -25,7 +25,7 @@ use crate::view::usage::UsageOut;
 /// The schema of the JSON that `report` prints.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
 
-/// Serializes all rows. Each row is made only when it is written.
+/// Serializes all rows. Each row is created only when it is written.
 struct RowsOut<'a> {
     overview: &'a Overview<'a>,
     order: &'a [usize],
@@ -38,7 +38,7 @@ impl Serialize for RowsOut<'_> {
     }
 }
 
-/// A sum, which is written as a whole number if it is one.
+/// A sum. It is written as a whole number if it is whole.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SumOut {
@@ -74,7 +74,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
         by: name_of(overview.by),
         sort: report.sort,
         filter: overview.filter,
-        // These members are absent if the user did not ask for them.
+        // The next four members are absent if the user did not give the option.
         kind?: overview.places[0],
         device?: overview.places[1],
         stream?: overview.places[2],
@@ -90,14 +90,15 @@ fn document(report: &Report<'_>) -> impl Serialize {
             // This member and `self_ns` are null only if calls were counted and not timed.
             duration_ns: total,
             self_ns: total,
-            // The part of the threads' wall times outside of calls; `self_ns` is the part in calls.
+            // `between_ns` is the part of the threads' wall times outside of calls, and `self_ns`
+            // is the part in calls.
             between_ns: summary.between(profile),
             overlapping_calls: summary.overlapping,
             spans?: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls?: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
-        // These two members are about all calls, so they are absent if the report shows only some
-        // calls.
+        // `around` and `dominant` are about all calls, so they are absent if the report shows only
+        // some calls.
         around?: summary.around(profile).filter(|_| is_whole).map(|of| object! {
             ..key: key_out(profile, of.key),
             total_ns: of.total_ns,
@@ -108,7 +109,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             ..key: key_out(profile, Key::Op(of.op)),
             share: of.share,
         }),
-        // Present only in a run with a budget.
+        // Present only in a run with `--budget`.
         sampled?: sampled::json(overview),
         rows: RowsOut { overview, order: &report.table.order },
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect::<Vec<_>>(),
@@ -127,7 +128,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
     let counters = profile.manifest.counters.iter().zip(&row.counters);
-    // Each pass repeats the calls of every op.
+    // Each pass of the program repeats the calls of every op.
     let repeated = analysis::are_means(profile, overview.by);
     let of_pass = row.in_pass(analysis::passes(profile, overview.by));
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| {
@@ -148,7 +149,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
     let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
-    // False if too few calls were timed to know the error of the total.
+    // This is false if too few calls were timed to know the error of the total.
     let range_known = sampled.is_none_or(|s| s.total.is_some_and(|total| total.interval.is_some()));
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
@@ -157,7 +158,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     object! {
         ..key: key_out(profile, row.key),
         calls: of_pass.calls.filter(|_| calls_known),
-        // The number of calls inside of other calls of the row. `calls` does not include them.
+        // The number of calls inside of other calls of the row. `calls` does not include these
+        // inner calls.
         inner_calls?: Some(of_pass.inner).filter(|n| *n > 0),
         dispatches: of_pass.dispatches,
         // Durations are null only if the calls were counted and not timed.
@@ -172,7 +174,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
         p50_ns: timed(p50.value).filter(|_| quantiles_known),
         p99_ns: timed(p99.value).filter(|_| quantiles_known),
         empty_share: row.empty_share,
-        // Absent if nothing was subtracted.
+        // Absent if no values of empty calls were subtracted.
         intervals?: (row.taken.is_some() && range_known).then_some(object! {
             total_ns: total,
             self_ns?: own,
@@ -191,16 +193,18 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     total: counter.map(|c| sum_out(c.value, c)),
                     per_call: counter.map(|c| c.mean().value),
                     calls: counter.map_or(0, |c| c.calls),
-                    // The part of the value that is due to the recorder: what empty calls read.
+                    // The part of the value that is due to the recorder: the values that empty
+                    // calls read.
                     empty_share: counter.and_then(|c| c.empty_share()),
-                    // Absent if nothing was subtracted.
+                    // Absent if no values of empty calls were subtracted.
                     intervals?: counter
                         .filter(|c| subtracted && has_range(sampled, i, c))
                         .map(|c| object! { total: c.value, per_call: c.mean() }),
-                    // This and the next field are present only if counters took turns in the run.
+                    // `estimated_calls` and `covered` are present only if counters took turns on
+                    // the hardware during the run.
                     estimated_calls?: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                     covered?: counter.and_then(|c| c.covered()),
-                    // Present only in a run with a budget.
+                    // Present only in a run with `--budget`.
                     sampled?: sampled::counter(row, i),
                 }
             })
@@ -215,8 +219,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     name: &metric.name,
                     unit: &metric.unit.name,
                     value: of_row.value,
-                    // Absent if the metric has no value, or if it is not known what empty calls
-                    // read.
+                    // Absent if the metric has no value, or if the values of empty calls are not
+                    // known.
                     low?: of_row.interval.map(|[low, _]| low),
                     high?: of_row.interval.map(|[_, high]| high),
                     calls: of_row.calls,
@@ -229,8 +233,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether the error of a counter's sum is known. The reading of empty calls must have been
-/// calibrated, and, if only a sample of the calls was timed, the sample must be large enough.
+/// Whether the error of a counter's sum is known. The values of empty calls must have been
+/// measured. If only a sample of the calls was timed, the sample must also be large enough.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
@@ -239,7 +243,7 @@ fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal)
 /// Returns a counter's sum. It is a whole number if nothing was subtracted from it, or if an exact
 /// whole number was subtracted.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
-    /// Every whole number up to this value can be written as a double.
+    /// Every whole number up to this value can be represented exactly as a double.
     const MOST: f64 = (1u64 << 53) as f64;
     let is_whole = value.is_exact() && value.value.fract() == 0.0 && value.value.abs() < MOST;
     if value.value == counter.total as f64 {
@@ -258,8 +262,8 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
-        // The place of the process in a distributed job, and in a merged profile the index of the
-        // member that it comes from.
+        // The rank of the process in a distributed job, and the number of ranks. In a merged
+        // profile, also the index of the member that the process comes from.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),
@@ -280,7 +284,8 @@ fn thread(overview: &Overview<'_>, time: &ThreadTime) -> impl Serialize {
         name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
-        // This member and the next two are null only if the times of some calls are not known.
+        // `dispatch_ns`, `no_dispatch_ns` and `recorder_ns` are null only if the times of some
+        // calls are not known.
         dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
         no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
         recorder_ns: time.dispatch_known.then_some(time.recorder_ns),

@@ -1,5 +1,6 @@
-//! `report --by launch`: shows the work that ops launched on devices. The profile knows the op of
-//! an activity by the id that the plugin got (`run --plugin-ids`).
+//! `report --by launch`: shows the work that ops launched on devices. The op of an activity (a
+//! piece of work on a device) is known from the id that the plugin received for it (`run
+//! --plugin-ids`).
 
 use std::io;
 use std::process::ExitCode;
@@ -19,8 +20,8 @@ use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
-/// Returns a table of all work that ops launched, for a page. `None` if no activity has the id of
-/// an op.
+/// Returns a table of all work that ops launched, for a page. Returns `None` if no activity has the
+/// id of an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let Launched { rows, total_ns, .. } = by_launch(profile, &activities).map_err(Failure::new)?;
@@ -28,7 +29,7 @@ pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     Ok((!rows.is_empty()).then_some(table))
 }
 
-/// The explanation of the columns.
+/// The names of columns, each with its label and explanation.
 pub const EXPLAINED: [(&str, &str, &str); 2] = [
     ("total_ns", "total: ", "durations on devices, which may be later than the op itself"),
     ("share", "share: ", "of all that ops launched"),
@@ -50,8 +51,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     });
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
-    // The rows are already sorted by the time of the work that their op launched, which is in no
-    // column.
+    // The rows are already sorted by `total`, the time of the work that their op launched.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -62,8 +62,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort: args.sort.as_deref().unwrap_or("total"),
             filter: args.filter.as_deref(),
-            // The durations of all activities with the id of an op, also those that a filter leaves
-            // out.
+            // The sum of the durations of all activities with the id of an op, even of those that a
+            // filter leaves out.
             total_ns,
             // The number of activities whose id belongs to no recorded op.
             of_no_op,

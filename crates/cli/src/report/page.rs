@@ -1,4 +1,4 @@
-//! `report --html`: gathers every form of the report for the page.
+//! `report --html`: collects all forms of the report (all its tables) for the page.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::view::overview::{Overview, name_of};
 use crate::view::table::Table;
 use crate::view::units;
 
-/// The groupings of calls besides the one by op.
+/// The groupings of calls other than by op, with their titles.
 const OTHERS: [(By, &str); 7] = [
     (By::Thread, "Threads"),
     (By::Cpu, "CPUs"),
@@ -33,7 +33,7 @@ const OTHERS: [(By, &str); 7] = [
     (By::Stream, "Streams"),
 ];
 
-/// The explanations of columns, by the columns' names.
+/// The names of columns, each with its explanation.
 const EXPLAINED: [(&str, &str); 8] = [
     ("calls", "those that are inside of no other call of the row"),
     (
@@ -61,7 +61,7 @@ fn explained(table: &Table) -> Vec<Explained> {
         let text = "the mean over the calls that have a value";
         lines.push(Explained::columns(per_call, "/call: ", text));
     }
-    // Only the table by op has it.
+    // Only the table by op has the row `(between)`.
     if !table.rest.is_empty() && of("op").is_some() {
         let text = "the time in which the threads were in no call, all threads added up";
         lines.push(Explained::word("(between): ", text));
@@ -69,7 +69,8 @@ fn explained(table: &Table) -> Vec<Explained> {
     lines
 }
 
-/// Returns lines about columns: the name of each, its label and its meaning. Without a name, a line is about a word.
+/// Makes lines that explain columns. An entry contains the name of a column, a label and an
+/// explanation. An entry without a name explains a word.
 fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
     let line = |(name, label, text): &(&str, &str, &str)| match *name {
         "" => Explained::word(label, *text),
@@ -78,19 +79,19 @@ fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
     all.iter().map(line).collect()
 }
 
-/// The files besides the profile that the page is made from.
+/// The files from which the page is made, in addition to the profile.
 pub struct Beside<'a> {
-    /// Whether files that the profile names are opened.
+    /// Whether files whose paths are in the profile are opened.
     pub named: bool,
-    /// Directories in which the code of loops is searched: `objects` for object files, `sources`
-    /// for source texts.
+    /// The directories that are searched for the code of loops. `objects` is searched for object
+    /// files, and `sources` for source texts.
     pub objects: &'a [PathBuf],
     pub sources: &'a [PathBuf],
     /// The path or the address of an exported trace of the profile.
     pub trace: Option<&'a Path>,
 }
 
-/// Writes the page. `table` is the table of ops, sorted by the column `sort`.
+/// Writes the page of a profile. `table` is the table of ops, sorted by the column `sort`.
 pub fn write(
     path: &Path,
     overview: &Overview<'_>,
@@ -119,7 +120,7 @@ pub fn write(
         texts: Texts::new(&loops, below(files.sources)),
         of: Vec::new(),
     };
-    // Loops are sorted by the column that the page marks as sorted.
+    // Sort the loops by the column that the page marks as sorted.
     loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
     let tree = tree::whole(profile, &loops, overview.raw);
     if let Some(tree::Whole { table, explained, parents, keys }) = tree {
@@ -189,11 +190,13 @@ fn no_path(profile: &Profile) -> String {
     format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
-/// The page has no critical path if the profile has more calls than this: it needs all calls at
-/// once, 150 bytes each. `critical-path` shows it.
+/// If a profile has more calls than this, the page has no critical path, because computing the path
+/// needs all calls in memory, 150 bytes for each call. `critical-path` shows the path of such a
+/// profile.
 const PATH_CALLS: u64 = 3_000_000;
 
-/// Returns the critical path. `None` if no thread is known to have waited for another one.
+/// Returns the critical path. Returns `None` if it is not known that any thread waited for another
+/// thread.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;
@@ -213,7 +216,7 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
 }
 
 /// Returns the tables of the other groupings. A table with a single row is left out, except for the
-/// one by thread.
+/// table by thread.
 fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     let profile = overview.profile;
     let is_of_devices = |by: By| matches!(by, By::Kind | By::Device | By::Stream);

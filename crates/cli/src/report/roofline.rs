@@ -37,12 +37,12 @@ const SCHEMA: &str = "counterpoint.placed/1";
 const NAMED: usize = 3;
 const NAME: usize = 40;
 
-/// The files that are read before the profile is opened, because opening the profile gives up the
-/// right to read other files.
+/// The contents of files that are read before the profile is opened. When the profile is opened,
+/// the process gives up the right to read other files.
 pub struct Before {
     rules: Rules,
     measured: Option<Measured>,
-    /// Whether the user named the file with the roofs.
+    /// Whether the user named the file with the roofs (the highest rates that the machine reaches).
     named: bool,
 }
 
@@ -60,13 +60,13 @@ impl Before {
         Ok(Self { rules, measured, named: args.roofs.is_some() })
     }
 
-    /// Returns the measured roofs, if they are of the machine on which the profile was recorded or
-    /// the user named their file.
+    /// Returns the measured roofs if the user named their file, or if they were measured on the
+    /// machine on which the profile was recorded.
     fn measured_for(&self, profile: &Profile) -> Option<&Measured> {
         self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
     }
 
-    /// Returns the reason why there are no roofs.
+    /// Returns why there are no roofs for the profile.
     fn no_roofs(&self) -> &'static str {
         match self.measured {
             Some(_) => {
@@ -90,7 +90,7 @@ fn level_name(level: Level) -> String {
     level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
 }
 
-/// Returns the ops whose numbers of operations and bytes are known, and the roofs.
+/// Returns the ops for which the numbers of operations and bytes are known, and the roofs.
 fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let recorded = by_shape(&activities).map_err(Failure::new)?;
@@ -99,8 +99,8 @@ fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roo
     Ok((rows, roofs))
 }
 
-/// Returns the table, the explanations of its columns, and the chart, for a page. `None` if the
-/// work of no op is known.
+/// Returns the table, the explanations of its columns, and the chart, for a page. Returns `None` if
+/// the work (operations and bytes) is not known for any op.
 pub fn whole(
     profile: &Profile,
     before: &Before,
@@ -156,8 +156,8 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             losses: losses_out(&profile.all_losses()),
         }
     };
-    // The note about missing ops is for people who see all rows: a filter asks for certain rows,
-    // and JSON and CSV have only rows.
+    // The note about missing ops is printed only in tables for people without a filter: a filter
+    // selects certain rows, and JSON and CSV contain only rows.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
@@ -204,8 +204,8 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
     }
 }
 
-/// Makes the table for text and CSV. With `people`, an op that is far below both roofs has [`FAR`]
-/// in the column `bound`, because such a roof does not limit the op.
+/// Makes the table for text and CSV. With `people`, the column `bound` contains [`FAR`] for an op
+/// that is far below both roofs, because none of the roofs limits such an op.
 fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
@@ -253,7 +253,7 @@ const FAR: &str = "far below both";
 const FAR_MEANS: &str =
     "less than a quarter of the lower roof, so something else holds the op back";
 
-/// The columns with their labels and explanations.
+/// The names of columns, each with its label and explanation.
 const EXPLAINED: [(&str, &str, &str); 4] = [
     ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
     ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
@@ -265,7 +265,7 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
     ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
 ];
 
-/// Whether a column is empty without roofs.
+/// Whether a column has no values if there are no roofs.
 fn is_of_roofs(column: &str) -> bool {
     matches!(column, "roof" | "level")
 }
@@ -303,7 +303,7 @@ fn text(
     Ok(())
 }
 
-/// Says which ops have no row, and for how much of the time these ops account.
+/// Returns a note about the ops that have no row, and the part of the time in calls that they took.
 fn missing(profile: &Profile, raw: bool, rows: &[Placed]) -> Option<String> {
     let summary = summarize(profile, &Options { raw, ..Options::default() });
     let unplaced = unplaced(profile, &summary, rows)?;

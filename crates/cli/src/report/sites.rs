@@ -1,4 +1,5 @@
-//! `report --by site`: one row for each place of a program that launches dispatches of IREE.
+//! `report --by site`: shows one row for each place (site) in a run of a model at which the program
+//! launches a dispatch of IREE.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,10 +22,11 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report --by site` prints.
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
-/// The column that gives the rows the order of the program.
+/// The name of the column with the site's number. Sorted by it, the rows are in the order of the
+/// program.
 const SITE: &str = "site";
 
-/// The columns with their labels and explanations.
+/// The names of columns, each with its label and explanation.
 pub const EXPLAINED: [(&str, &str, &str); 9] = [
     (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
     ("share", "share: ", "of the walls of all dispatches, added up"),
@@ -50,8 +52,8 @@ pub struct Whole {
     pub lead: Vec<String>,
 }
 
-/// Returns all sites. With `raw`, the recorder's part is not subtracted. `None` if there are no
-/// sites.
+/// Returns all sites. With `raw`, the recorder's part is not subtracted from the times. Returns
+/// `None` if there are no sites.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
@@ -61,8 +63,9 @@ pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     Some(Whole { table, keys, lead: room(profile, &found) })
 }
 
-/// Says in sentences how much of the time more threads could reduce. The sentences say where a further thread
-/// would have work, and not what the program would gain, which has not been measured.
+/// Returns sentences about the part of the time that more threads could reduce. The sentences say
+/// when another thread would have had work. They do not say how much faster the program would be,
+/// because that has not been measured.
 fn room(profile: &Profile, found: &Sites) -> Vec<String> {
     let room = &found.room;
     if room.span <= 0.0 {
@@ -176,8 +179,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // The time in which at least one dispatch ran, and the number of dispatches. Both are
-            // of all sites, also those that a filter leaves out.
+            // `busy_ns` is the time in which at least one dispatch ran, and `dispatches` is the
+            // number of dispatches. Both include all sites, even those that a filter leaves out.
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
             run: found.run().map(|run| object! {
@@ -185,7 +188,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 dispatches: run.dispatches,
                 busy_ns: ns(run.busy),
                 between_ns: ns(run.between),
-                // The gaps before runs: their mean, median, longest, sum and number.
+                // The gaps before runs of the model: their mean, median, maximum, sum and number.
                 before_ns: ns(run.before.mean),
                 before_p50_ns: ns(run.before.median),
                 before_max_ns: ns(run.before.longest),
@@ -210,7 +213,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
-    // Several sites can have the same function, and several functions can have the same name.
+    // Several sites can launch the same function, and several functions can have the same name.
     let mut keys: Vec<Key> = rows.iter().map(|site| Key::Op(site.op)).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -262,7 +265,8 @@ fn text(
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    // Dispatches at the same time count once here, and each in their walls.
+    // In `busy`, the time of dispatches that overlap is counted once. In `walls`, the times of all
+    // dispatches are added up.
     let walls = match time(found.walls() * profile.timeline.ns_per_tick()) {
         walls if walls == busy => String::new(),
         walls => format!(" (walls of all dispatches, added up: {walls})"),

@@ -1,4 +1,4 @@
-//! Prints the report for people: header, table, and notes below the table.
+//! Prints the report for people: the header, the table, and the notes below the table.
 
 use std::io::{self, Write};
 
@@ -29,9 +29,9 @@ use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const OFF_CPU: &str = "off-CPU between";
-/// At most this many threads are listed. The others are only counted.
+/// At most this many threads are listed. The other threads are only counted.
 const THREADS: usize = 16;
-/// At least this many threads without calls are listed, if there are so many.
+/// Of the threads without calls, at least this many are listed (or all, if there are fewer).
 const SILENT: usize = 4;
 const ON_CPU: &str = "on a CPU";
 
@@ -42,7 +42,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     let overview = &report.overview;
     let recording = if report.verbose { head::recording(overview) } else { Vec::new() };
     for (label, text) in recording {
-        // A command can be very long.
+        // The text is shortened, because a command can be very long.
         wrapped(out, &format!("{label:<9} "), &shorten(&text, 3 * (width - 10)), width)?;
     }
     if report.verbose {
@@ -102,7 +102,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        // If the rows are whole threads, the table above already shows the same.
+        // If the rows of the table above are whole threads, the table of threads would only repeat
+        // it.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
         }
@@ -203,7 +204,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     };
     let columns = vec![
         column(0, "thread", &label),
-        // What is of the whole wall time comes first, and then its two parts.
+        // Columns about the whole wall time come first, and then columns about its two parts.
         column(4, "wall", &|t| time(t.wall_ns)),
         column(if silent.is_empty() { 7 } else { 2 }, ON_CPU, &|t| match t.cpu_ns {
             Some(ns) => time(ns),
@@ -228,7 +229,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     writeln!(out)
 }
 
-/// Prints the time series.
+/// Prints the table of time series (samples of counters over time).
 fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -> io::Result<()> {
     const TITLES: [&str; 7] = ["track", "of", "total", "mean", "min", "max", "samples"];
     let mut rows = tracks::rows(overview);

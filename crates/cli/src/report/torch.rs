@@ -1,5 +1,6 @@
-//! `report --by module`, `--by line` and `--by shape`: tables from recordings of PyTorch's
-//! profiler, whose ops have modules, lines and shapes in their arguments.
+//! `report --by module`, `--by line` and `--by shape`: shows tables that are made from recordings
+//! of PyTorch's profiler. The arguments of ops in such a recording contain modules, lines and
+//! shapes.
 
 use std::io;
 use std::process::ExitCode;
@@ -29,11 +30,11 @@ const MODULES_SCHEMA: &str = "counterpoint.modules/1";
 const LINES_SCHEMA: &str = "counterpoint.lines/1";
 /// The schema of the JSON that `report --by shape` prints.
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
-/// The name of the row of ops in no module, in the table for people.
+/// The name of the row for ops that are in no module, in the table for people.
 const NO_MODULE: &str = "(no module)";
-/// The name of the row of ops that no line of Python code called, in the table for people.
+/// The name of the row for ops that no line of Python code called, in the table for people.
 const NO_LINE: &str = "(no line)";
-/// The text for shapes that were not recorded.
+/// The text that is shown for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
 
 /// Prints the report by module, line or shape.
@@ -68,7 +69,7 @@ fn modules(
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let mut table = of_modules(&rows, ops_ns, is_line);
-    // The rows are already sorted by the total time of their ops, which is in no column.
+    // The rows are already sorted by `total`, the total time of their ops.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -76,9 +77,9 @@ fn modules(
     let out = |row: &usize| {
         let row = &rows[*row];
         object! {
-            // Present only by module; null for ops in no module.
+            // Present only with `--by module`; null for ops in no module.
             module?: (!is_line).then_some(row.module.as_deref()),
-            // Present only by line; null for ops that no line of Python code called.
+            // Present only with `--by line`; null for ops that no line of Python code called.
             line?: is_line.then_some(row.module.as_deref()),
             calls: row.calls,
             total_ns: row.total_ns,
@@ -103,7 +104,7 @@ fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
         rows.iter().map(|row| Some(Value::Count(of(row).into()))).collect()
     };
     let called = |cells: Vec<Option<Value>>| -> Vec<Option<Value>> {
-        // The row of ops in no module has no calls, so it has no values in these columns.
+        // The row for ops in no module has no calls, so its cells in these columns are empty.
         rows.iter().zip(cells).map(|(row, cell)| cell.filter(|_| row.calls > 0)).collect()
     };
     let names = rows
@@ -179,8 +180,8 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Returns all modules, lines and shapes of recordings of PyTorch's profiler, for a page. A table
-/// without rows is left out.
+/// Returns the tables of all modules, lines and shapes in recordings of PyTorch's profiler, for a
+/// page. A table without rows is left out.
 pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let mut tables = Vec::new();
@@ -200,7 +201,7 @@ pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     Ok(tables)
 }
 
-/// Returns the columns with their labels and explanations.
+/// Returns the names of columns, each with its label and explanation.
 pub fn explained(kind: Option<RowKind>) -> &'static [(&'static str, &'static str, &'static str)] {
     match kind {
         Some(RowKind::Module) => &[
@@ -302,7 +303,7 @@ fn print<R: Serialize>(
             profile: ProfileHead::new(&profile.manifest, profile),
             sort: args.sort.as_deref().unwrap_or("total"),
             filter: args.filter.as_deref(),
-            // The self times of all ops, also those that a filter leaves out.
+            // The sum of the self times of all ops, even of those that a filter leaves out.
             ops_ns,
             metrics?: unless_empty(metrics_out(metrics)),
             rows: document(),

@@ -32,7 +32,7 @@ use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
 /// The schema of the JSON that `report --tree` prints.
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
-/// Deeper levels are not indented further than this one.
+/// The deepest level of indentation. Rows at deeper levels are indented like rows at this level.
 const DEEPEST: usize = 30;
 
 /// A row of the tree, with its name.
@@ -40,22 +40,23 @@ struct Row {
     of: TreeRow,
     kind: &'static str,
     name: String,
-    /// Whether the filter matches the name of this row.
+    /// Whether the user's filter matches the name of this row.
     is_match: bool,
 }
 
 /// The whole tree, for a page.
 pub struct Whole {
     pub table: Table,
-    /// The meanings of its columns.
+    /// The columns of the table, each with its label and explanation.
     pub explained: Vec<(&'static str, &'static str, &'static str)>,
-    /// The row above each row.
+    /// The index of each row's parent.
     pub parents: Vec<Option<usize>>,
     /// The op of each row; `None` for rows that are not ops.
     pub keys: Vec<Option<Key>>,
 }
 
-/// Returns the whole tree. `None` in a run with a budget, or if no call is inside of another one.
+/// Returns the whole tree. Returns `None` for a run with `--budget`, or if no call is inside of
+/// another call.
 pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     let calls = call_tree(profile, raw, 0)?;
     let TreeRows { rows, .. } =
@@ -80,10 +81,10 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     (table.names == Names::Tree).then_some(Whole { table, explained, parents, keys })
 }
 
-/// The column of the times without the rows below.
+/// The name of the column with a row's time without the rows below it.
 const REST: &str = "rest_ns";
 
-/// The columns of a tree with their labels and explanations.
+/// Returns the columns of a tree, each with its label and explanation.
 fn explained(table: &Table) -> Vec<(&'static str, &'static str, &'static str)> {
     let has_rest = table.columns.iter().any(|column| column.name == REST && !column.csv_only);
     let total = ("total_ns", "total: ", "with what is inside, and as a part of the time in calls");
@@ -144,12 +145,12 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         let row = |i: &usize| {
             let row = &all[*i];
             object! {
-                // The index in `rows` of the row above.
+                // The index of the parent row in `rows`.
                 parent: row.of.parent.and_then(|parent| places[parent]),
                 depth: row.of.depth,
                 kind: row.kind,
                 name: &row.name,
-                // Null if the number of calls may differ between passes.
+                // Null if the passes of the program may have different numbers of calls.
                 calls: row.of.calls,
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),
@@ -162,7 +163,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             schema: TREE_SCHEMA,
             profile: ProfileHead::new(&profile.manifest, profile),
             filter: args.filter.as_deref(),
-            // The time in all calls, also those that a filter leaves out.
+            // The time in all calls, even in those that a filter leaves out.
             self_ns: own_ns,
             rows: table.order.iter().map(row).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
@@ -195,7 +196,7 @@ fn kind(profile: &Profile, node: &TreeNode) -> &'static str {
     }
 }
 
-/// Gives each row its name.
+/// Determines the name of each row.
 fn named(
     profile: &Profile,
     calls: &CallTree,
@@ -235,7 +236,7 @@ fn columns(rows: &[Row]) -> Table {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
     };
     let ns = |of: Option<Estimate>| of.map(|of| Value::Estimated(Quantity::Ns, of, false));
-    // Without loops below calls, it is the same.
+    // Without loops below calls, `rest` is the same as the self time.
     let has_rest = rows.iter().any(|row| row.of.rest != row.of.own);
     let columns = vec![
         column(0, "name", "call", &|row| {
@@ -248,7 +249,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         Column { csv_only: !has_rest, ..column(1, REST, "rest", &|row| ns(row.of.rest)) },
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // This column says what a row is, if the name alone does not show that.
+        // This column contains the kind of a row, because the name alone may not show it.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

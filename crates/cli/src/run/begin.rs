@@ -1,4 +1,5 @@
-//! Starts the program in a child that shares this process's memory until it becomes the program.
+//! Starts the program in a child process. The child shares the memory of this process until it
+//! executes the program.
 //!
 //! ```text
 //!  run                                   child (run's memory, its own stack and descriptors)
@@ -9,9 +10,10 @@
 //!  signals as before  ◄────────────────  is the program, or says what failed
 //! ```
 //!
-//! `fork` would copy the page tables, and both sides would then copy each page that they touch: a
-//! quarter of a millisecond. The child makes only system calls, because another thread of this
-//! process may hold any lock, and because changes of memory in the child remain in this process.
+//! `fork` would copy the page tables, and then both processes would copy each page that they write
+//! to. That takes a quarter of a millisecond. The child makes only system calls, because another
+//! thread of this process may hold any lock, and because changes of memory in the child remain in
+//! this process.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
@@ -29,7 +31,7 @@ use super::{CHILD, FORWARDED, pass_on_early_signal};
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 
-/// The program, with everything that `execve` needs.
+/// The program to start, with everything that `execve` needs.
 pub struct Program {
     path: CString,
     words: Vec<CString>,
@@ -41,7 +43,7 @@ impl Program {
     /// environment of this process, with `variables` added.
     ///
     /// # Errors
-    /// The path, an argument or a variable has a byte 0.
+    /// Returns an error if the path, an argument or a variable contains a zero byte.
     pub fn new<'a>(
         path: &Path,
         words: &[OsString],
@@ -64,11 +66,11 @@ impl Program {
         })
     }
 
-    /// Starts the program as a child process. The manifest that `announcement` writes names this
-    /// process.
+    /// Starts the program as a child process. `announcement` writes the manifest, which contains
+    /// the id of the child.
     ///
     /// # Errors
-    /// The reason why the program does not run.
+    /// Returns the reason why the program does not run.
     pub fn begin(
         &self,
         announcement: &mut Announcement,
@@ -95,9 +97,9 @@ impl Program {
             trouble: None,
         };
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: `stack` is the upper end of memory that only the new process uses. `child`
-        // outlives the call, which returns only once the new process runs another program or is
-        // gone; until then nobody else touches `child`.
+        // SAFETY: `stack` is the upper end of memory that only the new process uses. The call
+        // returns only when the new process has executed another program or has ended, so `child`
+        // outlives the use of the pointer. Until then, nothing else accesses `child`.
         let pid = unsafe { libc::clone(become_it, stack, flags, (&raw mut child).cast()) };
         let error = io::Error::last_os_error();
         let trouble = match pid {
@@ -108,8 +110,8 @@ impl Program {
         if trouble.is_none() {
             CHILD.store(pid, Ordering::SeqCst);
         }
-        // The handlers now see the signals that came while they were blocked, and pass them on to
-        // the child, if there is one. SAFETY: `before` outlives the call.
+        // The handlers now receive the signals that arrived while signals were blocked, and pass
+        // them on to the child, if there is one. SAFETY: `before` outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
             if pid > 0 {
@@ -119,8 +121,8 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor make a `fork` of the call, so the child cannot write to our
-        // memory.
+        // Emulators of a processor treat this call as `fork`, so the child cannot write to the
+        // memory of this process.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
@@ -129,7 +131,8 @@ impl Program {
 /// Returns the status of a child that has ended; `None` if the child still runs.
 ///
 /// # Errors
-/// The process is not a child of this process, or it has been waited for already.
+/// Returns an error if the process is not a child of this process, or if it has already been waited
+/// for.
 pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
@@ -143,7 +146,8 @@ pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
 /// Waits for the end of a child.
 ///
 /// # Errors
-/// The process is not a child of this process, or it has been waited for already.
+/// Returns an error if the process is not a child of this process, or if it has already been waited
+/// for.
 pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
@@ -161,15 +165,15 @@ pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
 /// The reason why the program does not run.
 #[derive(Debug)]
 pub enum Trouble {
-    /// No process could be made.
+    /// No process could be created.
     Process(io::Error),
     /// The manifest could not be written.
     Manifest(io::Error),
-    /// The kernel does not execute the file.
+    /// The kernel could not execute the file.
     Execute(io::Error),
 }
 
-/// The data that the child reads, and its results.
+/// The data that the child reads, and the results that it writes.
 struct Child<'a> {
     program: &'a Program,
     words: &'a [*const c_char],
@@ -181,10 +185,9 @@ struct Child<'a> {
     trouble: Option<Trouble>,
 }
 
-/// Runs in the child from its first instruction. Returns only if the child could not become the
-/// program.
+/// The function that the child runs. Returns only if the child could not execute the program.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
-    // SAFETY: `begin` passes a pointer to its `Child` and is suspended until this process runs
+    // SAFETY: `begin` passes a pointer to its `Child`, and it is suspended until the child executes
     // another program or ends.
     let child = unsafe { &mut *child.cast::<Child<'_>>() };
     match child.announcement.write() {
@@ -195,8 +198,8 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
         }
     }
     // SAFETY: the actions and the mask outlive the calls, and the arrays of words end with null
-    // pointers. The table of handlers is a copy, and no handler of ours may run here, so a signal
-    // with a handler gets the default, as `execve` would give it.
+    // pointers. The child has a copy of the table of handlers. No handler of this program may run
+    // in the child, so signals with a handler are set to the default, as `execve` would do.
     unsafe {
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
@@ -209,7 +212,7 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
         }
         child.inherited.restore();
         libc::pthread_sigmask(libc::SIG_SETMASK, &child.mask, std::ptr::null_mut());
-        // Unlike `execve`, `execvpe` gives a script without an interpreter's name to a shell.
+        // Unlike `execve`, `execvpe` passes a script without a `#!` line to a shell.
         libc::execvpe(
             child.program.path.as_ptr(),
             child.words.as_ptr(),
@@ -220,17 +223,18 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
     1
 }
 
-/// Returns pointers to these texts in the form for `execve`: a null pointer ends the list.
+/// Returns pointers to these texts in the form that `execve` needs. The list ends with a null
+/// pointer.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Returns the top of the child's stack, which grows downwards to a part that may not be accessed.
-/// The stack is made once and never unmapped, because unmapping memory interrupts the processor on
-/// which the program has just started.
+/// Returns the top of the child's stack. The stack grows downwards to a guard area that cannot be
+/// accessed. It is mapped once and never unmapped, because unmapping memory interrupts the
+/// processor on which the program has just started.
 fn stack() -> io::Result<*mut c_void> {
-    /// This is enough for a long list of arguments, which `execvpe` copies for a script without an
-    /// interpreter's name. Pages that are not used take no memory.
+    /// This size is enough for a long list of arguments, which `execvpe` copies for a script
+    /// without a `#!` line. Pages of the stack that are not used take no memory.
     const BYTES: usize = 8 << 20;
     const GUARD: usize = 64 << 10;
     static TOP: OnceLock<usize> = OnceLock::new();
@@ -239,12 +243,12 @@ fn stack() -> io::Result<*mut c_void> {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the address is null, so the kernel chooses a free one.
+    // SAFETY: the address is null, so the kernel chooses a free address.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the range is the lowest part of the new mapping, which nobody uses.
+    // SAFETY: the range is the lowest part of the new mapping, which nothing uses.
     if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
         return Err(io::Error::last_os_error());
     }

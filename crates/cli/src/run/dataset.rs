@@ -1,8 +1,8 @@
 //! `run --dataset`: adds the recording to a dataset when the program has ended.
 //!
-//! A separate process of `export --dataset` adds it, and its parts appear completely or not at all.
-//! So whatever happens to `run`, the dataset is in the old or the new state, and the profile can be
-//! added later.
+//! A separate process of `export --dataset` adds the recording. Its parts appear in the dataset
+//! completely or not at all. So whatever happens to `run`, the dataset either contains the
+//! recording or not, and the profile can be added later.
 
 mod periodic;
 
@@ -40,8 +40,8 @@ pub struct DatasetArgs {
 }
 
 impl DatasetArgs {
-    /// The command that adds the profile in `directory` to the dataset in `dir`. `goes_on`: the program still
-    /// runs.
+    /// Returns the command that adds the profile in `directory` to the dataset in `dir`. `goes_on`
+    /// means that the program still runs.
     pub fn adding(
         &self,
         dir: &Path,
@@ -56,7 +56,7 @@ impl DatasetArgs {
         if let Some(rank) = rank {
             command.arg("--rank").arg(rank.to_string());
         }
-        // Standard output is the program's.
+        // Standard output belongs to the program, so the command's output is discarded.
         command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -65,7 +65,7 @@ impl DatasetArgs {
 /// Checks before the program runs that parts can be added to `dir`.
 ///
 /// # Errors
-/// `dir` exists and is not a dataset.
+/// Returns an error if `dir` exists and is neither a dataset nor empty.
 pub fn check(dir: &Path) -> Result<(), Failure> {
     use ::dataset::open::is_dataset;
     use ::dataset::own::foreign;
@@ -74,7 +74,8 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
         Ok(_) if !dir.is_dir() => {
             Err(Failure::new(format!("--dataset {}: it is not a directory", dir.display())))
         }
-        // Another rank may be making the dataset at this moment.
+        // Another rank may be creating the dataset at this moment, so files of a dataset are
+        // allowed.
         Ok(_) => match foreign(dir).map_err(Failure::new)? {
             Some(found) => Err(Failure::new(format!(
                 "--dataset {}: it is not a dataset, and not empty: it has {}",
@@ -87,16 +88,16 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Chooses another output for each rank, because the ranks of one machine are often started in one
-/// directory.
+/// Chooses a different output for each rank, because the ranks on one machine are often started in
+/// the same directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));
     }
 }
 
-/// Adds the whole profile, which the user calls `shown`. Whatever fails, the program has run, and its profile is
-/// there.
+/// Adds the whole profile to the dataset. `shown` is the profile's path as the user typed it.
+/// Errors are only printed, because the program has run and its profile exists.
 pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());
@@ -110,7 +111,7 @@ pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     match attend(&mut adding) {
         Ok(status) if status.success() && is_quiet() => {}
         Ok(status) if status.success() => say!("{name}: the recording was added"),
-        // The process has printed the reason.
+        // The process that adds the recording has printed the reason.
         Ok(status) if status.code().is_some() => say!("{name}: nothing was added{}", later()),
         Ok(status) => say!("{name}: the program that adds to it ended with {status}{}", later()),
         Err(e) => say!("{name}: the program that adds to it: {e}{}", later()),

@@ -6,12 +6,12 @@
 //!  program ─► its output ─► a file without a name ─► the terminal, when the view has ended
 //! ```
 //!
-//! The view ends with `q` or with the program. Ctrl-C reaches the program, as without a view. The
-//! program's output would disturb the view. So output that would go to the terminal goes to a file
-//! first, and is shown when the view has ended. If the program's input is the terminal, the program
-//! gets an empty one, because the view reads the keys.
+//! The view ends when the user types `q` or when the program ends. Ctrl-C reaches the program, as
+//! it does without a view. The program's output would disturb the view. So output to the terminal
+//! is first written to a file, and is shown when the view has ended. If the program's input is the
+//! terminal, the program gets an empty input instead, because the view reads the keyboard.
 //!
-//! The view has a thread of its own, which takes no signals and never waits for the program.
+//! The view runs in a separate thread, which receives no signals and never waits for the program.
 
 mod output;
 mod screen;
@@ -34,18 +34,19 @@ pub use output::Redirected;
 
 /// The shortest time between two drawings of the view.
 const LEAST: Duration = Duration::from_secs(1);
-/// After work that took some processor time, the view pauses for this many times as long.
+/// After its work, the view pauses for this many times the processor time that the work took.
 const PAUSE: u32 = 150;
-/// The part of the time that may be spent on reading calls. This does not include opening the
-/// profile and drawing the view.
+/// The fraction of the time that may be spent on reading calls. The time for opening the profile
+/// and drawing the view is not included.
 const READING: f64 = 0.003;
-/// The first view may read calls for this long, so that it is not empty.
+/// Before the view is drawn for the first time, calls may be read for this time, so that the view
+/// is not empty.
 const FIRST: Duration = Duration::from_millis(4);
-/// The keyboard, the size of the terminal and the program's output are checked this often.
+/// The time between two checks of the keyboard, the size of the terminal and the program's output.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A view before the program has started. It becomes a [`Running`] view when the program has
-/// started.
+/// A view that is prepared before the program starts. [`Prepared::begin`] makes it a [`Running`]
+/// view.
 pub struct Prepared {
     screen: Screen,
     output: Output,
@@ -61,7 +62,7 @@ impl Prepared {
     /// Finds the terminal and prepares a file for the program's output.
     ///
     /// # Errors
-    /// Neither stdout nor stderr is a terminal, or no file can be made.
+    /// Returns an error if neither stdout nor stderr is a terminal, or if no file can be created.
     pub fn new() -> Result<Self, Failure> {
         let screen = Screen::find().ok_or_else(|| {
             Failure::new("run --live: neither stdout nor stderr is a terminal").hint(
@@ -73,7 +74,7 @@ impl Prepared {
     }
 
     /// Redirects the input and output that new processes inherit, so that they do not disturb the
-    /// view. This ends when the result is dropped.
+    /// view. The redirection ends when the result is dropped.
     pub fn redirect(&self) -> Redirected {
         self.output.redirect()
     }
@@ -81,13 +82,13 @@ impl Prepared {
     /// Shows the view of the recording in `directory`. `name` is the program's name.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Returns an error if no thread can be started.
     pub fn begin(self, directory: PathBuf, name: String) -> std::io::Result<Running> {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-live".to_owned());
-        // A signal that the new thread received would not end the wait for the program. So all
-        // signals are blocked in the new thread from its first moment.
+        // If the new thread received a signal, the signal would not interrupt the wait for the
+        // program. So all signals are blocked in the new thread from its beginning.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -105,7 +106,8 @@ impl Running {
     fn finish(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic in the view's thread is ignored: dropping the view has restored the terminal.
+            // A panic in the view's thread is ignored, because the terminal was restored when the
+            // view was dropped.
             let _ = thread.join();
         }
     }
@@ -147,7 +149,7 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
             }
         }
     }
-    // From here on, the terminal belongs to the program again.
+    // From here on, the program's output is shown on the terminal again.
     while !over() {
         output.pass_on();
         std::thread::sleep(LOOK);
@@ -155,9 +157,9 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Adds the new calls of the recording, and spends at most the time `may` on them.
+/// Adds the new calls of the recording to `live`. This may take about the processor time `may`.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
-    // A recording that cannot be opened at this moment may be readable the next time.
+    // If the recording cannot be opened at this moment, it may be readable the next time.
     let Ok(profile) = Profile::open(directory) else { return };
     let before = thread_cpu_ns();
     let taken = || Duration::from_nanos(thread_cpu_ns().saturating_sub(before));

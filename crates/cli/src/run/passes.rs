@@ -1,4 +1,4 @@
-//! `run --passes`: runs the program several times, each time with other counters.
+//! `run --passes`: runs the program several times, each time with different counters.
 //!
 //! ```text
 //!  -e a,b,c,d,e   ──► {a,b,c,d} {e}        as many at once as work here, in the order typed
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! If there is room, each set also gets task-clock, so that all passes have one counter in common.
-//! All counters are chosen and tried before the first pass starts. If a pass does not end with
-//! status 0, it is the last pass. If a signal that ends a command arrives, the current pass is the
-//! last one, and `run` then ends by that signal.
+//! All counters are chosen and tried before the first pass starts. If the program does not end with
+//! status 0 in a pass, no further pass is started. If a signal that ends a command (such as SIGINT)
+//! arrives, the current pass is the last one, and then that signal ends `run`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,7 +38,7 @@ use crate::prepare::{
     place, refused, resolve, system_wide,
 };
 
-/// The counter that every pass includes if possible.
+/// The counter that every pass has if possible, so that passes can be compared.
 const ANCHOR: &str = "task-clock";
 
 /// The settings that all passes share.
@@ -80,7 +80,7 @@ pub fn main(
         let status = match (status, last) {
             (Ok(status), _) => status,
             (Err(failure), None) => return Err(undone(failure)),
-            // A later pass could not be started; the earlier ones are kept.
+            // A later pass could not be started. The earlier passes are kept.
             (Err(failure), Some(status)) => {
                 say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
@@ -122,7 +122,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say::<true>(closed, directory, args);
 }
 
-/// Makes all checks that can fail, before anything is created.
+/// Makes all checks that can fail, before anything is created. Returns the settings of all passes.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {
@@ -146,8 +146,8 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     Ok(Work { sets, beside, infos, metrics })
 }
 
-/// Returns the variable that names the processor's counters, and its list. (Variables of other
-/// devices apply to all counters of the device at once.)
+/// Returns the variable that names the processor's counters, and its list. Variables for other
+/// devices are not used, because all counters of such a device are read at once.
 fn of_variable() -> Option<(String, String)> {
     let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
     let set = |name: String| Some((std::env::var(&name).ok()?, name));
@@ -185,7 +185,8 @@ fn divide(
     Ok(sets)
 }
 
-/// Adds the anchor to the sets that lack it, if the set and the profile have room.
+/// Adds [`ANCHOR`] to the sets that do not have it, if neither the set nor the profile gets too
+/// many counters.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     let Ok(anchor) = resolve("-e", ANCHOR, resolver, machine) else { return };
     let [anchor] = anchor.as_slice() else { return };
@@ -225,7 +226,7 @@ fn begin(
     Ok(clock)
 }
 
-/// Runs one pass, from making its profile to its end.
+/// Runs one pass: makes its profile, runs the program, and finishes the profile.
 #[expect(clippy::too_many_arguments, reason = "all of them differ between passes")]
 fn one(
     args: &Args,

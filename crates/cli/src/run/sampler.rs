@@ -1,11 +1,11 @@
-//! Samples counters that belong to no thread of the program, while the program runs, into
-//! `tracks/run`.
+//! Samples counters that belong to no thread of the program while the program runs. The samples are
+//! written to `tracks/run`.
 //!
 //! A thread of `run` reads the counters before the program starts, then at start + n × interval,
-//! and once more after the program has ended. These times are absolute, so they never drift. If a
-//! time is missed, it is skipped, and the missing sample is not taken later. The difference between
-//! the first and the last sample is therefore the count of the whole run, however few samples lie
-//! between.
+//! and once more after the program has ended. These times are absolute, so they do not drift. If
+//! the thread misses a time, the sample is skipped and not taken later. Because there is always a
+//! sample before and after the run, their difference is the count of the whole run, even if samples
+//! between them are missing.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,23 +24,23 @@ use crate::failure::Failure;
 /// of this time are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A thread that samples until it is told to stop.
+/// A thread that takes samples until [`Self::finish`] is called.
 pub struct Sampler {
     tell: Sender<Told>,
     thread: JoinHandle<Option<String>>,
 }
 
-/// Messages to the thread.
+/// A message to the sampling thread.
 enum Told {
-    /// From now on, nobody else writes the manifest until `finish`.
+    /// Until `finish` is called, only the sampling thread may write the manifest.
     ManifestIsFree,
     Stop,
 }
 
-/// The counters to sample, and how.
+/// The counters to sample, and the settings for sampling.
 pub struct Wanted {
-    /// The counters, in groups. The only counters of threads here are simulated ones, which stand
-    /// for the whole machine.
+    /// The counters, sorted by group. Of counters with the scope of a thread, only simulated
+    /// counters are here. They are counters of the whole machine.
     pub counters: Vec<Counter>,
     /// The time between two samples.
     pub interval: Duration,
@@ -53,8 +53,8 @@ impl Sampler {
     /// Opens the counters and takes the first samples before it returns.
     ///
     /// # Errors
-    /// Fails if a counter does not open, although [`machine::check`] could open it, or if the
-    /// thread cannot be started.
+    /// Returns an error if a counter cannot be opened (although [`machine::check`] could open it),
+    /// or if the thread cannot be started.
     pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
         let (tell, told) = channel();
         let (ready, is_ready) = channel();
@@ -84,14 +84,14 @@ impl Sampler {
         }
     }
 
-    /// Tells the thread that nobody else writes the manifest until `finish`. After a second, the
-    /// thread adds a snapshot of the clocks to it, so that ticks can be converted even if `run` is
-    /// killed.
+    /// Tells the thread that only it may write the manifest until `finish` is called. After a
+    /// second, the thread adds a snapshot of the clocks to the manifest, so that ticks can be
+    /// converted to ns even if `run` is killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
 
-    /// Takes the last samples and ends the thread. Returns the first error, if there was one.
+    /// Takes the last samples and ends the thread. Returns the first error that occurred, if any.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
         self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
@@ -111,10 +111,10 @@ pub(super) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// A group, and the CPUs on which it is opened.
+/// A group of counters, and the CPUs on which it is opened.
 struct Unit {
     plan: Plan,
-    /// The CPUs; `None` for a simulated group of the whole machine.
+    /// The CPUs; `None` for a group of simulated counters, which belong to the whole machine.
     cpus: Option<Vec<u32>>,
 }
 
@@ -133,12 +133,12 @@ fn units(counters: &[Counter]) -> Vec<Unit> {
     groups.filter_map(unit).collect()
 }
 
-/// A group that is open on one CPU.
+/// A group of counters that is open on one CPU (or on the whole machine).
 struct Open<'a> {
     plan: &'a Plan,
     scope: Scope,
     counters: ThreadCounters<'a>,
-    /// The numbers of the counters' series in the track.
+    /// The numbers of the series in the track, one for each counter.
     series: Vec<u32>,
 }
 
@@ -186,8 +186,8 @@ fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
     }
 }
 
-/// Takes samples until the thread is told to stop. Returns the first error of writing; sampling
-/// continues after an error.
+/// Takes samples until the thread is told to stop. Returns the first error of writing. Sampling
+/// continues after such an error.
 fn sample(
     writer: &mut TracksWriter,
     open: &mut [Open<'_>],
@@ -226,7 +226,8 @@ fn sample(
             }
         }
         trouble = trouble.and(read(writer, flush));
-        // The next sample is at the next time in the future. Times before that were missed.
+        // The next sample is taken at the next time that is still in the future. Earlier times were
+        // missed.
         let late = Instant::now().saturating_duration_since(next).as_nanos();
         let steps = late / wanted.interval.as_nanos() + 1;
         next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
@@ -234,8 +235,8 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Adds a snapshot of the clocks to the manifest. Errors are ignored: without the snapshot, times
-/// are only less exact, and only if `run` is killed.
+/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because without this snapshot
+/// times are only less exact, and only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());
@@ -251,11 +252,11 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // If a value cannot be read, it is missing in `readings`.
+        // The result is ignored, because a value that cannot be read is missing in `readings`.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
-        // The counters were read between the two clock readings, so the middle is the best estimate
-        // of the time.
+        // The counters were read between the two clock readings, so the middle between them is the
+        // best estimate of the time.
         let time = (before + after.saturating_sub(before) / 2) as i64;
         for (i, series) in unit.series.iter().enumerate() {
             let reading = || {

@@ -1,5 +1,5 @@
 //! `run --repeat`: runs one program several times, or two programs alternately. Each run is a new
-//! process with a profile of its own.
+//! process with its own profile.
 //!
 //! ```text
 //!  warm-up   A B          once each, recorded and thrown away
@@ -7,17 +7,17 @@
 //!  round 2   A B          ↓ time
 //! ```
 //!
-//! The state of a machine changes within seconds (frequency, load, contents of caches). Two runs
-//! that follow each other have most of this state in common, and if the order is random, the state
-//! favours neither program over many rounds. With all runs of A before all runs of B, one verdict
+//! The state of a machine changes within seconds (frequency, load, contents of caches). Most of
+//! this state is the same for two consecutive runs. Because the order is random, the state favours
+//! neither program over many rounds. When all runs of A were made before all runs of B, one verdict
 //! in four was wrong (docs/diff.md).
 //!
-//! The warm-up is a fixed rule and does not depend on the data: each program runs once before the
-//! first round, so that its files are in memory. Within a run nothing is left out, because the
-//! first iterations hardly change the statistics by which runs are compared.
+//! The warm-up follows a fixed rule, which does not depend on the data: each program runs once
+//! before the first round, so that its files are in memory. No calls are left out within a run,
+//! because the first iterations hardly change the statistics by which runs are compared.
 //!
-//! A program that does not end with status 0 ends the series, and so does a signal that ends a
-//! command. The rounds that are complete stay a series that can be read.
+//! The series ends if a program does not end with status 0, or if a signal that ends a command
+//! (such as SIGINT) arrives. The complete rounds remain a series that can be read.
 
 use std::ffi::OsString;
 use std::fs;
@@ -71,11 +71,11 @@ pub struct Repeat {
     pub seed: Option<u32>,
 }
 
-/// The words of a command.
+/// A command, split into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words(Vec<String>);
 
-/// Splits a command into words as a shell does, but expands nothing.
+/// Splits a command into words as a shell does, but without expanding variables or patterns.
 fn words(text: &str) -> Result<Words, String> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;
@@ -139,14 +139,14 @@ impl Ended {
     }
 }
 
-/// Runs the series. The exit status is 0 if all rounds are complete, and otherwise that of the
-/// program that ended the series.
+/// Runs the series. The exit status is 0 if all rounds are complete. Otherwise, it is the status of
+/// the program that ended the series.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {
         programs.push(Program::new(Side::B, words.iter().map(OsString::from).collect())?);
     }
-    // If something cannot be recorded, this fails before anything is made.
+    // If something cannot be recorded, this call fails before anything is created.
     choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
     let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
     let directory = place(output)?;
@@ -196,8 +196,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     })
 }
 
-/// Whether this series is still in its place. Somebody may have moved it and made another one
-/// there.
+/// Whether `series` is still at the path `directory`. Somebody may have moved it and created
+/// another series there.
 fn is_at(series: &Series, directory: &Path) -> bool {
     let found = Dir::open(directory).and_then(|root| Series::read_in(&root));
     found.is_ok_and(|found| found.id == series.id)
@@ -282,9 +282,10 @@ fn all(
 }
 
 /// Returns the reason to end the series after a program ended with `status`; `None` if the series
-/// goes on.
+/// continues.
 fn why_ended(status: ExitStatus) -> Option<Ended> {
-    // A program that was ended by a signal may have handled it and ended with status 0.
+    // A program may have handled a signal and ended with status 0. The signal still ends the
+    // series.
     match (status.success(), SIGNALLED.load(Ordering::SeqCst)) {
         (true, 0) => None,
         (true, signal) => Some(Ended::Signal(signal)),
@@ -292,7 +293,7 @@ fn why_ended(status: ExitStatus) -> Option<Ended> {
     }
 }
 
-/// Records one run, from making its profile to its end.
+/// Records one run: makes its profile, runs the program, and finishes the profile.
 fn one(
     args: &Args,
     program: &Program,
@@ -320,7 +321,7 @@ fn one(
     let trouble = sampler.and_then(Sampler::finish);
     let mut manifest = running.manifest;
     if is_sampled {
-        // The sampler has added a snapshot to the manifest, so it is read again.
+        // The sampler has added a snapshot to the manifest, so the manifest is read again.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);

@@ -1,4 +1,4 @@
-//! Waits for the program's end. Meanwhile, full pages are appended to the profile.
+//! Waits for the program's end. Meanwhile, appends full pages of records to the profile.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -8,14 +8,15 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// The number of pages that threads have offered, for the handler of SIGCHLD.
+/// The address of the number of pages that threads have offered for draining. The handler of
+/// SIGCHLD uses it.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Waits for the end of the child `pid`. Meanwhile, appends full pages in the pool to the profile
-/// in `directory`. No file is made longer than `longest` bytes.
+/// Waits for the end of the child `pid`. Meanwhile, appends full pages of the pool to the profile
+/// in `directory`. No file becomes longer than `longest` bytes.
 ///
 /// # Errors
-/// The errors of [`wait_for`].
+/// Returns the errors of [`wait_for`].
 pub fn wait_and_drain(
     pid: libc::pid_t,
     directory: &Path,
@@ -27,8 +28,8 @@ pub fn wait_and_drain(
     OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
     handle_children(Some(note));
     let status = loop {
-        // From here on, a new page or the end of a child changes this number, so that `drain.wait`
-        // returns.
+        // If a page is offered or a child ends after this point, the number differs from `seen`,
+        // and `drain.wait` returns.
         let seen = drain.offers().load(Ordering::SeqCst);
         drain.take_all();
         match exit_of(pid) {
@@ -45,10 +46,10 @@ pub fn wait_and_drain(
 }
 
 /// Whether this process can run on another processor while the program runs. On a single processor,
-/// draining would only take turns with the program.
+/// draining pages would only take time from the program.
 fn has_processors() -> bool {
-    // SAFETY: zeros are a value of the set, and the kernel writes no more than the size that it is
-    // told.
+    // SAFETY: zeros are a value of the set, and the kernel writes no more bytes than the size that
+    // is passed.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let known = libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0;
@@ -57,7 +58,8 @@ fn has_processors() -> bool {
     }
 }
 
-/// The handler of SIGCHLD. It ends the wait, even if the wait has not begun yet.
+/// The handler of SIGCHLD. It increases the number of offers. This ends `drain.wait`, even if that
+/// call has not begun yet.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);
     // SAFETY: `OFFERS` is set before the handler is installed, to a word of the pool, which is
@@ -66,7 +68,7 @@ extern "C" fn note(_: i32) {
 }
 
 fn handle_children(handler: Option<extern "C" fn(i32)>) {
-    // SAFETY: zeros are a value of `sigaction`. The handler makes one atomic addition.
+    // SAFETY: zeros are a value of `sigaction`. The handler makes only one atomic addition.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next word, unless the value is joined to them with `=`.
+/// Options whose value is the next word, unless the value follows in the same word after `=`.
 const WITH_VALUE: &[&str] = &[
     "--crate-name",
     "--crate-type",
@@ -51,7 +51,7 @@ pub struct Line {
 
 /// How a command line is handled.
 pub enum Plan {
-    /// No code is made, or only code that runs in the compiler.
+    /// No code is made, or only code that the compiler or cargo itself runs.
     Nothing,
     /// Code is made, but it cannot be instrumented for this reason.
     Cannot(&'static str),
@@ -59,12 +59,12 @@ pub enum Plan {
 }
 
 impl Line {
-    /// Reads a command line. Fails only if a file with arguments cannot be read.
+    /// Reads a command line. Returns an error only if a file with arguments cannot be read.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all: Vec<OsString> = Vec::new();
         for word in words {
             match word.as_bytes().strip_prefix(b"@") {
-                // The file has one argument in each line.
+                // `@FILE` names a file with one argument in each line.
                 Some(file) => {
                     let text =
                         std::fs::read_to_string(Path::new(std::ffi::OsStr::from_bytes(file)))?;
@@ -88,7 +88,7 @@ impl Line {
                 _ => (text.clone(), None),
             };
             let name = if name == "--codegen" { "-C".to_owned() } else { name };
-            // If no value is joined to the option, the value is the next word.
+            // If the option's word contains no value, the value is the next word.
             let next = joined.is_none() && WITH_VALUE.contains(&&*name);
             let own = if next { all.next() } else { None };
             let words_value = own.clone().or_else(|| joined.map(OsString::from));
@@ -106,8 +106,8 @@ impl Line {
         named.filter_map(|(_, _, value)| Some(value.as_ref()?.to_string_lossy().into_owned()))
     }
 
-    /// Returns the last value of an option of code generation. An option without a value counts as
-    /// `yes`.
+    /// Returns the last value of an option of code generation. An option without a value has the
+    /// value `yes`.
     fn codegen(&self, name: &str) -> Option<String> {
         self.values("-C").rev().find_map(|option| match option.split_once('=') {
             Some((option, value)) => (option == name).then(|| value.to_owned()),
@@ -129,7 +129,8 @@ impl Line {
         types
     }
 
-    /// Whether the command line says what to make. If it does not, the type of the crate decides.
+    /// Whether the command line names the outputs to make. If not, the type of the crate determines
+    /// them.
     pub fn says_what(&self) -> bool {
         self.values("--emit").next().is_some()
     }
@@ -143,8 +144,8 @@ impl Line {
         let ours = |kind: &String| {
             ["bin", "lib", "rlib", "cdylib", "dylib", "staticlib"].contains(&kind.as_str())
         };
-        // A command line without a crate name asks something about the compiler, or it does not
-        // come from cargo.
+        // A command line without a crate name only asks for information about the compiler, or does
+        // not come from cargo.
         if self.name().is_empty()
             || self.values("--print").next().is_some()
             || !emits_link
@@ -199,15 +200,15 @@ impl Line {
             "staticlib" => Some("a"),
             _ => None,
         });
-        // With `--test`, a library becomes a program, and there is no archive.
+        // With `--test`, rustc makes a program of a library, so there is no archive.
         if self.words.iter().any(|(word, ..)| word == "--test") {
             return Vec::new();
         }
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// Returns the arguments without those that are replaced: the linker, and options that make
-    /// several objects of a crate.
+    /// Returns the arguments of the first step. Options that are replaced are left out: the linker,
+    /// and options that make several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

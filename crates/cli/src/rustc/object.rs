@@ -11,10 +11,10 @@ use crate::compiler::{Text, assemble, first_error, instrumented, reads, step};
 use crate::failure::Failure;
 use crate::selection::Selection;
 
-/// The end of the file name of a crate's object, if the crate has one unit of code generation.
+/// The end of the name of a crate's object file if the crate has one unit of code generation.
 const OBJECT: &str = "-cgu.0.rcgu.o";
 
-/// The LLVM version and the host that rustc prints.
+/// The LLVM version and the host that `rustc -vV` prints.
 pub struct Llvm {
     version: u32,
     host: String,
@@ -40,7 +40,7 @@ pub enum Assembler {
 }
 
 impl Assembler {
-    /// Makes the value from the results of [`Self::kind`] and [`Self::program`].
+    /// Makes the assembler from the values that [`Self::kind`] and [`Self::program`] returned.
     pub fn new(kind: &str, program: PathBuf) -> Self {
         if kind == "llc" { Self::Llc(program) } else { Self::Clang(program) }
     }
@@ -59,8 +59,8 @@ impl Assembler {
     }
 
     fn command(&self, triple: &str, output: &Path) -> Command {
-        // Processor, features, frame pointers and unwind tables need no options: they are
-        // attributes of the functions in the IR.
+        // No options are needed for the processor, its features, frame pointers and unwind tables,
+        // because the functions in the IR have attributes for them.
         match self {
             Self::Clang(program) => {
                 let flags = [format!("--target={triple}"), "-O2".into(), "-fPIC".into()];
@@ -78,7 +78,8 @@ impl Assembler {
     }
 }
 
-/// Finds the program to use: a clang that is new enough, or `llc` of rustup's llvm-tools.
+/// Finds the program that compiles the IR: a clang that is new enough, or `llc` of rustup's
+/// llvm-tools.
 pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     if let Some(clang) = reads(llvm.version) {
         return Ok(Assembler::Clang(clang));
@@ -97,7 +98,8 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// The file for messages: rustc does not show what its linker prints.
+/// The name of a file for messages. It is needed because rustc does not show what its linker
+/// prints.
 const NOTES: &str = "notes";
 
 /// Writes a line to the file that [`notes`] reads.
@@ -106,14 +108,14 @@ pub fn note(folder: &Path, line: &str) {
     let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
 }
 
-/// Returns the lines in the file.
+/// Returns the lines that [`note`] has written.
 pub fn notes(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join(NOTES)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Makes the object of a crate, in the folder with the crate's IR. A second call returns the object
-/// of the first.
+/// Compiles the instrumented IR of a crate to an object, in the folder with the crate's IR. A
+/// second call returns the object that the first call made.
 fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<PathBuf>, String> {
     let object = folder.join("instrumented.o");
     if object.is_file() {
@@ -144,7 +146,7 @@ fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<Pat
     Ok(Some(object))
 }
 
-/// Returns the target that the IR names.
+/// Returns the target triple that is named in the IR.
 fn triple(text: &[u8]) -> Option<String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(b"target triple = \""))?;
@@ -160,8 +162,8 @@ pub fn replace_loose(
 ) -> Result<(), String> {
     let mut all: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
     for word in words {
-        // A long command line is in a file with one argument in each line, in which backslashes
-        // escape spaces.
+        // If the command line is long, its arguments are in a file with one argument in each line.
+        // Backslashes in the file escape spaces.
         if let Some(file) = word.as_bytes().strip_prefix(b"@")
             && let Ok(text) = fs::read_to_string(Path::new(OsStr::from_bytes(file)))
         {
@@ -199,7 +201,7 @@ pub fn replace(
         }
     };
     let members = ar(&[OsStr::new("t"), archive.as_os_str()])?;
-    // A static library also has the objects of the crates that it depends on.
+    // A static library also contains the objects of the crates that it depends on.
     let ours = |member: &&str| member.starts_with(name) && member.ends_with(OBJECT);
     let mut found = members.lines().filter(ours);
     let (Some(member), None) = (found.next(), found.next()) else {

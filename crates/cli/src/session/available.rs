@@ -13,9 +13,9 @@ use profile::Origin;
 use crate::prepare::{self, Chosen, Recording};
 
 /// Returns the counters that work here. Leaves out names that this machine does not know, counters
-/// that do not open or do not count, and counters of whole packages. If the rest cannot be counted
-/// together, leaves out counters from the end of the list until it can. Adds a note for each
-/// counter that is left out.
+/// that do not open or do not count, and counters of whole packages. If the other counters cannot
+/// be counted together, leaves out counters from the end of the list until they can. Adds a note
+/// for each counter that is left out.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -45,7 +45,7 @@ pub fn counters_of(
                 }
             });
             let known = known.collect::<Vec<_>>().join(",");
-            // If the list itself is wrong, this call returns the error.
+            // If the syntax of the list is wrong, this call returns the error.
             let list = if known.is_empty() { "none" } else { &known };
             prepare::resolve("-e", list, resolver, machine)?
         }
@@ -89,7 +89,7 @@ fn left_out(counter: &Counter, problem: &Problem, machine: &Machine) -> String {
     format!("{} is left out: {}{remedy}", counter.name, problem.message)
 }
 
-/// Renumbers the groups without gaps.
+/// Gives the groups consecutive numbers from 0.
 fn renumber(counters: &mut [Counter]) {
     let (mut last, mut number) = (None, 0);
     for counter in counters {
@@ -101,7 +101,7 @@ fn renumber(counters: &mut [Counter]) {
     }
 }
 
-/// Splits the list at commas that are outside of `{…}` and `/…/`.
+/// Splits a list of counters at commas that are outside of `{…}` and `/…/`.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let (mut braces, mut slashes) = (0u32, false);
     list.split(move |c| {

@@ -23,8 +23,8 @@ use crate::view::variables::{Subtracted, name_and_unit, scale};
 /// The schema of the JSON that `stats` prints.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
-/// A value of a variable. Counters are integers that can exceed 2⁵³; durations are real numbers,
-/// because they are converted from ticks.
+/// A value of a variable. Values of counters are integers that can exceed 2⁵³. Durations are real
+/// numbers, because they are converted from ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {
@@ -32,14 +32,14 @@ enum NumberOut {
     Real(f64),
 }
 
-/// Prints the document. Returns whether it has a loop.
+/// Prints the document. Returns whether it contains a loop.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let (profile, stats) = (view.profile, view.stats);
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
     let asked = serde_json::to_string(&object! {
         op: view.args.op.as_deref(),
         thread: view.args.thread.as_deref(),
-        // Only statistics by rank have this member.
+        // Only `--by rank` has this member.
         by?: (view.args.by == super::StatsBy::Rank).then_some("rank"),
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
@@ -72,8 +72,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         losses: losses_out(&stats.losses),
     };
     let tail = serde_json::to_string(&tail)?;
-    // The object that was begun above continues with the members of `tail`, so its opening brace is
-    // left out.
+    // The object that was begun above continues with the members of `tail`, so the opening brace of
+    // `tail` is left out.
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))?;
     Ok(any_loop)
 }
@@ -84,12 +84,12 @@ fn op_out(view: &View<'_>, op: &OpStats) -> impl Serialize {
     let total = if profile.is_sampled() { estimated } else { Some(op.total_ticks) };
     object! {
         ..key: key_out(profile, op.key),
-        // Null only in a run with a budget, if the calls were selected by thread or time, or if
-        // none was timed.
+        // Null only in a run with `--budget`: if calls were selected by thread or time, or if no
+        // call was timed.
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect::<Vec<_>>(),
-        // Only statistics by rank have this member.
+        // Only `--by rank` has this member.
         ranks?: op.is_by_rank().then(|| {
             let ranks = op.ranks.iter();
             ranks
@@ -123,9 +123,10 @@ fn scope_out(view: &View<'_>, scope: &Scope) -> impl Serialize {
     let variables = scope.variables.iter().enumerate();
     object! {
         calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
-        // The number of calls inside of other calls of the op. `calls` does not include them.
+        // The number of calls inside of other calls of the op. `calls` does not include these inner
+        // calls.
         inner_calls?: Some(scope.inner).filter(|n| *n > 0),
-        // This member and the next two are present only in runs with a budget.
+        // This member and the next two are present only in runs with `--budget`.
         timed_calls?: view.profile.is_sampled().then_some(scope.calls),
         effective_calls?: scope.effective,
         sampled?: scope.sampled.as_deref().map(|row| SampledOut::new(view.profile, row)),
@@ -140,8 +141,8 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
     let less = Subtracted::new(view.stats, scope, i);
-    // The mean that is estimated for all calls from the timed ones, or else the mean of all
-    // recorded calls.
+    // The mean of all calls, estimated from the timed calls, or else the mean of the recorded
+    // calls.
     let estimated = variable.mean.and(scope.estimated_mean(i)).map(|of| less.from_estimated(of));
     let all = variable.mean.map(|mean| Estimated::from(less.from(mean)));
     let mean = estimated.or(all).map(|mean| mean.times(scale));
@@ -159,7 +160,7 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
         calls: variable.calls,
         effective_calls?: variable.effective,
         mean: mean.map(|mean| mean.value),
-        // The mean with its interval; absent if the mean is exact.
+        // The mean with its interval. The member is absent if the mean is exact.
         interval?: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),

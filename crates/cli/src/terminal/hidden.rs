@@ -1,13 +1,13 @@
-//! Says which characters are hidden from a terminal. `counterpoint-query` includes this file as
-//! well.
+//! Determines which characters are not printed on a terminal. `counterpoint-query` also includes
+//! this file.
 
 use std::borrow::Cow;
 
-/// The character that replaces a hidden one.
+/// The character that replaces a hidden character.
 pub const STAND_IN: char = '\u{fffd}';
 
-/// Returns `text` as one line in which everything is visible: each character that a terminal would
-/// obey or hide is replaced by `U+FFFD`.
+/// Returns `text` as one line in which all characters are visible. Each character that a terminal
+/// would execute or hide is replaced by `U+FFFD`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     match text.contains(is_hidden) {
         true => text.chars().map(|c| if is_hidden(c) { STAND_IN } else { c }).collect(),
@@ -15,9 +15,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal would obey or hide this character, or reorder other characters because of it.
-/// Such characters are control characters (C0, DEL, C1), line and paragraph separators, direction
-/// marks, everything that Unicode calls a format character or ignorable by default, and
+/// Whether a terminal would execute or hide this character, or reorder other characters because of
+/// it. Such characters are control characters (C0, DEL, C1), line and paragraph separators,
+/// direction marks, everything that Unicode calls a format character or ignorable by default, and
 /// noncharacters. Source: Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`,
 /// `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
 pub fn is_hidden(c: char) -> bool {

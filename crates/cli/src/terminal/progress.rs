@@ -6,14 +6,14 @@
 //! ```
 //!
 //! A command calls [`step`] before work that may take long, and keeps the result until the work is
-//! done. The line is on stderr, and only if stderr is a terminal. It is erased at the end of the
-//! step and before any message. When the first text is written to a terminal's stdout, the line is
-//! erased for the rest of the command, so that it does not mix with the text. With `--quiet` there
-//! is no line. With `--verbose`, each step leaves a line with the time that it took, also in a
-//! file.
+//! done. The line is printed on stderr, and only if stderr is a terminal. It is erased at the end
+//! of the step and before any message. When the first text is written to stdout on a terminal, the
+//! line is erased and not drawn any more, so that it does not mix with the text. With `--quiet`,
+//! there is no line. With `--verbose`, a line with the step's duration is printed at the end of
+//! each step, even if stderr is not a terminal.
 //!
-//! A step inside of another step is shown instead of the outer one. There is never a step while the
-//! user's program writes to the terminal.
+//! A step inside of another step is shown instead of the outer step. No step is in progress while
+//! the user's program writes to the terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -25,21 +25,22 @@ use std::time::{Duration, Instant};
 use super::{is_quiet, is_verbose, visible};
 use crate::view::units::{bytes, grouped, shorten, time};
 
-/// A command may run for this long before it shows the line.
+/// The line is shown only when a command has worked for this time.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
 /// The sequence that goes to the start of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// The numbers of bytes that were read from, and written to, files that the user named.
+/// The number of bytes that were read from files that the user named, and the number of bytes that
+/// were written to such files.
 static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static STATE: Mutex<State> = Mutex::new(State { steps: Vec::new(), next: 0, since: None });
 /// Whether the line is on the terminal. It changes only while [`STATE`] is locked.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
-/// Whether text has been written to stdout on a terminal, so that the line is not drawn any more.
+/// Whether text has been written to stdout on a terminal. Then the line is not drawn any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// The steps that are in progress.
@@ -63,15 +64,16 @@ struct Step {
 #[derive(Clone, Debug)]
 enum Amount {
     Unknown,
-    /// A step that reads: the value of [`READ`] at its start, and the number of bytes to read.
+    /// For a step that reads: the value of [`READ`] at its start, and the number of bytes to read.
     Read(u64, u64),
-    /// A step that writes: the value of [`WRITTEN`] at its start.
+    /// For a step that writes: the value of [`WRITTEN`] at its start.
     Written(u64),
-    /// A step about things: how many are done, how many there are, and their name.
+    /// For a step that works on countable things, such as calls: the number of things that are
+    /// done, the number of all things, and the things' name.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
-/// A step, which ends when this value is dropped.
+/// A step that is in progress. It ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the step ends when this is dropped"]
 pub struct Doing {
@@ -84,12 +86,12 @@ pub fn step(what: impl Into<String>) -> Doing {
     begin(what.into(), Amount::Unknown)
 }
 
-/// Begins a step that reads this many bytes of files that the user named ([`read`]).
+/// Begins a step that reads `bytes` bytes of files that the user named. [`read`] counts them.
 pub fn reading(what: impl Into<String>, bytes: u64) -> Doing {
     begin(what.into(), Amount::Read(READ.load(Ordering::Relaxed), bytes))
 }
 
-/// Begins a step that writes to a file that the user named ([`wrote`]).
+/// Begins a step that writes to a file that the user named. [`wrote`] counts the bytes.
 pub fn writing(path: &Path) -> Doing {
     let what = match path.as_os_str() == "-" {
         true => "writing".to_owned(),
@@ -98,21 +100,23 @@ pub fn writing(path: &Path) -> Doing {
     begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
 }
 
-/// Begins a step about this many things ([`Doing::done`]), such as `calls`.
+/// Begins a step that works on `all` things. `things` is their name, such as `calls`.
+/// [`Doing::done`] counts them.
 pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
 
-/// The current step of a command that has called [`phase`].
+/// The step that [`phase`] began last and that has not ended.
 static PHASE: Mutex<Option<Doing>> = Mutex::new(None);
 
-/// Begins a step that lasts until the next call, or until the command prints to a terminal or ends.
+/// Begins a step that ends at the next call of this function, or when the command prints to a
+/// terminal or ends.
 pub fn phase(doing: Doing) {
     let before = PHASE.lock().unwrap_or_else(PoisonError::into_inner).replace(doing);
     drop(before);
 }
 
-/// Ends the step of [`phase`].
+/// Ends the step that [`phase`] began.
 pub fn end_phase() {
     let last = PHASE.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(last);
@@ -129,7 +133,7 @@ pub fn wrote(bytes: u64) {
 }
 
 impl Doing {
-    /// Counts things that are done.
+    /// Adds to the number of things that are done.
     pub fn done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
@@ -174,7 +178,7 @@ fn begin(what: String, amount: Amount) -> Doing {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| {
             let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-            // If the thread cannot be started, there is no line, and nothing else changes.
+            // If the thread cannot be started, there is no line, but the command works as usual.
             let _ = (!is_dumb).then(|| {
                 thread::Builder::new().name("progress".to_owned()).spawn(|| {
                     loop {
@@ -205,28 +209,28 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// Returns the line, in at most `columns` columns: a terminal would wrap a longer line, and erasing
-/// it would leave its beginning.
+/// Returns the line with at most `columns` columns. A terminal would wrap a longer line, and
+/// erasing the line would then leave its beginning on the screen.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),
         far => format!(": {far}, {} s", elapsed.as_secs()),
     };
     let begin = "counterpoint: ";
-    // The last column stays empty. A name that is not ASCII may have characters that are two
-    // columns wide.
+    // The last column is left empty. If a name is not ASCII, its characters may be two columns
+    // wide.
     let room = columns.saturating_sub(begin.len() + end.chars().count() + 1);
     let what = visible(what);
     let width = if what.is_ascii() { room } else { room / 2 };
     format!("{begin}{}{end}", shorten(&what, width))
 }
 
-/// Prints the progress of a step; empty if it is not known.
+/// Formats the progress of a step. The text is empty if the progress is not known.
 fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // Some files are read twice, so the count is limited to the number of bytes.
+            // Some files are read twice, so the number is limited to the size of the files.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }
@@ -241,21 +245,22 @@ fn far(amount: &Amount) -> String {
     }
 }
 
-/// Removes the line from the terminal. The caller holds [`STATE`].
+/// Removes the line from the terminal. The caller must have locked [`STATE`].
 fn erase() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
         let _ = io::stderr().write_all(ERASE.as_bytes());
     }
 }
 
-/// Writes text to stderr, in place of the line if it is there.
+/// Erases the line if it is on the terminal, and writes `text` to stderr.
 pub fn write_in_place(text: &[u8]) {
     let _state = lock();
     erase();
     let _ = io::stderr().write_all(text);
 }
 
-/// Notes that text is written to stdout on a terminal from now on, and erases the line.
+/// Erases the line for the rest of the command. This is called before text is written to stdout on
+/// a terminal.
 pub fn end() {
     if !IS_OVER.swap(true, Ordering::Relaxed) {
         end_phase();
@@ -277,13 +282,13 @@ mod tests {
         let far = "310 MB of 1.20 GB";
         assert_eq!(of("reading a", far, 80), "counterpoint: reading a: 310 MB of 1.20 GB, 12 s");
         assert_eq!(of("reading a.long.name", "", 32), "counterpoint: readi….name: 12 s");
-        // An escape sequence in a name is made visible.
+        // An escape character in a name is replaced.
         assert_eq!(of("reading \x1b[2J", "", 80), "counterpoint: reading \u{fffd}[2J: 12 s");
         for columns in 1..60 {
             let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
             let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
             let width: usize = text.chars().map(wide).sum();
-            // The prefix and the time are always there.
+            // The prefix and the time are always printed, even if they need more columns.
             assert!(width < columns.max(22), "{text}: {width} of {columns}");
         }
     }

@@ -140,7 +140,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes imported traces. A single trace is written as it was; several traces get separate rows.
+/// Writes imported traces. A single trace is written as it was. If there are several traces, each
+/// of them gets separate rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
@@ -189,7 +190,7 @@ pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
     traces
 }
 
-/// Says how a timeline in Perfetto's format differs from the imported traces.
+/// Prints how a timeline in Perfetto's format differs from the imported traces.
 pub fn say_changes<W>(done: &Timeline<W>) {
     match done.left_out {
         0 => {}
@@ -232,11 +233,11 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns the format that the user asked for, or else the one that the file's name implies.
-    /// Standard output gets JSON.
+    /// Returns the format that the user asked for, or else the format that the file's name implies.
+    /// For standard output, the format is JSON.
     ///
     /// # Errors
-    /// The name has none of the known endings.
+    /// Returns an error if the name has none of the known extensions.
     pub fn of(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         match (asked, name) {
@@ -250,7 +251,7 @@ impl Ending {
         }
     }
 
-    /// Returns the kind of output, for terminals.
+    /// Returns the kind of output, which determines how it is shown on a terminal.
     pub fn kind(self) -> Kind {
         match self {
             Self::Json => Kind::Json,
@@ -285,12 +286,12 @@ impl Args {
 /// The part of a profile that is written.
 struct Selection {
     filter: Filter,
-    /// The arrows whose two ends are both written.
+    /// The ids of the arrows of which both ends are written.
     arrows: HashSet<u64>,
 }
 
 impl Selection {
-    /// Reads the profile to find what to write. Returns `None` if all of it is written.
+    /// Reads the profile to find out what to write. Returns `None` if everything is written.
     fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
         let wish = args.wish();
         if wish.is_all() {
@@ -308,7 +309,7 @@ impl Selection {
     }
 }
 
-/// Says how much a filter has left out.
+/// Prints how much the filter has left out.
 fn say_left_out(args: &Args, left_out: LeftOut) {
     if args.wish().is_all() {
         return;
@@ -323,7 +324,7 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
 }
 
 /// Writes the timeline, or the selected part of it, to `sink`. Returns the losses that were found
-/// while reading, and how much was left out.
+/// while reading the profile, and how much was left out.
 fn fill(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -369,7 +370,7 @@ fn fill_one(
         arguments: !args.no_arguments,
     };
     let traces = match profile.manifest.origin {
-        // The slices of an imported trace have become calls, which are written already.
+        // The slices of an imported trace were converted to calls, which `export_calls` writes.
         Origin::Import => Vec::new(),
         _ => in_order(profile.activities().map_err(io::Error::other)?),
     };
@@ -390,7 +391,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// Returns what the output says about the profile: the object `counterpoint`.
+/// Returns the facts about the profile that the output contains: the object `counterpoint`.
 fn facts(
     profile: &Profile,
     args: &Args,
@@ -399,7 +400,7 @@ fn facts(
 ) -> io::Result<serde_json::Value> {
     let mut facts = match profile.members.is_empty() {
         true => facts::of_profile(profile, &ranks::known(profile, args), found),
-        // The members of a merged profile have manifests, clocks and processes of their own.
+        // Each member of a merged profile has its own manifest, clock and processes.
         false => {
             let filter = part.map(|part| &part.filter);
             let mut facts = filter.unwrap_or(&Filter::default()).facts();
@@ -420,22 +421,22 @@ fn facts(
     Ok(facts)
 }
 
-/// Returns the base of the times in an exported `.json`, in ns since 1970. `None` for several
-/// imported traces, which are written as one.
+/// Returns the base of the times in an exported `.json`, in ns since 1970. Returns `None` if the
+/// profile has several imported traces.
 pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
     }
-    // A single imported trace keeps its base.
+    // If there is a single imported trace, its own base is used.
     let traces = profile.activities().map_err(io::Error::other)?;
     let [trace] = traces.as_slice() else { return Ok(None) };
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
 }
 
-/// Returns a time that is near the times of the recording.
+/// Returns a time near the times of the recording, in ns since 1970.
 fn near_ns(profile: &Profile) -> i64 {
-    // Readers drop events before the base, and times are relative to the earliest snapshot, so the
-    // earliest time is used.
+    // The earliest time is used, because readers drop events before the base, and because the times
+    // are relative to the earliest snapshot.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([profile.manifest.created_unix_ns]).min().unwrap_or(0);
     i64::try_from(near_ns).unwrap_or(i64::MAX)
@@ -491,8 +492,8 @@ fn write_perfetto_calls(
     let mut noted = Noted::new(&mut writer);
     let (found, left_out) = fill(&mut noted, profile, args, part)?;
     let first = noted.first();
-    // This part is at the end of the file, so it can include the losses that were found while calls
-    // were read.
+    // The facts are at the end of the file, so they can include the losses that were found while
+    // calls were read.
     let mut facts = facts(profile, args, part, &found)?;
     facts["losses"] = facts::losses(profile, &found);
     facts["page"] = facts::page(first);

@@ -51,10 +51,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let output = &args.output;
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
-    // An earlier profile keeps its place until the new profile is complete.
+    // An earlier profile at this path is replaced only when the new profile is complete.
     fs::create_dir_all(directory(output)).map_err(failed)?;
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // A thread that gives up rights does not change the rights of other threads.
+    // Rights are given up in a new thread, so the other threads keep their rights.
     let done = thread::scope(|scope| {
         let importing = scope.spawn(|| {
             confine(None, &Needs { made: Some(stage.path()), ..Needs::default() });
@@ -81,17 +81,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The traces that are accepted.
+/// Which traces are accepted for import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// Traces of any program.
     Anybodys,
-    /// Traces that Counterpoint did not write. The profile from which Counterpoint exported a trace
-    /// has more data, so it should be used instead.
+    /// Traces that Counterpoint did not write. If Counterpoint exported a trace from a profile, the
+    /// profile should be used instead, because it contains more data.
     NotOurs,
 }
 
-/// Passes on the events of a trace until the trace turns out to be one that is not accepted.
+/// Passes on the events of a trace, until it is found that the trace is not accepted.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,
@@ -113,7 +113,7 @@ impl EventSink for Accepted<'_, '_> {
     }
 }
 
-/// Makes a profile of traces in `output`. `shifts` are the results of [`shifts`].
+/// Makes a profile in `output` from traces. `shifts` are the offsets that [`shifts`] returned.
 pub fn import(
     files: &[Input],
     output: &Path,
@@ -149,8 +149,9 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
     Failure::new(format!("read {}: {error}", file.name()))
 }
 
-/// Returns for each file the offset in ns from its times to the times of the first file. A file may
-/// give the base of its times after its events, so if there are several files, they are read twice.
+/// Returns, for each file, the offset in ns that converts its times to the times of the first file.
+/// The base of a file's times may be stored after the events. Therefore, if there are several
+/// files, they are read twice.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl EventSink for Base {

@@ -6,9 +6,10 @@
 //!  all events ─► a part of the process for each device of the bundle, on the profile's clock
 //! ```
 //!
-//! The bundle has times of `CLOCK_MONOTONIC`, to which the profile's times can be converted. A
-//! dispatch that is found in the profile does not become a second call: it is only kept for
-//! timelines, with the number of the profile's own dispatch.
+//! The times in the bundle (the file of IREE's profiler) are those of `CLOCK_MONOTONIC`, and the
+//! profile's times can be converted to this clock. A dispatch of the bundle that is found in the
+//! profile does not become a second call. It is kept only for timelines, with the number of the
+//! profile's own dispatch.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -34,7 +35,8 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// The first argument of a part that was made from a bundle. It marks such parts.
+/// The first argument of a part that was made from a bundle. Parts of the profile that were made
+/// from a bundle are recognised by it.
 const SOURCE: &str = "iree-profile";
 /// The name of the argument with the number of the profile's own dispatch.
 const NUMBER: &str = "dispatch";
@@ -59,7 +61,7 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the parts that are to be added. Returns a sentence about them.
+/// Writes the parts that are to be added. Returns a sentence about these parts.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -94,7 +96,7 @@ fn write(
 }
 
 /// Finds the dispatches of the bundle in the profile, and adds the numbers of the profile's
-/// dispatches as arguments. Returns the process with most of the dispatches, the number of
+/// dispatches as arguments. Returns the process that has most of the dispatches, the number of
 /// dispatches that were found, and the number of dispatches in the bundle.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
@@ -110,8 +112,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found: Vec<(usize, u64)> = Vec::new();
-    // Both lists are in the order of their begin. The search for a dispatch begins after the one
-    // that was found last.
+    // Both lists are sorted by the begin of the dispatches. The search for a dispatch starts after
+    // the dispatch that was found last.
     let mut next: HashMap<(&str, u64), usize> = HashMap::new();
     for at in &wanted {
         let slice = &bundle.slices[*at];
@@ -142,8 +144,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Returns a number for a new part of a process's plugins: the lowest one such that it and all
-/// higher numbers are free.
+/// Returns a number for a new part with events of a process's plugins. It is the lowest number that
+/// is greater than the numbers of all existing parts.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));
@@ -156,7 +158,7 @@ struct Added<'a, 'b> {
     profile: &'a Profile,
     process: usize,
     first_part: u32,
-    /// The rows of the bundle's devices, by the name of the device.
+    /// The number of the row for each of the bundle's devices, by the name of the device.
     rows: BTreeMap<String, i64>,
 }
 
@@ -172,7 +174,7 @@ impl<'a, 'b> Added<'a, 'b> {
         }
         let index = self.first_part + self.rows.len() as u32;
         // Conversions of plugins' events use one block of numbers for each process of the profile,
-        // so the block after those is free.
+        // so the block after these blocks is free.
         let block = self.profile.processes.len() as i64;
         let row = PLUGIN_ROWS + block * i64::from(PLUGIN_PARTS) + i64::from(index);
         let number = device.rsplit(' ').next().unwrap_or_default().to_owned();

@@ -54,7 +54,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => perfetto(&args, &inputs)?,
         Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
     };
-    // Standard output may be the merged trace.
+    // If the merged trace goes to standard output, the messages must go to stderr.
     if is_standard(&args.output) {
         alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
         return Ok(ExitCode::SUCCESS);
@@ -94,8 +94,9 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     Ok(alignments)
 }
 
-/// Writes Perfetto's format. There, a row must be described before its slices, and the slices of a
-/// row must be ordered. So the files are first imported into a temporary profile.
+/// Writes Perfetto's format. In this format, a row must be described before its slices, and the
+/// slices of a row must be ordered. So the files are first imported into a temporary profile, which
+/// is then exported.
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
@@ -115,9 +116,10 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// Makes a temporary directory next to the output, which exists while the output is written.
+/// Creates a temporary directory next to the output. It is removed when the returned value is
+/// dropped.
 fn beside(output: &Path) -> io::Result<Stage> {
-    // If the output is a pipe or a device, no directory can be made next to it.
+    // If the output is a pipe or a device, no directory can be created next to it.
     Stage::create(&match std::fs::metadata(output) {
         Ok(there) if !there.is_file() => std::env::temp_dir(),
         _ if is_standard(output) => std::env::temp_dir(),

@@ -1,4 +1,4 @@
-//! Prepares the loops of instrumented modules in the same way for every view.
+//! Prepares the data about loops, which all views and formats share.
 //!
 //! ```text
 //!  profile.loops() ─► Loops (analysis::loops) ─┬─► text: a tree for people
@@ -44,44 +44,43 @@ use super::labels::process_label;
 use super::units::shorten;
 use crate::failure::Failure;
 
-/// The loops of a profile, and the choice of what a view shows of them.
+/// The loops of a profile, and what a view shows of them.
 pub struct Loops<'a> {
     pub profile: &'a Profile,
-    /// The records about loops in the profile.
+    /// The data about loops that the profile contains.
     pub recorded: &'a Recorded,
-    /// The trees of the loops.
+    /// The trees of functions and loops, with their sums.
     pub table: LoopTable,
     /// The dispatches of functions and loops.
     pub dispatches: Dispatches,
-    /// The ops around functions and loops: dispatches, and ops of a virtual machine.
+    /// The ops that functions and loops ran in: dispatches, or ops of a virtual machine.
     pub around: OpsAround,
-    /// For each module, the indices of the nodes that are shown, in their order.
+    /// For each module, the indices of the nodes that are shown, in the order of the rows.
     pub rows: Vec<Vec<usize>>,
     /// For each module, the number of nodes that are not shown because of `--top`.
     pub left_out: Vec<usize>,
-    /// Whether a filter chose the rows, so that modules without chosen rows are not shown.
+    /// Whether a filter chose the rows. Modules without matching rows are then hidden.
     pub is_chosen: bool,
-    /// Whether times are shown as they were measured, without subtracting the cost of a hit even if
-    /// that is known.
+    /// Whether times are shown as measured, without subtracting the cost of a hit.
     pub raw: bool,
-    /// Code and texts that are shown as well.
+    /// Code and texts that are shown besides the numbers.
     pub more: More,
 }
 
-/// Code and texts that are shown besides the numbers, if the user asks for them.
+/// The code and texts that the user asked for.
 #[derive(Default)]
 pub struct More {
     /// The machine code of each module, if the user asks for it.
     pub codes: Option<Vec<code::Found>>,
     pub source: bool,
     pub texts: source::Texts,
-    /// The ids, and the patterns of names, of the functions and loops whose code and texts are
-    /// shown. If there are none, an overview of all is shown.
+    /// The ids and name patterns of the functions and loops whose code and texts are shown. If
+    /// there are none, an overview is shown.
     pub of: Vec<String>,
 }
 
 impl More {
-    /// Whether the user asks for the code and the texts of this node.
+    /// Whether an id or pattern in `of` matches this node.
     pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
         let names = [name(tree, node), node.id.to_string()];
         let is = |wanted: &String| {
@@ -93,7 +92,7 @@ impl More {
 }
 
 impl<'a> Loops<'a> {
-    /// Builds the trees of loops by adding up the records.
+    /// Builds the trees of loops. The numbers of a node are sums over its records.
     pub fn new(
         profile: &'a Profile,
         recorded: &'a Recorded,
@@ -133,8 +132,8 @@ impl<'a> Loops<'a> {
         self.rows[module].iter().filter_map(|index| nodes.get(*index))
     }
 
-    /// Chooses the rows: `filter` is a pattern of names, `sort` a column, and `top` the number of rows.
-    /// Without `all`, functions and loops that were never entered are not shown.
+    /// Chooses the rows. `filter` is a pattern of names, `sort` a column, and `top` the largest
+    /// number of rows. Without `all`, functions and loops that were never entered are left out.
     pub fn choose(
         &mut self,
         filter: Option<&str>,
@@ -199,7 +198,7 @@ impl<'a> Loops<'a> {
         Ok(())
     }
 
-    /// Returns the dispatch of a node, and how the node's numbers compare with it.
+    /// Returns the dispatch that a node ran in, and how their numbers compare.
     pub fn inside(&self, tree: &LoopTree, node: &LoopNode) -> Option<(&Dispatch, Inside)> {
         let dispatch = dispatch_of(&self.dispatches, tree, node)?;
         let times = node.all.times(self.raw);
@@ -207,7 +206,7 @@ impl<'a> Loops<'a> {
         Some((dispatch, inside(self.profile, dispatch, tree, node, inclusive)))
     }
 
-    /// Returns the nodes that were entered, with their trees.
+    /// Returns the nodes that were entered, each with the tree that contains it.
     pub fn entered(&self) -> impl Iterator<Item = (&LoopTree, &LoopNode)> {
         let all =
             self.table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |n| (tree, n)));
@@ -220,8 +219,7 @@ fn all_rows(table: &LoopTable) -> Vec<Vec<usize>> {
     table.modules.iter().map(|tree| (0..tree.nodes.len()).collect()).collect()
 }
 
-/// Returns for each process the counters of its rows, as indices of the profile's counters: those
-/// of the process's pass.
+/// Returns for each process the counters of its pass, as indices into the profile's counters.
 pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     let of = |pass: u32| {
         let all = profile.manifest.counters.iter().enumerate();
@@ -231,9 +229,9 @@ pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     profile.processes.iter().map(|process| of(process.pass)).collect()
 }
 
-/// Reads side tables. Fails for a table that belongs to other modules. A file may have several
-/// tables, one in each line, for the parts of a module of IREE; then it is enough if one of these
-/// parts was loaded.
+/// Reads side tables. Fails if a table differs from the one that its module contains, or if no
+/// table of a file belongs to a module of the profile. A file may have several tables, one in each
+/// line, for the parts of a module of IREE.
 pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
     let mut tables = Vec::new();
     for path in paths {
@@ -267,8 +265,8 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
     Ok(tables)
 }
 
-/// Returns the name of a loop or a function inside of its function: the loop's variable, or else
-/// its block's label.
+/// Returns the name of a function, or of a loop within its function: its variable or, if there is
+/// none, its block's label.
 pub fn name(tree: &LoopTree, node: &LoopNode) -> String {
     name_of(tree.entry(node), node.id)
 }
@@ -278,8 +276,8 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     match (entry.kind, &entry.variable, &entry.label) {
         (Kind::Function, ..) => entry.function.clone(),
         (Kind::Loop, Some(name), _) => name.clone(),
-        // A block without a name has a number as its label. `%` distinguishes this number from an
-        // id.
+        // A block without a name has a number as its label. The `%` shows that this number is not
+        // an id.
         (Kind::Loop, None, Some(label)) if label.bytes().all(|b| b.is_ascii_digit()) => {
             format!("%{label}")
         }
@@ -288,13 +286,13 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// Returns the name of a function or loop together with its function, for places where the function
-/// is not shown above it: `matmul:k`.
+/// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. It is
+/// for places where no heading names the function.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
 
-/// Returns the name of an id together with its function.
+/// Like [`full_name`], for the node with this id.
 pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
     let name = name_of(entry, id);
     match entry {
@@ -318,13 +316,14 @@ pub fn readable_full_name(tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// Whether a pattern matches a full name of the node.
+/// Whether the pattern matches the node's full name in its original or readable form.
 pub fn is_called(glob: &str, tree: &LoopTree, node: &LoopNode) -> bool {
     profile::demangle::matches(glob, &full_name(tree, node))
         || model::glob::matches(glob, &readable_full_name(tree, node))
 }
 
-/// Returns the place of a function or loop in the source, or else in the IR that was instrumented.
+/// Returns the file and line of a function or loop in the source or, if they are not known, in the
+/// instrumented IR.
 pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     let entry = tree.entry(node)?;
     place(entry).or_else(|| {
@@ -333,13 +332,14 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Returns the place of an entry in the source. Some compilers write line 0 for an unknown line.
+/// Returns the file and line of an entry in the source. Some compilers write line 0 if the line is
+/// unknown.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))
 }
 
-/// Returns the name of the file that the module was made of, or else the module's identity.
+/// Returns the name of the file from which the module was made, or else the module's identity.
 pub fn module_name(tree: &LoopTree) -> String {
     match &tree.table {
         Some(table) if !table.source.is_empty() => table.source.clone(),
@@ -347,9 +347,8 @@ pub fn module_name(tree: &LoopTree) -> String {
     }
 }
 
-/// Returns the functions of a module that were entered, if several modules were made of a file with
-/// the same name: `add_1`, or `add_1 and 2 more`. `None` if the name of the file identifies the
-/// module, or if no function is known.
+/// Returns the functions of a module that were entered, if several modules have the same file name:
+/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function is known.
 pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     const LONGEST: usize = 60;
     let same = |other: &&LoopTree| module_name(other) == module_name(tree);
@@ -367,8 +366,8 @@ pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     }
 }
 
-/// Returns the name of a thread, `worker-0 (4712)`. With `several`, the name of its process
-/// follows.
+/// Returns the name of a thread, such as `worker-0 (4712)`. If `several` is set, the name of the
+/// thread's process follows.
 pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> String {
     let process = profile.processes.get(thread.process);
     let known = process.and_then(|p| p.threads.iter().find(|t| t.tid == thread.tid));
@@ -382,7 +381,7 @@ pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> Stri
     }
 }
 
-/// Returns the id of a process of the profile.
+/// Returns the process id of the profile's process number `process`.
 pub fn pid(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process).map(|process| process.id.pid)
 }

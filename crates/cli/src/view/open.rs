@@ -1,4 +1,4 @@
-//! Opens a profile for a view, and says in one line what a profile contains.
+//! Opens a profile for a view, and describes the contents of a profile in one line.
 
 use std::path::Path;
 
@@ -18,14 +18,15 @@ use crate::failure::Failure;
 use crate::plugin_events::show;
 use crate::terminal::progress;
 
-/// Opens a profile for a view, and changes nothing in it. Data that a killed recording has left is
-/// read where it is: pages in the pool, and events of plugins, which are converted in memory. From
-/// then on, this thread and the threads that it starts can only do what the view `needs`.
+/// Opens a profile for a view, without changing it. If the recording was killed, the data that it
+/// left is read without being moved: pages of the pool, and events of plugins, which are converted
+/// in memory. From then on, this thread and the threads that it starts have only the rights that
+/// the view `needs`.
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // If the directory cannot be opened, reading the manifest gives a better message about what
-        // is there.
+        // If the directory cannot be opened, the error from reading the manifest explains better
+        // what the directory contains.
         Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
     };
     confine(Some(&root), needs);
@@ -34,11 +35,11 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     Ok(show(profile))
 }
 
-/// The line about a profile in which no call was recorded.
+/// The message for a profile in which no call was recorded.
 pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
 
 /// Whether no process has recorded anything. The first process that records makes the directory of
-/// the parts, so nothing was recorded if that directory is missing.
+/// the parts. If that directory is missing, nothing was recorded.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
@@ -46,9 +47,9 @@ pub fn is_empty(dir: &Path) -> bool {
 }
 
 /// Returns the contents of a profile in one line, which `run` prints at its end. The line includes
-/// the command that shows the recording and, unless `has_page` says that a page is made anyway, the
-/// option that makes a page. The numbers come from page headers, so no call is decoded. `shown` is
-/// the path as the user typed it.
+/// the command that shows the recording and, unless `has_page` is set because a page is made
+/// anyway, the option that makes a page. No call is decoded, because the numbers come from the
+/// headers of pages. `shown` is the path as the user typed it.
 pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     let next = |command: &str| {
         // Only `report` can make a page; `loops report` cannot.
@@ -87,7 +88,8 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
             let about = if profile.estimates_calls() { "~" } else { "" };
-            // Loops are recorded only if the user asked for them.
+            // A profile has loops only if the user asked for them, so `loops report` is the right
+            // command then.
             let next = next(if loops.is_some() { "loops report" } else { "report" });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(
@@ -99,12 +101,12 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// Returns the line about a profile in which nothing was recorded.
+/// Returns the message for a profile in which nothing was recorded, with the path of the profile.
 pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
-/// Returns the words that say how to get a page of the profile. The page is made in the working
+/// Returns the text that says how to get a page of the profile. The page is made in the working
 /// directory.
 fn page_of(shown: &Path) -> String {
     let Some(name) = shown.file_stem() else { return String::new() };
@@ -136,8 +138,8 @@ fn losses(profile: &Profile) -> String {
     }
 }
 
-/// Returns the counts of instrumented loops, or the reason why they cannot be read; `None` if there
-/// are none.
+/// Returns a text about the hits of instrumented loops, or about the error if loops cannot be read.
+/// `None` if there are no instrumented modules.
 fn loops(profile: &Profile) -> Option<String> {
     let loops = match profile.loops() {
         Ok(loops) => loops,

@@ -1,5 +1,5 @@
-//! Prints ops with their arguments, in runs of virtual machines and of PyTorch, for `report --by
-//! arguments` and `ops`.
+//! Prints ops with their arguments, for runs of virtual machines and of PyTorch. `report --by
+//! arguments` and `ops` use this module.
 //!
 //! ```text
 //!  analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
@@ -32,12 +32,12 @@ use crate::matching;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 
-/// At most this many rows with impossible values are named.
+/// The largest number of rows with impossible values that are named.
 const NAMED: usize = 3;
 /// The column by which rows are sorted by default.
 const SELF: &str = "self_ns";
 
-/// The choice of what is shown, and how. `ops` documents each option.
+/// Which ops are shown, and how. `ops` documents each option.
 pub struct Chosen<'a> {
     pub format: Format,
     pub filter: Option<&'a str>,
@@ -52,7 +52,7 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Filters, sorts and shortens a table of ops.
+    /// Filters and sorts a table of ops, and keeps only its first rows.
     fn arrange(&self, table: &mut Table) -> Result<(), Failure> {
         self.keep_matching(table);
         if let Some(sort) = self.sort {
@@ -78,10 +78,10 @@ struct View<'a> {
     profile: &'a Profile,
     trees: &'a OpTrees<'a>,
     table: &'a OpTable,
-    /// Whether values are shown as they were recorded.
+    /// Whether values are shown as they were recorded, without subtracting what recording cost.
     raw: bool,
-    /// The names of some rows with impossible values, each with the reason; empty if there are
-    /// none.
+    /// The names of some rows with impossible values, with the reasons; empty if there are no such
+    /// rows.
     contradictions: String,
     losses: Vec<LossCount>,
     chosen: &'a Chosen<'a>,
@@ -100,14 +100,15 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     if profile.is_sampled() && chosen.format != Format::Json {
         return sampled::print(profile, chosen);
     }
-    // If the values of this profile contradict each other, every view shows them as they were
+    // If values of this profile contradict each other, every view shows all values as they were
     // recorded.
     let mut raw = chosen.raw || is_contradicted(profile);
     let mut trees = OpTrees::new(profile, raw);
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // In a run with a budget, the sums are only those of timed calls, so they are not checked.
+    // In a run with a budget, sums contain only timed calls and would not match, so they are not
+    // checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));
@@ -154,8 +155,8 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the last lines of the report, if all ops are shown: what limits the program most, and
-/// how to look inside of the op that takes most of the time.
+/// Returns the last lines of the report: what limits the program most, and how to look inside of
+/// the op that takes most of the time. Returns nothing if only a part of the ops is shown.
 fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let trees = &view.chosen.trees;
     let is_whole = view.chosen.filter.is_none()
@@ -169,7 +170,7 @@ fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let options = Options { raw: view.raw, ..Options::default() };
     let summary = analysis::summarize(profile, &options);
     let most = fired(profile, &summary).first().map(|first| finding(profile, first));
-    // If the loops cannot be read, there may be some.
+    // If the loops cannot be read, the profile may still have some.
     let has_loops = profile.loops().map_or(true, |loops| loops.rows.iter().any(|row| row.hits > 0));
     let inside = inside::text(profile, &summary, has_loops);
     most.map(|text| ("look at: ", text))
@@ -178,7 +179,7 @@ fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Returns the names of the virtual machines with the index of their process, without duplicates.
+/// Returns the name of each virtual machine, with the index of its process, without duplicates.
 fn machines(profile: &Profile) -> Vec<(usize, &str)> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     for (index, process) in profile.processes.iter().enumerate() {

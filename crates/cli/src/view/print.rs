@@ -1,4 +1,4 @@
-//! Prints tables and texts: columns and cells, their layout in a terminal, and numbers for people.
+//! Prints tables and texts: columns, cells, their layout in a terminal, and readable numbers.
 
 pub mod csv;
 pub mod layout;

@@ -1,5 +1,5 @@
-//! Writes the text above and below a table: what was recorded, how reliable it is, what recording
-//! cost, and the most important findings.
+//! Writes the text above and below a table: what was recorded, how reliable the numbers are, what
+//! recording cost, and the most important findings.
 
 pub mod across;
 pub mod answer;

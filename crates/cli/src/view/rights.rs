@@ -1,12 +1,12 @@
-//! Gives up the rights that a command does not need, before the command reads data that somebody
-//! else has written.
+//! Gives up the rights that a command does not need. This is done before the command reads data
+//! that somebody else wrote.
 //!
-//! A view reads a profile and writes at most one file; commands for traces read files, and write
-//! one or make a profile; `recover` moves the content of a pool into its profile; `hook report`
-//! writes files, and removes the profile. Each place that opens something decides what may be
-//! opened; this module limits the damage if one of those places is wrong. On a kernel without
-//! Landlock (before Linux 5.13, or where it is turned off), no rights are given up, and everything
-//! else is the same.
+//! A view reads a profile and writes at most one file. Commands for traces read files, and write a
+//! file or make a profile. `recover` moves the content of a pool into its profile. `hook report`
+//! writes files and removes the profile. Each function that opens something checks what it opens;
+//! the rules of this module limit the damage if one of these checks is wrong. If the kernel has no
+//! Landlock (before Linux 5.13, or because it is turned off), the command keeps its rights and
+//! otherwise behaves the same.
 //!
 //! | right | where |
 //! |---|---|
@@ -18,11 +18,14 @@
 //! | remove an empty directory | where such a profile or pool is |
 //! | all others: make directories, links and devices, execute, connect | nowhere |
 //!
-//! Landlock forbids to move a file to another directory on kernels whose rules cannot allow it
-//! (before Linux 5.19). There, the two commands that move files keep their rights.
+//! On kernels whose Landlock rules cannot allow moving files to another directory (before Linux
+//! 5.19), every process with rules is forbidden to do so. There, the two commands that move files
+//! keep their rights.
 //!
-//! `/proc` says which processes are alive, and `/sys` how many threads this one may use. Landlock
-//! knows directories and not names, so a view with an output could make files beside it.
+//! Views read `/proc` to find out which processes are alive, and `/sys` to find out how many
+//! threads this process may use. Landlock's rules are for directories and not for names of files.
+//! Therefore a view that writes an output could also make other files in the directory of the
+//! output.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +45,8 @@ use crate::whole::{Written, directory, written};
 pub struct Needs<'a> {
     /// Files and directories that the view reads.
     pub reads: Vec<&'a Path>,
-    /// Whether the view may read files that the profile names, if the caller has made the profile.
+    /// Whether the view may read any file that the profile names. This takes effect only if the
+    /// caller has made the profile.
     pub named_files: bool,
     /// The files that the view writes.
     pub outputs: Vec<PathBuf>,
@@ -79,9 +83,9 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Whether the caller has made this profile, and not everybody can write to it, according to the
-/// owner and mode of its directory and its manifest. Paths in such a profile may be read wherever
-/// they are.
+/// Whether the caller has made this profile and nobody else can write to it. This is decided by the
+/// owner and mode of the profile's directory and manifest. Paths in such a profile may be read
+/// wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -91,8 +95,8 @@ pub fn is_of_caller(profile: &Dir) -> bool {
 /// Whether this process runs one command and then ends.
 static IS_OWN_PROCESS: AtomicBool = AtomicBool::new(false);
 
-/// Marks this process as one that runs one command and then ends, so it may give up its rights.
-/// Tests that run many commands in one process do not call this.
+/// Marks this process as one that runs one command and then ends, and therefore may give up its
+/// rights. Tests that run many commands in one process do not call this.
 pub fn is_own_process() {
     IS_OWN_PROCESS.store(true, Ordering::Relaxed);
 }
@@ -103,7 +107,7 @@ pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
     if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    // An error is not reported, because a kernel without Landlock is not a mistake of the caller.
+    // An error is not reported, because the caller cannot help it if the kernel has no Landlock.
     let _ = try_confine(profile, needs);
 }
 
@@ -112,8 +116,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let make = AccessFs::MakeReg | AccessFs::MakeDir;
-    // A kernel that does not know this right denies it to every process with rules. Commands that
-    // need the right therefore use no rules on such a kernel.
+    // A kernel that does not support this right denies it to every process with rules. Therefore,
+    // on such a kernel, commands that need the right use no rules.
     let move_files = match needs.change {
         Change::Inside => CompatLevel::HardRequirement,
         Change::Nothing | Change::Remove => CompatLevel::BestEffort,
@@ -132,7 +136,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
             Change::Remove => remove,
         };
         rules = rules.add_rule(PathBeneath::new(directory, read | change))?;
-        // Root may read a profile of another user, whose pool is in a place of that user.
+        // Root may read the profile of another user. The pool of such a profile is in a directory
+        // of that user.
         let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
         for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
             for place in places(user) {
@@ -152,7 +157,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
                 let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
                 rules = allow(rules, &directory, replace | write | read)?;
             }
-            // The right to call `ioctl` is needed to find out whether the file is a terminal.
+            // With the right to call `ioctl`, the command can find out whether the file is a
+            // terminal.
             Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
             Ok(Written::Open) | Err(_) => {}
         }
@@ -173,9 +179,9 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     rules.restrict_self().map(drop)
 }
 
-/// Allows access to a path and everything below it. A path that does not exist needs no right. The
-/// kernel refuses a rule for a file without a place in a file system, such as a pipe that
-/// `/dev/fd/3` names, and such a file needs no right either.
+/// Allows access to a path and everything below it. A path that does not exist is skipped. The
+/// kernel refuses a rule for a file that is in no file system, such as a pipe that `/dev/fd/3`
+/// names. The refusal is ignored, because access to such a file needs no rule.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

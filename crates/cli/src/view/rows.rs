@@ -1,5 +1,5 @@
-//! Makes the rows and columns of a table: their identity, labels and order, and the values in their
-//! cells.
+//! Makes the rows and columns of a table: the identity, label and order of each row, and the values
+//! in the cells.
 
 pub mod columns;
 pub mod forest;

@@ -1,5 +1,6 @@
-//! Prints statistics as text in the format of IREE's experimental call hook. It adds what that
-//! format lacks: correct units, the standard deviation, rank correlation, and a total over threads.
+//! Prints statistics as text in the format of IREE's experimental call hook. The output also has
+//! what that format lacks: correct units, the standard deviation, rank correlation, and a total
+//! over threads.
 //!
 //! ```text
 //! Statistics for thread iree-worker-0 (4712), op matmul:
@@ -32,11 +33,11 @@ use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
-/// The widths of the indentation and of each bucket in a table.
+/// The indentation of a table of probabilities. The next constant is the width of a bucket.
 const TABLE_INDENT: usize = 8;
 const TABLE_CELL: usize = 3;
 
-/// What is printed, and how.
+/// What is printed, and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The exponent of probabilities: a shade shows a probability raised to this power.
@@ -45,22 +46,21 @@ pub struct Style {
     pub name_op: bool,
     /// Whether threads are named with their kernel ids.
     pub name_tid: bool,
-    /// Whether all of an op's threads are also shown together, if there are several.
+    /// Whether totals over an op's threads are shown, if there are several threads.
     pub totals: bool,
-    /// Whether totals are shown after the threads and not before them.
+    /// Whether totals are shown after the threads. Otherwise they are shown before them.
     pub totals_last: bool,
-    /// Whether a value that is the same in all calls is printed in one line, without its pairs. The
-    /// original hook describes such a value like any other.
+    /// Whether a value that is the same in all calls is printed in one line. The original hook
+    /// prints all of its statistics.
     pub constants_short: bool,
     /// Whether times and bytes are printed in a suitable unit, as in other views. The original hook
     /// prints durations in microseconds.
     pub units: bool,
-    /// Whether the values of an empty call are printed at the end.
+    /// Whether the counter values that were measured for an empty call are printed at the end.
     pub probes: bool,
-    /// Whether words are used that need no explanation, and what still needs one is explained. The
-    /// original hook has `16-ile means`.
+    /// Whether unusual words are avoided or explained. The original hook prints `16-ile means`.
     pub explained: bool,
-    /// The width of the lines; if it is `None`, lines are as long as they need to be.
+    /// The width of the lines. `None` if lines are not broken.
     pub width: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ impl Default for Style {
 /// Writes the statistics of every op and thread, and the tables of pairs if they exist.
 ///
 /// # Errors
-/// Writing to `out` fails.
+/// Fails if writing to `out` fails.
 pub fn render(
     out: &mut impl Write,
     profile: &Profile,
@@ -149,8 +149,8 @@ pub fn render(
     Ok(())
 }
 
-/// Returns whether an op has only one part that contains all of its calls, so that no total is
-/// needed, and the name of all parts together.
+/// Returns whether one part (a thread or rank) contains all calls of the op, so that no total is
+/// needed, and the heading for the total.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -209,7 +209,7 @@ fn scope(
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;
     }
-    // On a machine with one node, its number is not printed.
+    // On a machine with only one NUMA node, the number of the node is not printed.
     let some_node = nodes.keys().any(|node| *node != 0);
     for (location, n) in &scope.locations {
         write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
@@ -223,7 +223,7 @@ fn scope(
             writeln!(out, "    {} on node {node}", calls(n, "call"))?;
         }
     }
-    // A value that does not vary has no correlation.
+    // The correlation of a value that does not vary is not defined.
     let short = |v: &Variable| style.constants_short && is_constant(v);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
@@ -236,13 +236,13 @@ fn scope(
     Ok(())
 }
 
-/// Returns the name for headings. If values have no unit of their own, the duration's name includes
-/// its unit, as in the hook's CSV.
+/// Returns the name of a variable for headings. Without suitable units, the duration's name
+/// includes its unit, as in the hook's CSV.
 fn name(profile: &Profile, stats: &Stats, variable: usize, style: &Style) -> String {
     match kind(profile, stats, variable) {
         VariableKind::Duration if style.units => "duration".to_owned(),
         VariableKind::Duration => "duration_us".to_owned(),
-        // The counters took turns, so their values may be estimates.
+        // The counters took turns, so the values may be estimates.
         VariableKind::Counter(info) if profile.manifest.multiplex => {
             format!("≈{}", visible(&info.name))
         }
@@ -288,7 +288,7 @@ fn describe(
         (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
-        // The value cannot be distinguished from the value of an empty call.
+        // The value cannot be distinguished from that of an empty call.
         Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
@@ -303,7 +303,7 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // These are the statistics of all calls, estimated from the timed ones.
+    // This mean of all calls is estimated from the timed calls.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {
@@ -326,7 +326,7 @@ fn describe(
     line(out, style, "    ", &format!("{title}:{means}"))
 }
 
-/// Whether the variable has at most one distinct value.
+/// Whether all calls have the same value of the variable, or no call has one.
 fn is_constant(variable: &Variable) -> bool {
     match (variable.min, variable.max) {
         (Some(min), Some(max)) => min.to_f64() == max.to_f64(),
@@ -348,7 +348,7 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
-/// Prints a coefficient with two digits, and with more if it would look like a perfect one: `0.9975`.
+/// Prints a coefficient with two digits, or with four if it would otherwise look like 1: `0.9975`.
 fn coefficient(value: f64) -> String {
     let is_perfect = |text: &str| matches!(text, "1" | "-1");
     let few = general(value, 2);
@@ -358,7 +358,7 @@ fn coefficient(value: f64) -> String {
     }
 }
 
-/// Whether a table of a pair is printed.
+/// Whether any table for a pair of variables is printed.
 fn has_table(scope: &Scope, buckets: usize, style: &Style) -> bool {
     let has_room = style.width.is_none_or(|width| width_of_table(buckets) <= width);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !is_constant(v));
@@ -370,7 +370,7 @@ fn width_of_table(buckets: usize) -> usize {
     TABLE_INDENT + TABLE_CELL * buckets
 }
 
-/// Explains the tables: what the cells stand for, and why columns are blank.
+/// Returns the explanation of the tables: what the cells mean, and why columns are blank.
 fn key(gamma: f64) -> String {
     let cells = [0.05, 0.25, 0.5, 1.0].map(|p: f64| (shade(Some(p), gamma), 100.0 * p));
     let seen = cells.iter().filter(|(shade, _)| !shade.trim().is_empty());
@@ -382,7 +382,7 @@ fn key(gamma: f64) -> String {
     )
 }
 
-/// Prints the coefficients: `0.58 (Pearson), 0.61 (Spearman)`.
+/// Returns the text of a pair's correlation coefficients: `0.58 (Pearson), 0.61 (Spearman)`.
 pub fn coefficients(pair: &Pair) -> String {
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), coefficient);
     format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))

@@ -13,13 +13,13 @@ const PHASE: &str = "executable-targets";
 /// The flag that prints locations in the source of the model. The lines of loops, and the debug
 /// information of the compiled code, come from these locations.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
-/// The flags for a target, which are added if the user's flags select none.
+/// The flags for a CPU target. They are added if the user's flags select no target.
 const CPU: [&str; 2] =
     ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"];
 /// The flags that select a target.
 const SELECTS: [&str; 3] =
     ["iree-hal-target-device", "iree-hal-target-backends", "iree-hal-local-target-device-backends"];
-/// The variable that names the program iree-compile.
+/// The environment variable that names the program iree-compile.
 const VARIABLE: &str = "IREE_COMPILE";
 
 /// The flags for both steps.
@@ -29,8 +29,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Takes the user's flags, and adds a target if they select none. A flag that would change what
-    /// the two steps do is an error.
+    /// Takes the user's flags, and adds a target if they select no target. Returns an error for a
+    /// flag that would change what the two steps do.
     pub fn new(given: &[OsString]) -> Result<Self, Failure> {
         let mut all = given.to_vec();
         for flag in given {
@@ -74,7 +74,8 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Finds the program: the one that the user names, or the first of the usual places.
+    /// Finds the program. It is the program that the user names, or the first that is found in the
+    /// usual places.
     pub fn find() -> Result<Self, Failure> {
         if let Some(named) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
             let program = PathBuf::from(named);
@@ -136,7 +137,8 @@ impl Compiler {
         let failed =
             |why: &dyn std::fmt::Display| Failure::new(format!("{program}: compile {what}: {why}"));
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| failed(&e))?;
-        // The child may write before it has read everything.
+        // A separate thread writes the input, because the child may write output before it has read
+        // all of its input.
         let feeder = child.stdin.take().zip(input).map(|(mut pipe, input)| {
             std::thread::spawn(move || -> io::Result<()> { pipe.write_all(&input) })
         });
@@ -158,7 +160,7 @@ impl Compiler {
     }
 }
 
-/// Says how a program ended that did not succeed.
+/// Returns how a program that failed ended.
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code} (its messages are above)"),
@@ -181,7 +183,7 @@ fn in_environment() -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// Finds the program in the package of the Python that is in PATH.
+/// Finds the program in the package `iree.compiler` of the Python that is in PATH.
 fn in_python() -> Option<PathBuf> {
     const SAY: &str = "import os, iree.compiler._mlir_libs as m; \
                        print(os.path.join(list(m.__path__)[0], 'iree-compile'))";

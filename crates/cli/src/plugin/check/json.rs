@@ -1,4 +1,4 @@
-//! Writes the schema `counterpoint.plugin-check/2` (docs/plugins.md).
+//! Writes the result as JSON with the schema `counterpoint.plugin-check/2` (docs/plugins.md).
 
 use std::io::{self, Write};
 

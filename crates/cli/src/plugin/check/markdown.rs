@@ -21,11 +21,12 @@ fn cell(text: &str) -> String {
     cell
 }
 
-/// Prints the date and time in UTC of `unix_s` seconds since 1970 (proleptic Gregorian calendar).
+/// Formats the time `unix_s` (in seconds since 1970) as a date and time in UTC (proleptic Gregorian
+/// calendar).
 fn utc(unix_s: u64) -> String {
     let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
-    // The days are counted from 0000-03-01, in eras of 400 years: Howard Hinnant, chrono-Compatible
-    // Low-Level Date Algorithms, civil_from_days.
+    // The days are counted from 0000-03-01, in eras of 400 years. The source is `civil_from_days`
+    // in Howard Hinnant's chrono-Compatible Low-Level Date Algorithms.
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Adds to a dataset while the program runs.
+//! Adds the recording to a dataset at intervals while the program runs.
 //!
 //! ```text
 //!  program ─► pool ─► run drains ─► profile ──────────────────────────┐
@@ -9,11 +9,12 @@
 //!                              └─ statistics so far, replaced    └─ statistics
 //! ```
 //!
-//! The program's threads do nothing for it. The exports are processes with a low priority, and each of them
-//! reads the profile as any view does. Statistics are computed from the whole recording each time, because
-//! quantiles and self times of a part of it cannot be added up. So an export takes longer and longer, and pauses
-//! become longer with it: all of them together take a twentieth of a processor at most. The last export, when the
-//! program has ended, is not one of them: it has the priority of `run`, which waits for it.
+//! The program's threads do no work for these exports. The exports are processes with a low
+//! priority, and each of them reads the profile as any view does. Each export computes the
+//! statistics from the whole recording, because quantiles and self times of parts of the recording
+//! cannot be added up. So exports take longer and longer. The pauses between them become longer
+//! too, so that all exports together take at most a twentieth of a processor. The last export,
+//! after the program has ended, has the normal priority of `run`, which waits for it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,10 @@ use record::meta::{PAGES_NAME, PARTS_NAME};
 use super::DatasetArgs;
 use crate::terminal::say;
 
-/// How often the size of the recording is looked at.
+/// The time between two checks of the recording's size.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many bytes of a file of calls are taken to come of a byte of the recording, before the first one is
-/// known: few, so that the first file is not too small.
+/// The assumed size of a file of calls per byte of the recording, until the first file has been
+/// written. The value is low, so that the first file does not become too small.
 const FIRST_RATIO: f64 = 0.25;
 
 /// A thread that starts the exports.
@@ -40,11 +41,13 @@ pub struct PeriodicExports {
 }
 
 impl PeriodicExports {
-    /// Begins to add the profile in `directory`. `None` without `--dataset`.
+    /// Begins to add the profile in `directory` to the dataset. Returns `None` without `--dataset`.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);
-        // Signals of the terminal are for the program. What fails now fails at the end, too, and is said then.
+        // Signals from the terminal are meant for the program, so the exports are in another
+        // process group. Their errors are not shown, because the last export will fail for the same
+        // reason and print it.
         adding.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
         ends_with_its_parent(&mut adding);
         let exports = Exports {
@@ -57,10 +60,10 @@ impl PeriodicExports {
         let is_over = Arc::<(Mutex<bool>, Condvar)>::default();
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-dataset".to_owned());
-        // Signals that end the wait for the program are not for the new thread.
+        // The new thread must not receive the signals that interrupt the wait for the program.
         let before = super::super::sampler::block_signals();
         let thread = builder.spawn(move || exports.run(&told));
-        // SAFETY: the set was filled by the same call.
+        // SAFETY: `block_signals` filled the set with this thread's mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         match thread {
             Ok(thread) => Some(Self { is_over, thread: Some(thread) }),
@@ -71,7 +74,7 @@ impl PeriodicExports {
         }
     }
 
-    /// No export begins after this.
+    /// Makes sure that no further export begins.
     pub fn end(&self) {
         let (is_over, changed) = &*self.is_over;
         *is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -80,7 +83,7 @@ impl PeriodicExports {
 }
 
 impl Drop for PeriodicExports {
-    /// Waits for the export that has begun: the last one goes on from it.
+    /// Waits for the export that has begun, because the last export continues from its result.
     fn drop(&mut self) {
         self.end();
         if let Some(thread) = self.thread.take() {
@@ -91,10 +94,10 @@ impl Drop for PeriodicExports {
 
 struct Exports {
     adding: Command,
-    /// The directory of what the processes have recorded.
+    /// The directory with the records of the processes.
     recording: PathBuf,
     interval: Duration,
-    /// The size of a file of calls that makes an export due.
+    /// An export begins when its new file of calls would have this size in bytes.
     bytes: u64,
     share: f64,
 }
@@ -102,9 +105,9 @@ struct Exports {
 impl Exports {
     fn run(mut self, told: &(Mutex<bool>, Condvar)) {
         if self.share < 1.0 {
-            // What a thread starts inherits its priority. The lowest one could keep an export from ever ending
-            // while other programs compute.
-            // SAFETY: a system call that changes the calling thread only.
+            // The processes that a thread starts inherit its priority. It is not the lowest
+            // priority, because an export might then never end while other programs compute.
+            // SAFETY: the system call takes only numbers and changes only the calling thread.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
         }
         let (is_over, changed) = told;
@@ -137,45 +140,46 @@ impl Exports {
         }
     }
 
-    /// Runs an export to its end. Returns the size of all calls that are in the dataset then.
+    /// Runs an export to its end. Returns the size in bytes of the calls that the export reports;
+    /// `None` if it failed.
     fn export(&mut self) -> Option<u64> {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()
     }
 }
 
-/// Has the kernel kill the process that `command` starts when the thread that starts it is gone. If `run` is killed,
-/// nobody waits for the export any more, and somebody else may complete the dataset: an export that goes on would
-/// keep them waiting for nothing.
+/// Makes the kernel kill the process that `command` starts when the thread that started it ends. If
+/// `run` is killed, nobody waits for the export any more. Somebody else may then complete the
+/// dataset, and would have to wait for an export that continues.
 fn ends_with_its_parent(command: &mut Command) {
     let parent = std::process::id().cast_signed();
     let tie = move || {
-        // SAFETY: two system calls without pointers, as are allowed between `fork` and `exec`. The variable is
-        // copied into the closure.
+        // SAFETY: the two system calls take no pointers and are allowed between `fork` and `exec`.
         let (failed, present) = unsafe {
             (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid())
         };
         match failed {
-            // The parent was killed before the kernel knew.
+            // The parent was killed before prctl(2) took effect.
             0 if present != parent => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure makes two system calls and does not allocate: its errors are numbers.
+    // SAFETY: the closure makes only two system calls. It does not allocate memory, because its
+    // errors are numbers.
     unsafe { command.pre_exec(tie) };
 }
 
-/// The bytes of all pages that were appended to files.
+/// Returns the size in bytes of all pages that were appended to the files of the processes.
 fn size_of_pages(parts: &Path) -> u64 {
     let Ok(entries) = parts.read_dir() else { return 0 };
     let size = |part: PathBuf| part.join(PAGES_NAME).metadata().map_or(0, |found| found.len());
     entries.flatten().map(|entry| size(entry.path())).sum()
 }
 
-/// The processor time of the children that have ended and were waited for.
+/// Returns the processor time of the child processes that have ended and were waited for.
 fn children_cpu() -> Duration {
-    // SAFETY: a zeroed `rusage` is valid, and lives for the call.
+    // SAFETY: zeros are a valid `rusage`, and `usage` outlives the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

@@ -5,31 +5,32 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// The output that the program would write to a terminal, until it can be shown.
+/// Stores the output that the program would write to a terminal until it can be shown.
 pub struct Output {
-    /// An unnamed file with the output.
+    /// An unnamed file to which the output is written.
     file: File,
     /// Whether stdout and stderr are terminals.
     of: [bool; 2],
-    /// The offset of the output that has not been shown yet.
+    /// The offset in the file at which the output begins that has not been shown yet.
     from: u64,
 }
 
-/// The original descriptors 0, 1 and 2, as far as they were redirected. They are restored when this
-/// value is dropped.
+/// The standard descriptors (0, 1 or 2) that were redirected, each with a copy of the original
+/// descriptor. They are restored when this value is dropped.
 pub struct Redirected(Vec<(RawFd, OwnedFd)>);
 
 impl Output {
-    /// Makes the file.
+    /// Creates the file for the output.
     ///
     /// # Errors
-    /// The file can be made neither in the temporary directory nor in memory.
+    /// Returns an error if the file can be created neither in the temporary directory nor in
+    /// memory.
     pub fn new() -> io::Result<Self> {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
-            // glibc 2.17 has no function for this system call. SAFETY: the name is a C string, and
-            // the kernel does not keep the pointer.
+            // glibc 2.17, which the release supports, has no function for this system call. SAFETY:
+            // the name is a C string, and the kernel does not keep the pointer.
             let file = unsafe {
                 libc::syscall(libc::SYS_memfd_create, c"output".as_ptr(), libc::MFD_CLOEXEC)
             };
@@ -44,8 +45,8 @@ impl Output {
         Ok(Self { file, of, from: 0 })
     }
 
-    /// Redirects descriptors that are terminals: new processes write to the file and read from an
-    /// empty input.
+    /// Redirects the standard descriptors that are terminals. New processes then write to the file
+    /// and read from an empty input.
     pub fn redirect(&self) -> Redirected {
         let mut before = Vec::new();
         let null = File::open("/dev/null").ok();
@@ -57,8 +58,7 @@ impl Output {
         ];
         for (number, file) in (0..).zip(files) {
             let Some(file) = file else { continue };
-            // SAFETY: fcntl and dup2 take numbers only, and the new descriptor belongs to nobody
-            // else.
+            // SAFETY: fcntl and dup2 take numbers only, and nothing else owns the new descriptor.
             unsafe {
                 let kept = libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3);
                 if kept < 0 || libc::dup2(file.as_raw_fd(), number) < 0 {
@@ -70,13 +70,13 @@ impl Output {
         Redirected(before)
     }
 
-    /// Shows the output that the program has written since the last call.
+    /// Writes the output that the program has written since the last call to the terminal.
     pub fn pass_on(&mut self) {
         let mut part = vec![0; 1 << 16];
         while let Ok(read @ 1..) = self.file.read_at(&mut part, self.from) {
             self.from += read as u64;
-            // The output is not filtered, because without the view the program could have written
-            // it to the terminal itself.
+            // The output is not escaped, because without the view the program would have written it
+            // to the terminal itself.
             let shown = match self.of {
                 [true, _] => io::stdout().write_all(&part[..read]),
                 _ => io::stderr().write_all(&part[..read]),

@@ -12,15 +12,16 @@ use crate::terminal::{self, Kind as Output, visible};
 use crate::view::layout::{Kind, Names, Shown as Column, layout};
 use crate::view::units::{count, percent, time};
 
-/// The sequences that enter the alternate screen and hide the cursor, and that undo this.
+/// `ENTER` enters the alternate screen and hides the cursor. `LEAVE` shows the cursor and leaves
+/// that screen.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// The sequences that go to the first line, erase the rest of a line, and erase the rest of the
-/// screen.
+/// `HOME` moves the cursor to the first line, `END_OF_LINE` erases the rest of a line, and `REST`
+/// erases the rest of the screen.
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
-/// The size of a screen that does not report its size, in columns and lines.
+/// The size, in columns and lines, that is used if the terminal does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
 /// A terminal on which a view can be shown.
@@ -31,7 +32,7 @@ pub struct Screen {
 /// A terminal that shows a view. Dropping this value restores the terminal.
 pub struct View {
     terminal: File,
-    /// The settings of the terminal before the view began.
+    /// The settings of the terminal before the view began, if they were changed.
     before: Option<libc::termios>,
     /// Whether keys can be read.
     has_keys: bool,
@@ -48,7 +49,7 @@ pub struct Shown<'a> {
     pub live: &'a Live,
     pub name: &'a str,
     pub since: Duration,
-    /// The part of a processor that reading calls has taken.
+    /// The fraction of a processor's time that reading calls has taken.
     pub reading: f64,
 }
 
@@ -76,8 +77,8 @@ impl Screen {
 }
 
 impl View {
-    /// Changes the terminal's settings so that single keys can be read and Ctrl-Z does not stop
-    /// anything. Ctrl-C is still a signal for the program.
+    /// Changes the terminal's settings so that single keys can be read, and so that Ctrl-Z does not
+    /// stop any process. Ctrl-C still sends a signal to the program.
     fn read_keys(&mut self) {
         // SAFETY: zeros are a value of `termios`, which outlives the calls, and `terminal` keeps
         // its descriptor open.
@@ -96,20 +97,20 @@ impl View {
         }
     }
 
-    /// Returns the number of columns and lines.
+    /// Returns the size of the terminal in columns and lines.
     pub fn size(&self) -> (usize, usize) {
         terminal_size::terminal_size_of(&self.terminal)
             .map_or(SIZE, |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Waits at most this long for a key.
+    /// Waits at most the time `most` for a key that is a command.
     pub fn key(&mut self, most: Duration) -> Option<Key> {
         let mut wanted =
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wait = most.as_millis() as libc::c_int;
         let mut bytes = [0u8; 16];
-        // SAFETY: `wanted` is one entry, as the call says, and `bytes` has the length that is
-        // passed.
+        // SAFETY: `poll` is told that there is one entry, which is `wanted`, and `read` gets the
+        // length of `bytes`.
         let read = unsafe {
             if !self.has_keys || libc::poll(&mut wanted, 1, wait) <= 0 {
                 if !self.has_keys {
@@ -119,7 +120,8 @@ impl View {
             }
             libc::read(wanted.fd, bytes.as_mut_ptr().cast(), bytes.len())
         };
-        // A terminal that is gone, or that this process may not read from, has no keys.
+        // If the terminal no longer exists, or this process may not read from it, keys are not read
+        // any more.
         self.has_keys = read > 0;
         let typed = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
         typed.iter().any(|byte| matches!(byte, b'q' | b'Q')).then_some(Key::Leave)
@@ -144,13 +146,13 @@ impl Drop for View {
     fn drop(&mut self) {
         let _ = self.terminal.write_all(LEAVE.as_bytes());
         if let Some(before) = &self.before {
-            // SAFETY: `before` are settings that the terminal had, and outlive the call.
+            // SAFETY: `before` contains earlier settings of the terminal and outlives the call.
             unsafe { libc::tcsetattr(self.terminal.as_raw_fd(), libc::TCSANOW, before) };
         }
     }
 }
 
-/// Returns the lines of the screen, at most `height` of them.
+/// Returns the lines of the view, at most `height` lines.
 fn lines(shown: &Shown<'_>, width: usize, height: usize) -> io::Result<Vec<String>> {
     let rows = shown.live.rows();
     let room = height.saturating_sub(5).max(1);
@@ -190,7 +192,7 @@ fn head(shown: &Shown<'_>) -> String {
     )
 }
 
-/// Returns the beginning of a text, at most `width` characters.
+/// Returns at most the first `width` characters of a text.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.max(1)).collect()
 }

@@ -12,7 +12,7 @@ use super::{Args, fill_one};
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// Removes the other ranks from the profile, if the user chose a rank and the profile has ranks.
+/// If the user chose a rank and the profile has ranks, removes the other ranks from the profile.
 pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> {
     let Some(rank) = args.rank else { return Ok(()) };
     let known = profile.known_ranks();
@@ -33,7 +33,8 @@ pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> 
     crate::view::ranks::keep(profile, rank)
 }
 
-/// Returns the rank that the timeline belongs to; `None` if the profile has no rank or several.
+/// Returns the rank that the timeline belongs to. Returns `None` if the profile has no rank, and
+/// the user gave none, or if it has several ranks.
 pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     let known = profile.known_ranks();
     let said = args.rank.map(|rank| Job { rank, size: args.world_size });
@@ -48,7 +49,8 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// Returns the manifest. If no rank was recorded, it has the rank that the user gave.
+/// Returns the manifest of the profile. If no rank was recorded, the rank that the user gave is
+/// added.
 pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {
@@ -57,7 +59,7 @@ pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     manifest
 }
 
-/// Returns what the output says about the members.
+/// Returns the facts about the members of a merged profile that the output contains.
 pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     let each = profile.members.iter().map(|member| {
         serde_json::json!({
@@ -70,7 +72,7 @@ pub(super) fn facts(profile: &Profile) -> serde_json::Value {
 }
 
 /// Writes the timelines of all members to `sink`. Each member is read with its own clock and its
-/// own names of counters, so it looks the same as alone.
+/// own names of counters, so its timeline is the same as if it were exported alone.
 pub(super) fn fill_members(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,

@@ -1,5 +1,5 @@
-//! Prints the table of `loops report --asm`: the place of each function's and loop's code, and the
-//! numbers of its instructions.
+//! Prints the table of `loops report --asm`: where the code of each function and loop is, and how
+//! many instructions of each kind it has.
 //!
 //! ```text
 //!  name    id  code             bytes  machine loops  instructions  hooks  loads  …  vector
@@ -23,7 +23,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// Names are not shortened below this width as long as other columns can be left out.
 const NAME_WIDTH: usize = 22;
 
-/// Returns one of the counts of a region.
+/// A function that returns one of the counts of a region.
 type Count = fn(&Counts) -> u64;
 
 /// Prints the table of one module.
@@ -64,7 +64,7 @@ pub fn table(
     let mut add = |rank: u8, title: &'static str, kind: Kind, cell: &dyn Fn(&Region) -> String| {
         let cells: Vec<String> =
             regions.iter().map(|region| region.map_or_else(|| "–".to_owned(), cell)).collect();
-        // A column for a class of instructions is left out if there are none in any row.
+        // A kind of instructions that no row has gets no column.
         if rank < 4 || cells.iter().any(|cell| cell != "–" && cell != "0") {
             columns.push(column(title, rank, kind, cells));
         }
@@ -114,7 +114,7 @@ pub fn table(
     Ok(())
 }
 
-/// Says which bytes were read as the code.
+/// Returns a text about where the code was read from.
 fn place(code: &ModuleCode) -> String {
     let object = code.object.as_deref().unwrap_or("without a file");
     match code.is_kept {
@@ -123,7 +123,7 @@ fn place(code: &ModuleCode) -> String {
     }
 }
 
-/// Says where a region begins, and how many ranges it has.
+/// Returns a text about where a region begins, and about how many ranges it has.
 pub fn start(region: &Region) -> String {
     let first = region.ranges.first().map_or(0, |range| range.start);
     let more = match region.ranges.len() {

@@ -1,5 +1,5 @@
-//! Finds the machine code of the modules of a profile: the copy that was kept in the profile, or
-//! the file from which the program loaded the code, if that file has not changed.
+//! Finds the machine code of the modules of a profile. The code comes from the copy that was kept
+//! in the profile, or from the file from which the program loaded it, if that file has not changed.
 //!
 //! ```text
 //!  LoopModule ─► copy in the profile ──► code::Image ─► code::regions ─► ModuleCode
@@ -23,19 +23,20 @@ use profile::loops::{LoopCode, LoopModule};
 use super::Loops;
 use super::files::Files;
 
-/// A file with more bytes than this is not read for its code.
+/// The largest size in bytes of a file that is read for its code.
 const MOST_BYTES: u64 = 1 << 29;
 
-/// At most this many bytes of code are searched for hooks, over all modules. Each module has its own search,
-/// and a profile may name one large file in each of them; a search of this many bytes takes some ten seconds.
+/// The largest number of bytes of code that are searched for hooks, over all modules. Each module
+/// is searched separately, and all modules of a profile may name the same large file. Searching
+/// this many bytes takes some ten seconds.
 const MOST_SEARCHED: u64 = 1 << 32;
 
 pub struct ModuleCode {
-    /// The bytes of the code. Modules of the same library share them.
+    /// The bytes of the code. Modules of the same library share one image.
     pub image: Rc<Image>,
-    /// The code of each id.
+    /// The part of the code that belongs to each id.
     pub regions: Regions,
-    /// The file that the program loaded; `None` for code of a JIT compiler.
+    /// The file from which the program loaded the code. `None` for code of a JIT compiler.
     pub object: Option<String>,
     /// Whether the bytes are a copy that was kept in the profile.
     pub is_kept: bool,
@@ -50,30 +51,30 @@ pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
     loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-/// At most this many images are made of one copy of code. Each module states where the parts of the
-/// copy were in the process, and modules may contradict each other, so there can be several images
-/// of a copy.
+/// The largest number of images that are made from one copy of code. Several images of a copy are
+/// possible because each module states where the parts of the copy were in the process's memory,
+/// and these statements may contradict each other.
 const MOST_IMAGES: usize = 4;
 
-/// The statement of a module about a copy, and the image that was made according to it.
+/// What a module states about a copy, and the image that was made from the copy accordingly.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
-/// Images that were read, so that each is in memory only once. Any number of modules may be in one
-/// file or in one copy, and an image holds all of its bytes.
+/// The images that were read. Modules of the same file or copy share an image, because there may be
+/// many such modules and an image contains all bytes of the file or copy.
 #[derive(Default)]
 struct Images {
-    /// The images of files, by the path that the profile names.
+    /// The images of files. The key is the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
-    /// The images of copies, by the process and the number of the copy, each with the module's
-    /// statement.
+    /// The images of copies, by the process and the number of the copy. Each image has the
+    /// statement according to which it was made.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
-    /// The number of bytes of code that were searched for hooks. Bytes that several modules share
-    /// count for each module.
+    /// The number of bytes of code that were searched for hooks. If several modules share bytes,
+    /// the bytes are added once for each module.
     searched: u64,
 }
 
 impl Images {
-    /// Counts `bytes` as searched. Fails if the limit is exceeded.
+    /// Adds `bytes` to the number of searched bytes. Fails if the limit is exceeded.
     fn search(&mut self, bytes: u64) -> Result<(), String> {
         self.searched = self.searched.saturating_add(bytes);
         if self.searched <= MOST_SEARCHED {
@@ -121,8 +122,8 @@ impl Images {
 
 fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
-    // A module that was registered several times has the same code each time, so any of its copies
-    // will do.
+    // A module that was registered several times has the same code each time, so the first copy
+    // that can be read is used.
     for index in &tree.registrations {
         match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
@@ -158,7 +159,8 @@ fn of_module(
     };
     let descriptor = match code {
         Some(code) => code.descriptor,
-        // Profiles of earlier versions do not say where the descriptor is, so it is searched for.
+        // Profiles of earlier versions do not contain the address of the descriptor, so the image
+        // is searched for it.
         None => {
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
@@ -169,7 +171,7 @@ fn of_module(
     Ok(ModuleCode { image, regions, object: module.object.clone(), is_kept })
 }
 
-/// Makes the image of a copy in the profile.
+/// Makes an image from a copy that the profile contains.
 fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
     if code.pieces.is_empty() {
         return Image::elf(bytes);
@@ -227,7 +229,7 @@ fn of_file(
     Ok(image)
 }
 
-/// Returns the reason why the code of an id is not shown.
+/// Returns the text that says why the code of an id is not shown.
 pub fn missing(why: Option<&Missing>) -> &'static str {
     match why {
         Some(Missing::NoEnd) => "its code does not say where it ends (mode count)",
@@ -241,15 +243,15 @@ pub struct Line {
     /// The instruction in the notation of assemblers.
     pub text: String,
     pub is_hook: bool,
-    /// The number of machine loops of the region that the line is in.
+    /// The number of machine loops of the region that contain the instruction.
     pub depth: u32,
-    /// Whether a machine loop begins here.
+    /// Whether a machine loop begins with this instruction.
     pub is_header: bool,
-    /// Whether the line is the first one of a range.
+    /// Whether the instruction is the first one of a range.
     pub is_first: bool,
 }
 
-/// Returns the instructions of a region, at most `most` of them.
+/// Returns the instructions of a region. At most `most` instructions are returned.
 pub fn listing(code: &ModuleCode, region: &Region, most: usize) -> Vec<Line> {
     let mut reader = Reader::new(&code.image);
     let mut lines = Vec::new();
@@ -282,8 +284,8 @@ mod tests {
         Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
     }
 
-    /// Any number of modules in one file or copy use the memory of one image, and a file that
-    /// cannot be read is tried only once.
+    /// Modules that share a file or copy also share its image, and a file that cannot be read is
+    /// tried only once.
     #[test]
     fn modules_share_an_image() {
         let mut images = Images::default();
@@ -300,7 +302,7 @@ mod tests {
         let failed = || Err("no such file".to_owned());
         assert!(images.of_file("x", failed).is_err());
         assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
-        // Each module may state another place for the same bytes.
+        // Each call states a different address for the same bytes.
         let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);
@@ -312,7 +314,7 @@ mod tests {
         let mut images = Images::default();
         let searched = (0..1000).take_while(|_| images.search(MOST_BYTES).is_ok()).count();
         assert_eq!(searched, (MOST_SEARCHED / MOST_BYTES) as usize);
-        // Once the limit is exceeded, a small search fails as well.
+        // Once the limit is exceeded, even a small search fails.
         assert!(images.search(1).unwrap_err().contains("4 GiB"));
     }
 }

@@ -11,8 +11,8 @@ use super::code::{Found, Line, ModuleCode, listing, missing};
 use super::source::{MOST_LINES, Texts, in_words, range_of};
 use crate::object::object;
 
-/// Writes the bounds of the bytes that a loop's code requested, and of the bytes of an op's
-/// arguments.
+/// Writes the bounds of the number of bytes that a loop's code requested, and the bounds for the
+/// bytes of an op's arguments.
 pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Serialize {
     let out = |bounds: Bounds| {
         object! {
@@ -27,7 +27,7 @@ pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Ser
     }
 }
 
-/// Writes the facts about a module's code, or returns the reason why the code is not known.
+/// Returns an object with the facts about a module's code, or the reason why the code is not known.
 pub fn module(found: &Found) -> (Option<impl Serialize>, Option<&str>) {
     match found {
         Ok(code) => (Some(of_module(code)), None),
@@ -52,7 +52,8 @@ fn of_module(code: &ModuleCode) -> impl Serialize {
     }
 }
 
-/// Writes the code of an id, with its instructions if they are `wanted`.
+/// Returns an object about the code of an id. The object includes the instructions if they are
+/// `wanted`.
 pub fn region(found: &Found, id: u32, wanted: bool) -> Option<impl Serialize> {
     let code = found.as_ref().ok()?;
     let region = code.regions.found.get(&id);
@@ -104,7 +105,8 @@ fn machine_loop(l: &MachineLoop) -> impl Serialize {
     }
 }
 
-/// Writes the numbers of instructions of each kind. They are null if the code is not known.
+/// Returns an object with the numbers of instructions of each kind. All members are null if the
+/// code is not known.
 fn counts(counts: Option<&Counts>) -> impl Serialize {
     let number = |of: fn(&Counts) -> u64| counts.map(of);
     object! {
@@ -144,7 +146,7 @@ pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Ser
     table.texts.iter().map(out).collect()
 }
 
-/// Returns the places of an entry in the texts of its table.
+/// Returns where an entry is in each of the texts of its table.
 pub fn places<'a>(table: &'a ir::table::SideTable, entry: &Entry) -> Vec<impl Serialize> {
     let place = |(i, text): (usize, &'a ir::kept::KeptText)| {
         let [first_line, last_line] = range_of(entry, text, i == 0)?;

@@ -1,4 +1,4 @@
-//! Makes tables of loops for CSV: the full one, and the one of TVM's original lightweight
+//! Makes tables of loops for CSV: the full table, and the table of TVM's original lightweight
 //! profiling.
 
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns a value that only the row of all threads together has.
+    /// Returns a value of the node as a whole. Rows of single threads do not have this value.
     fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         match self.thread {
             None => find(self),
@@ -49,7 +49,8 @@ impl<'a> Line<'a> {
 }
 
 /// Makes the full table: the chosen functions and loops of every module, including those that were
-/// never entered. With `threads`, each is followed by a row for each thread that entered it.
+/// never entered. If `threads` is set, the row of a function or loop is followed by a row for each
+/// thread that entered it.
 pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     let mut lines = Vec::new();
     for (module, tree) in loops.table.modules.iter().enumerate() {
@@ -63,7 +64,8 @@ pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     Table::new(columns(loops, &lines), (0..lines.len()).collect())
 }
 
-/// Returns the name of the column in this table for a title in the trees for people.
+/// Returns the name of the column in this table that has the title `title` in the tables for
+/// people.
 pub fn of_title(table: &Table, title: &str) -> String {
     let ns = format!("{title}_ns");
     let per_hit = title.strip_suffix("/hit").map(|name| format!("{name}_per_hit"));
@@ -81,8 +83,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// Returns a time, which becomes columns in ticks and in nanoseconds, each with half of its
-/// interval.
+/// A function that returns one of a row's times. Its result becomes columns in ticks and in
+/// nanoseconds, each with half of the time's interval.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
@@ -180,7 +182,7 @@ fn flag(yes: bool) -> &'static str {
     if yes { "true" } else { "false" }
 }
 
-/// Returns the word for the kind of an id.
+/// Returns the name of a kind of id.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Function => "function",
@@ -188,9 +190,10 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes the CSV of TVM's original lightweight profiling: the functions and loops that were
-/// entered, with the time of all hits together in whole ticks. The offsets say where the machine
-/// code is, if that is known. If not, they are return addresses, which only mode log has.
+/// Writes the CSV of TVM's original lightweight profiling. It has the functions and loops that were
+/// entered, and for each the total time of all hits in whole ticks. The offsets are those of the
+/// machine code, if it is known. Otherwise they are return addresses, which are only known in mode
+/// log.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,
@@ -213,7 +216,7 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
                 None => String::new(),
             };
             let offset = |at: Option<u64>| at.map(|at| format!("{at:#x}")).unwrap_or_default();
-            // With `--asm`, the offsets are the begin and the end of the node's machine code.
+            // With `--asm`, the offsets are the beginning and the end of the node's machine code.
             let region = found.and_then(|code| code.regions.found.get(&node.id));
             let of_code = |end: bool| {
                 let range =

@@ -1,4 +1,4 @@
-//! Prints dispatches of IREE with the loops inside of them, for the report of calls.
+//! Prints dispatches of IREE, and the loops inside of each dispatch, in the report of calls.
 //!
 //! ```text
 //!  dispatch / loop                       hits  per workgroup  inclusive  of dispatch  source
@@ -20,11 +20,11 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, number, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many rows are listed.
+/// The largest number of rows that are listed.
 const LISTED: usize = 40;
 const NAME_WIDTH: usize = 28;
 
-/// A dispatch, its module, and those of its functions and loops that were entered.
+/// A dispatch, its module, and the functions and loops of the dispatch that were entered.
 struct Group<'a> {
     name: &'a str,
     dispatch: &'a Dispatch,
@@ -32,7 +32,8 @@ struct Group<'a> {
     nodes: Vec<&'a LoopNode>,
 }
 
-/// Returns all dispatches with instrumented loops. The dispatch with the most time comes first.
+/// Returns all dispatches with instrumented functions or loops that were entered, sorted by time.
+/// The dispatch with the most time comes first.
 fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     let mut groups = Vec::new();
     for tree in &loops.table.modules {
@@ -50,7 +51,7 @@ fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     groups
 }
 
-/// Prints a section of the report. Returns whether there is one.
+/// Prints a section of the report. Returns false if there is no dispatch to print.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<bool> {
     let groups = groups(loops);
     if groups.is_empty() {

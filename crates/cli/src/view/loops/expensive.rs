@@ -1,5 +1,5 @@
-//! Prints the loops of a profile in a few lines, for the report of calls: totals, and the loops
-//! with the most time.
+//! Prints the loops of a profile in a few lines of the report of calls: totals, and the loops that
+//! took the most time.
 
 use std::io::{self, Write};
 
@@ -14,12 +14,13 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many loops are listed.
+/// The largest number of loops that are listed.
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
 
-/// Returns the functions and loops that were entered, sorted by self time, or by inclusive time
-/// where the self time is not known. Those without a time come last, sorted by hits.
+/// Returns the functions and loops that were entered, sorted by self time. If the self time of a
+/// function or loop is not known, its inclusive time is used. Functions and loops without any time
+/// come last, sorted by hits.
 fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let mut all: Vec<(&LoopTree, &LoopNode)> = loops.entered().collect();
     let key = |(tree, node): &(&LoopTree, &LoopNode)| {
@@ -37,15 +38,15 @@ fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)>
     all
 }
 
-/// Returns the numbers of functions and loops that were entered, of their hits and of their timed
-/// hits. `None` if nothing was entered.
+/// Returns three numbers: the functions and loops that were entered, all of their hits, and their
+/// timed hits. `None` if nothing was entered.
 fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
     let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
     let entered = loops.entered().count();
     (entered > 0).then(|| (entered, sum(|node| node.all.hits), sum(|node| node.all.begun)))
 }
 
-/// Prints a section of the report, if there are loops.
+/// Prints a section of the report, if a function or loop was entered.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<()> {
     let Some((entered, hits, begun)) = totals(loops) else { return Ok(()) };
     let prose = width.unwrap_or(PROSE_WIDTH);

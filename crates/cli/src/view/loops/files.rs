@@ -5,17 +5,17 @@
 //! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
 //! | anybody else | only in those directories |
 //!
-//! For a page, files are searched only in those directories as well, unless `report --code` is
-//! given.
+//! When a page is made, files are searched only in the directories that the caller named, unless
+//! `report --code` is given.
 //!
-//! In a directory that the caller named, a file is searched at its whole path (`DIR/usr/lib/x.so`),
-//! and then by its name (`DIR/x.so`). No link is followed there.
+//! In such a directory, a file is searched first at its whole path (`DIR/usr/lib/x.so`), and then
+//! by its name (`DIR/x.so`). No link in the directory is followed.
 //!
-//! Even a path of the caller may lead to something that must not be opened: opening a terminal or a
-//! pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks its reader. So a
-//! file is first found without being opened (`O_PATH`), and is opened only if it is a regular file
-//! on a file system that stores files. Then at most as many bytes are read as the file had when it
-//! was opened.
+//! Even in the caller's own profile, a path may lead to something that must not be opened. Opening
+//! a terminal or a pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks
+//! its reader. So a file is first looked up without being opened (`O_PATH`). It is opened only if
+//! it is a regular file on a file system that stores files. The number of bytes that are read is
+//! limited to the size that the file had when it was opened.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -33,25 +33,25 @@ use crate::view::rights::is_of_caller;
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
-    /// Whether the profile's paths are not opened, although the caller has recorded the profile.
+    /// Whether the profile's paths are not opened, even if the caller has recorded the profile.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Returns the places for files of a profile: its own paths, if the caller has recorded it, and
-    /// the directories that the caller named.
+    /// Searches files at the paths in the profile, if the caller has recorded it, and in the
+    /// directories that the caller named.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
 
-    /// Returns only the directories that the caller named, without the paths of the profile.
+    /// Searches files only in the directories that the caller named.
     pub fn unnamed(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
-    /// Reads a file that the profile names. `option` is the name of the option that names
-    /// directories, for messages.
+    /// Reads a file that the profile names. `option` is the name of the option with which the
+    /// caller can name directories; messages mention it.
     pub fn read(&self, path: &str, most: u64, option: &str) -> Result<(Vec<u8>, Metadata), String> {
         let mut why = None;
         for directory in &self.directories {
@@ -78,7 +78,7 @@ impl Files {
     }
 }
 
-/// Opens a file below a directory, at its whole path or by its name.
+/// Opens a file in a directory: at its whole path or, if there is no such file, by its name.
 fn below(directory: &Path, path: &Path) -> profile::Result<File> {
     let root = Dir::open(directory)?;
     let names: Vec<_> = path
@@ -96,8 +96,8 @@ fn below(directory: &Path, path: &Path) -> profile::Result<File> {
     }
 }
 
-/// File systems whose regular files have no stored contents: the kernel makes their bytes when they
-/// are read. From `linux/magic.h`.
+/// File systems whose regular files have no stored contents, because the kernel makes the bytes
+/// when a file is read. The numbers are from `linux/magic.h`.
 const MADE_UP: [i64; 17] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -118,7 +118,7 @@ const MADE_UP: [i64; 17] = [
     0x0765_5821, // resctrl
 ];
 
-/// Opens a file, but only if it is a regular file that stores bytes.
+/// Opens a file if it is a regular file that stores bytes. Otherwise fails without opening it.
 fn plain(path: &Path) -> io::Result<File> {
     let found =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
@@ -141,8 +141,8 @@ fn plain(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
-/// Reads a regular file. Reads no more bytes than the file has now, and fails if there are more
-/// than `most`.
+/// Reads a regular file. Reads no more bytes than the file has now, and fails if the file has more
+/// than `most` bytes.
 fn whole(file: File, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let found = file.metadata()?;
     if found.len() > most {

@@ -11,10 +11,12 @@ use super::text::Marks;
 use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
-/// At most this many reasons for leaving loops out are listed; the others are only counted.
+/// The largest number of reasons for leaving out loops that are listed. Further reasons are only
+/// counted.
 const REASONS: usize = 4;
 
-/// Returns the line above a tree: the name of the module, and how much of it was entered.
+/// Returns the line above a tree: the name of the module, the number of hits, and how many of the
+/// functions and loops were entered.
 pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let entered = || tree.nodes.iter().filter(|node| node.all.hits > 0);
     let (mut hits, mut timed) = (0, 0);
@@ -34,7 +36,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // Without a table, the name is only an identity, so the word `module` goes before it.
+    // Without a table, the name is only an identity, so it follows the word `module`.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -62,7 +64,7 @@ pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static
     lines
 }
 
-/// Says whether the cost of hits was subtracted.
+/// Returns a text that says whether the cost of hits was subtracted.
 fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let costs: Vec<_> =
         tree.registrations.iter().filter_map(|index| loops.recorded.modules[*index].cost).collect();
@@ -81,7 +83,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     if costs.is_empty() {
         return "as measured: the cost of a hit is not known".to_owned();
     }
-    // If a mode has no hits of some kind, their cost is 0 and is not named.
+    // If hits of some kind do not occur in a mode, the cost of this kind is 0 and is not printed.
     type OfCost = fn(&HitCost) -> f64;
     let kinds: [(OfCost, &str); 3] = [
         (|cost| cost.timed, "a timed hit"),
@@ -103,7 +105,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
 }
 
-/// Returns the explanations of the marks in all trees.
+/// Returns the explanations of the marks that occur in the trees.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
     if marks.iterations {
@@ -229,7 +231,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     notes
 }
 
-/// Returns notes about what is missing in the table as a whole.
+/// Returns notes about what is missing in the whole table.
 pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if loops.table.strays > 0 {

@@ -1,4 +1,4 @@
-//! Describes the loops of a TVM schedule, and says why some of them have no row.
+//! Describes the loops of a TVM schedule, and why some of them have no row.
 
 use analysis::loops::{LoopTree, Unrolled};
 use ir::schedule::ScheduledLoop;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units::grouped;
 
-/// A note names at most this many loops without a row; the others are only counted.
+/// A note names at most this many loops without a row. Further loops are only counted.
 const NAMED: usize = 6;
 
 model::named! {
@@ -23,7 +23,7 @@ model::named! {
         Removed = "removed",
         /// LLVM unrolled or removed the loop, or replaced it by a call (`memset`).
         Optimized = "optimized",
-        /// The user did not ask for the loop.
+        /// The user did not select the loop.
         LeftOut = "left out",
     }
 }
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// Prints the kind and the extent of a loop of the schedule: `parallel 20`.
+/// Returns the kind and the extent of a loop of the schedule: `parallel 20`.
 pub fn words(one: &ScheduledLoop) -> String {
     match one.extent {
         Some(extent) => format!("{} {}", one.kind, grouped(extent.into())),
@@ -49,7 +49,8 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// What an iteration in the machine code is: `3 each, 1 apart`.
+/// Returns a text about an iteration of the machine code: `3 each, 1 apart`. It does 3 iterations
+/// of the schedule's loop, and 1 is done apart from the loop.
 pub fn unrolled(of: Unrolled) -> String {
     match of.apart {
         0 => format!("{} each", grouped(of.each.into())),
@@ -57,7 +58,8 @@ pub fn unrolled(of: Unrolled) -> String {
     }
 }
 
-/// A note for each kind of loops that have no row, other than those that nobody asked for.
+/// Returns a note for each kind of loops without a row, except for loops that the user did not
+/// select.
 pub fn notes(tree: &LoopTree) -> Vec<String> {
     let Some(table) = &tree.table else { return Vec::new() };
     let why = [

@@ -30,15 +30,15 @@ use crate::view::preempted;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many loops with impossible numbers are named.
+/// The largest number of loops with impossible numbers that are named.
 const NAMED: usize = 3;
 
 /// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFormat {
-    /// A format that other views have as well.
+    /// A format that other views support as well.
     Of(Format),
-    /// The table of TVM's original lightweight profiling.
+    /// The CSV table of TVM's original lightweight profiling.
     LwpCsv,
 }
 
@@ -51,7 +51,7 @@ impl From<LoopFormat> for terminal::Kind {
     }
 }
 
-/// The choice of what is shown, and how. `loops report` documents each option.
+/// What is shown, and how. `loops report` documents each option.
 pub struct Chosen<'a> {
     pub format: LoopFormat,
     pub raw: bool,
@@ -96,8 +96,8 @@ pub fn print(
     let violations = shown.table.violations(chosen.raw);
     let loss = (!violations.is_empty())
         .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
-    // If the numbers contradict each other, the calibrated cost does not fit this run, so it is not
-    // subtracted.
+    // If the numbers contradict each other, the calibrated cost of a hit does not fit this run. It
+    // is then not subtracted.
     shown.raw |= loss.is_some();
     let losses = profile.all_losses();
     let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));
@@ -138,8 +138,8 @@ pub fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the sentence of `report` about threads that lost the CPU in calls. `None` for a profile
-/// without calls, because such losses are only known of threads with calls.
+/// Returns the sentence of `report` about threads that lost the CPU to other threads during calls.
+/// `None` for a profile without calls, because this is only known of threads with calls.
 fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     if profile.calls() == 0 {
         return None;
@@ -148,7 +148,7 @@ fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     preempted::text_of(profile, &summary, "times of loops")
 }
 
-/// Prints the trees. If `width` is `None`, they are as wide as they need to be.
+/// Prints the trees. If `width` is `None`, tables are as wide as they need to be.
 pub(super) fn text(
     out: &mut impl Write,
     shown: &Loops<'_>,
@@ -181,7 +181,8 @@ pub(super) fn text(
         }
         let more = &shown.more;
         let is_named = !more.of.is_empty() && module.nodes.iter().any(|n| more.wants(module, n));
-        // With `--top`, all rows that are shown may be in other modules.
+        // With `--top`, all of this module's rows may be left out because the rows that are shown
+        // are in other modules.
         if shown.rows[index].is_empty() && shown.left_out[index] > 0 && !is_named {
             left_modules += 1;
             left_rows += shown.left_out[index];
@@ -215,7 +216,8 @@ pub(super) fn text(
     losses::print(out, losses, prose)
 }
 
-/// Returns the error for a `--only` that no function or loop matches.
+/// Returns an error if no function or loop matches `--only`, or if the user asked for neither code
+/// nor text.
 fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     let more = &shown.more;
     if more.of.is_empty() {
@@ -240,7 +242,7 @@ fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     }
 }
 
-/// Prints the machine code and the texts of a module, as far as the user asked for them.
+/// Prints the machine code and the texts of a module, if the user asked for them.
 fn code_and_text(
     out: &mut impl Write,
     shown: &Loops<'_>,

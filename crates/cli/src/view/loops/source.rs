@@ -1,5 +1,5 @@
-//! Prints the compiler's text of functions with the numbers of their loops in the margin, or the
-//! texts and the machine code of one loop side by side.
+//! Prints the compiler's text of functions, with the numbers of their loops in the margin.
+//! Alternatively, prints the texts and the machine code of one loop side by side.
 //!
 //! ```text
 //!   id     hits  of function │ line
@@ -25,40 +25,41 @@ use crate::terminal::visible;
 use crate::view::units::{count, percent, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The narrowest column in which code can be read.
+/// The narrowest column in which code is printed.
 const COLUMN: usize = 48;
-/// The separator of two columns.
+/// The separator between two columns.
 const GAP: &str = " │ ";
-/// A listing has at most this many instructions.
+/// The largest number of instructions in a listing.
 pub const MOST_LINES: usize = 100_000;
 
 /// The lines of a text by number, or the reason why there are none.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
-/// A text file with more bytes than this is not read.
+/// The largest size in bytes of a text file that is read.
 const MOST_TEXT: u64 = 1 << 30;
-/// All texts of a report may take this many bytes of memory, plus [`MOST_UNPACKED`] bytes for each
-/// byte of packed text in side tables. The texts of compilers unpack to less than 40 times their
-/// size.
+/// The number of bytes of memory that all texts of a report may take. [`MOST_UNPACKED`] bytes are
+/// added for each byte of packed text in side tables. The texts of compilers unpack to less than 40
+/// times their size.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
-/// See [`UNPACKED_ANYWAY`].
+/// The number of bytes of memory that are allowed for each byte of packed text; see
+/// [`UNPACKED_ANYWAY`].
 const MOST_UNPACKED: u64 = 128;
 
-/// The texts of the side tables. Each text is unpacked when it is shown first, and only once.
+/// The texts of the side tables. A text is unpacked when it is shown for the first time.
 #[derive(Debug, Default)]
 pub struct Texts {
     sources: Files,
-    /// The number of bytes that further texts may take.
+    /// The number of bytes of memory that texts may still take.
     room: Cell<u64>,
-    /// The texts that are unpacked, by the address of the packed one, which does not change because
-    /// the report owns the side tables. Name and hash would not do as a key, because two texts with
-    /// equal ones may still have different lines.
+    /// The unpacked texts. The key is the address of the packed text, which does not change because
+    /// the report owns the side tables. A text's name and hash cannot be the key, because two texts
+    /// with the same name and hash may still have different lines.
     known: RefCell<HashMap<usize, Rc<Lines>>>,
 }
 
 impl Texts {
-    /// Prepares the texts of all side tables of a report. Files that no table keeps are searched in
-    /// `sources`.
+    /// Prepares the texts of all side tables of a report. A text that is not in its table is
+    /// searched as a file in `sources`.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
@@ -66,8 +67,8 @@ impl Texts {
         Self { sources, room, known: RefCell::default() }
     }
 
-    /// Returns the lines of a text: those in the side table, or those of the file that the table
-    /// names.
+    /// Returns the lines of a text. They come from the side table or, if the table does not contain
+    /// the text, from the file that it names.
     pub fn lines(&self, text: &KeptText) -> Rc<Lines> {
         let key = std::ptr::from_ref(text).addr();
         if let Some(known) = self.known.borrow().get(&key) {
@@ -93,8 +94,8 @@ impl Texts {
     }
 }
 
-/// Returns the first and the last line of an entry in this text. `is_first` says that the text is
-/// the table's first one, which is the IR that was instrumented.
+/// Returns the first and the last line of an entry in this text. `is_first` means that the text is
+/// the first one of the table. The first text is the IR that was instrumented.
 pub fn range_of(entry: &Entry, text: &KeptText, is_first: bool) -> Option<[u32; 2]> {
     let place = entry.places.iter().find(|place| place.language == text.language);
     place.map(|place| place.lines).or_else(|| is_first.then_some(entry.text))
@@ -155,8 +156,8 @@ pub fn texts(
     Ok(())
 }
 
-/// Returns the id, the hits and the share of the innermost loop that begins in this line; empty
-/// columns if none begins there.
+/// Returns the columns with the id, the hits and the share of the innermost function or loop that
+/// begins in this line. The columns are empty if none begins there.
 fn margin(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -170,7 +171,7 @@ fn margin(
     format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
 }
 
-/// Returns the part of its function's time that a loop took.
+/// Returns which part of its function's time a loop took.
 pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     let mut top = node;
     while let Some(parent) = top.parent.and_then(|parent| tree.nodes.get(parent)) {
@@ -181,7 +182,7 @@ pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) ->
     (whole > 0.0).then(|| own / whole)
 }
 
-/// Returns a bar for each loop that a line is in.
+/// Returns one bar for each loop that contains the line.
 fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
     let is_loop = |node: &LoopNode| tree.entry(node).is_some_and(|e| e.kind == Kind::Loop);
     let inside =
@@ -203,7 +204,7 @@ fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Prints the texts and the machine code of one node: in columns if there is room for them,
+/// Prints the texts and the machine code of one node: side by side in columns if they fit,
 /// otherwise one after the other.
 pub fn side_by_side(
     out: &mut impl Write,
@@ -216,8 +217,8 @@ pub fn side_by_side(
 ) -> io::Result<()> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
-        // The texts are shown from the source to the last form of the code, so a text comes before
-        // those that were made from it.
+        // The texts are shown in the order of compilation: the source first, the last form of the
+        // code last.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
             let rows = match &*loops.more.texts.lines(text) {
@@ -305,9 +306,9 @@ pub fn is_for_debuggers(line: &str) -> bool {
     begins(&["#dbg_", "call void @llvm.dbg.", "llvm.intr.dbg.", "\"llvm.intr.dbg."])
 }
 
-/// Returns a line of MLIR without the source locations of its values, such as `loc(callsite("a" at
-/// "b.mlir":2:1))`, because they are longer than the code. A line of another language, or one in
-/// which a location does not end, is returned unchanged.
+/// Returns a line of MLIR without source locations, such as `loc(callsite("a" at "b.mlir":2:1))`,
+/// which are often longer than the code. A line of another language, or a line with an incomplete
+/// location, is returned unchanged.
 pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     const PLACE: &str = " loc(";
     if language != "mlir" || !line.contains(PLACE) {
@@ -330,8 +331,8 @@ pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     Cow::Owned(shown + rest)
 }
 
-/// Returns the first position in a line, outside of its strings, at which the rest of the line
-/// satisfies `is_wanted`.
+/// Returns the first position in a line, outside of string literals, from which the rest of the
+/// line satisfies `is_wanted`.
 fn outside_of_strings(line: &str, mut is_wanted: impl FnMut(&str) -> bool) -> Option<usize> {
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, c) in line.char_indices() {
@@ -351,8 +352,8 @@ fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// Prints an instruction as a line, with a bar for each machine loop around it, and `·` if it
-/// belongs to a hook.
+/// Prints an instruction as a line. The line begins with a bar for each machine loop that contains
+/// the instruction, and has the mark `·` if the instruction belongs to a hook.
 fn instruction(line: &Line) -> String {
     let mut bars = "│".repeat(line.depth as usize);
     if line.is_header {
@@ -381,7 +382,7 @@ mod tests {
             shown("^bb1(%3: i64 loc(#loc3), %4: f32 loc(unknown)):  // 2 preds"),
             "^bb1(%3: i64, %4: f32):  // 2 preds"
         );
-        // Text that only looks like a location stays, and so does a location that does not end.
+        // Text that only looks like a location is kept, and so is an incomplete location.
         for line in [r#"x "a \" loc(b)" loc(#loc"#, r#"f " loc(a)""#, "call @loc(%a)", ""] {
             assert_eq!(shown(line), line);
         }

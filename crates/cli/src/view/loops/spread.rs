@@ -1,5 +1,5 @@
 //! Prints the distribution of the times of loops, for `stats`: mean and standard deviation of the
-//! timed hits. Single times are not kept, so quantiles are not known.
+//! timed hits. The times of single hits are not kept, so quantiles are not known.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::view::units::{count, percent, time};
 
 const NAME_WIDTH: usize = 28;
 
-/// Returns the functions and loops that were entered and timed and whose name matches.
+/// Returns the functions and loops that were timed and whose name matches `glob`.
 fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let wanted = |(tree, node): &(&LoopTree, &LoopNode)| {
         node.all.ended > 0 && glob.is_none_or(|glob| is_called(glob, tree, node))
@@ -21,7 +21,7 @@ fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'
     loops.entered().filter(wanted).collect()
 }
 
-/// Returns the mean of the timed hits, as they were measured.
+/// Returns the mean time of the timed hits, as it was measured.
 fn mean_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     tree.ns(node.all.ticks as f64 / node.all.ended as f64)
 }
@@ -30,7 +30,7 @@ fn deviation_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     tree.ns(node.all.deviation?)
 }
 
-/// Returns a JSON object for each loop.
+/// Returns a JSON object for each function and loop that `chosen` finds.
 pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     let out = |(tree, node): (&LoopTree, &LoopNode)| {
         object! {

@@ -1,5 +1,5 @@
-//! Compares loops in each format with tests/golden/loops. The numbers come from
-//! `crates/analysis/tests/loops.rs`, where they are computed on paper; one tick is 1 ns.
+//! Compares the output of each format with tests/golden/loops. The numbers come from
+//! `crates/analysis/tests/loops.rs`, where they are computed on paper. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -59,8 +59,8 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
     Some(table.to_json().unwrap())
 }
 
-/// The records of `matmul` on two threads in mode timed, of a module without a table in mode count,
-/// and of a module in mode log.
+/// The records of three modules: `matmul` on two threads in mode timed, a module without a table in
+/// mode count, and a module in mode log.
 fn recorded() -> Recorded {
     let module = |id, mode, ids, table| LoopModule {
         id,
@@ -149,8 +149,8 @@ fn text(loops: &mut Loops<'_>, rows: Rows, width: Option<usize>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Compares with a golden file, like [`testkit::Golden`], for data that cannot be recorded by a
-/// script and shown by a command.
+/// Compares with a golden file, like [`testkit::Golden`]. This function is for data that no script
+/// can record and no command can show.
 fn compare(name: &str, actual: &str) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/loops");
     let path = dir.join(name);
@@ -193,7 +193,8 @@ fn tables_for_people() {
     with_loops(true, |loops| compare("raw.out", &text(loops, Rows::default(), Some(120))));
 }
 
-/// LLVM took the first of 25 iterations of a hit out, and unrolled the others by three: 8 are left.
+/// LLVM moved the first of a hit's 25 iterations out of the loop and unrolled the others by three,
+/// so 8 iterations are left.
 #[test]
 fn iterations_are_those_of_the_machine_code() {
     let (_scratch, dir) = ProfileScript::monotonic().written();
@@ -228,7 +229,7 @@ fn iterations_are_those_of_the_machine_code() {
         said.contains("schedule iterations: how many iterations of the loop in the schedule"),
         "{said}"
     );
-    // Which part of the loop each of two is, is not known.
+    // If a loop of the schedule became two loops, it is not known which part each of them is.
     let of_two = with_schedule(vec![2, 3]);
     assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
     assert!(!of_two.contains("schedule iterations"), "{of_two}");
@@ -250,7 +251,7 @@ fn tables_for_programs() {
     });
 }
 
-/// For every field of the document, docs/loops.md or docs/schema.md has its name in backquotes.
+/// The name of every field of the document is in backquotes in docs/loops.md or docs/schema.md.
 #[test]
 fn every_field_is_explained() {
     fn keys(value: &serde_json::Value, found: &mut BTreeSet<String>) {
@@ -283,8 +284,8 @@ fn every_field_is_explained() {
     });
 }
 
-/// A filter keeps the matching nodes, and what is around and inside of them. `--top` keeps the rows
-/// with the most time. A sorted table is still a tree.
+/// A filter keeps the matching nodes, and the nodes around and inside of them. `--top` keeps the
+/// rows with the most time. A sorted table is still a tree.
 #[test]
 fn rows_are_chosen_in_every_format() {
     let names = |filter: Option<&str>, sort: Option<&str>, top: Option<usize>| {
@@ -311,11 +312,12 @@ fn rows_are_chosen_in_every_format() {
     assert_eq!(names(Some("matmul:j"), None, None), (vec![0, 1, 2, 3], 0));
     assert_eq!(names(Some("matmul:j"), Some("hits"), None).0, [0, 1, 2, 3]);
     assert_eq!(names(Some("matmul"), None, Some(2)), (vec![0, 1], 2));
-    // Ids are numbers, and numbers are sorted from large to small.
+    // Ids are sorted like all numbers: the largest one comes first.
     assert_eq!(names(Some("matmul"), Some("id"), None).0, [0, 1, 3, 2]);
     assert_eq!(names(Some("matmul"), Some("self"), None).0, [0, 1, 2, 3]);
     with_loops(false, |loops| assert!(loops.choose(None, Some("speed"), None, false).is_err()));
-    // A module whose rows are all left out has no head. Such modules are counted.
+    // A module whose rows are all left out has no heading. The output has the number of such
+    // modules.
     with_loops(false, |loops| {
         loops.choose(None, None, Some(2), false).unwrap();
         let mut out = Vec::new();
@@ -327,8 +329,8 @@ fn rows_are_chosen_in_every_format() {
     });
 }
 
-/// The columns must be the same as in the talk on lightweight profiling, in the same order. Offsets
-/// exist only in mode log.
+/// The columns must be the same, and in the same order, as in the talk on lightweight profiling.
+/// Only mode log has offsets.
 #[test]
 fn the_original_table() {
     with_loops(true, |loops| {

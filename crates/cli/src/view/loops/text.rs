@@ -20,28 +20,27 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{below, count, grouped, number, percent, time};
 
-/// The rank of the columns with counters.
+/// The rank of the columns of counters.
 const COUNTERS: u8 = 12;
-/// The place in the source is shortened to this width.
+/// The width to which the source file and line are shortened.
 const SOURCE_WIDTH: usize = 20;
 const ITERATIONS: &str = "iterations";
-/// The title of the column that says what an iteration is.
+/// The title of the column about iterations of the schedule.
 const UNROLLED: &str = "schedule iterations";
-/// The mark of times that are only rough estimates, because timing a hit costs too much in
-/// comparison.
+/// The mark of rough estimates, where timing a hit costs too much compared with the hit.
 const SAMPLED_ONLY: &str = "≈ ";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
-    /// Whether there is also a row for each thread.
+    /// Whether a row for each thread follows the row of a function or loop.
     pub threads: bool,
-    /// Whether there are also rows of functions and loops that were never entered.
+    /// Whether functions and loops that were never entered have rows as well.
     pub all: bool,
-    /// Whether the sources of each module are shown as well.
+    /// Whether the identity, instrumenter and mode of each module are shown.
     pub verbose: bool,
 }
 
-/// A row of the table: a node, either of all threads or of one thread.
+/// A row of the table: a node, with the numbers of all threads together or of one thread.
 struct Line<'a> {
     name: String,
     node: &'a LoopNode,
@@ -49,7 +48,7 @@ struct Line<'a> {
     of_thread: bool,
 }
 
-/// Returns the chosen rows of one module, for a page.
+/// Returns the chosen rows of one module as they are shown in a page.
 pub fn cells<'a>(loops: &Loops<'a>, module: usize) -> Vec<Shown<'a>> {
     let rows = Rows { threads: false, all: false, verbose: false };
     columns(loops, &loops.table.modules[module], &lines(loops, module, rows))
@@ -79,7 +78,7 @@ pub fn tree(
     Ok(marks)
 }
 
-/// The marks of the chosen rows of one module, for a page.
+/// Returns the marks that occur in the chosen rows of one module, for a page.
 pub fn marks(loops: &Loops<'_>, module: usize) -> Marks {
     let rows = Rows { threads: false, all: false, verbose: false };
     marks_of(loops, &loops.table.modules[module], &lines(loops, module, rows))
@@ -108,7 +107,7 @@ fn marks_of(loops: &Loops<'_>, tree: &LoopTree, lines: &[Line<'_>]) -> Marks {
     }
 }
 
-/// The marks that occur in a table, which must be explained below it.
+/// The marks that occur in a table and must be explained below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
     /// The mark `≈`.
@@ -121,9 +120,9 @@ pub struct Marks {
     pub unknown: bool,
     /// The mark `~`.
     pub scaled: bool,
-    /// Whether some iterations are known, which are those of the machine code.
+    /// Whether any number of iterations (of the machine code) is known.
     pub iterations: bool,
-    /// Whether it is known of some what they are in the schedule.
+    /// Whether it is known for any loop how its iterations correspond to the schedule's.
     pub unrolled: bool,
 }
 
@@ -173,7 +172,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let mut add =
         |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
-            // A column without known values is left out.
+            // A column is left out if none of its values is known.
             if rank == 0 || cells.iter().any(Option::is_some) {
                 let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
                 columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
@@ -238,8 +237,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The beginning of the place is cut, because its end is the most useful part. JSON and CSV have
-    // the whole place.
+    // The beginning is cut, because the end is the most useful part. JSON and CSV have the whole
+    // text.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
@@ -247,7 +246,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     columns
 }
 
-/// Returns the inclusive time of a node as the table shows it. `None` if no hit was timed.
+/// Returns the inclusive time of a node as the table shows it. `None` if the node has no times.
 pub fn inclusive(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<String> {
     inclusive_of(loops, tree, &node.all)
 }
@@ -283,8 +282,7 @@ pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     }
 }
 
-/// Whether the interval of a time includes zero. As in all tables, such a time is shown as an upper
-/// bound.
+/// Whether the interval of a time includes zero. All tables show such a time as an upper bound.
 fn is_below_resolution(estimate: Estimate) -> bool {
     estimate.margin.is_some_and(|margin| margin > 0.0 && estimate.value <= margin)
 }

@@ -1,6 +1,6 @@
-//! Collects the numbers for bounds of the data that loops moved: the loads and stores of their
-//! machine code, and the sizes of the tensors that an op of TVM was called with.
-//! `analysis::loops::traffic` computes the bounds.
+//! Collects the numbers from which `analysis::loops::traffic` computes bounds of the data that
+//! loops moved. These numbers are the loads and stores in the loops' machine code, and the sizes of
+//! the tensors that were the arguments of an op of TVM.
 
 use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
@@ -10,15 +10,16 @@ use record::meta::Role;
 use super::code::Found;
 use super::{Loops, iterations};
 
-/// Returns the time of all hits, in seconds.
+/// Returns the total time of all hits in seconds.
 fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estimate> {
     let time = node.all.times(loops.raw)?.inclusive;
     let ns = tree.ns(1.0)?;
     Some(time.scaled(ns / 1e9))
 }
 
-/// Returns bounds of the bytes that the loads and stores of a loop requested. `None` if its code or
-/// its iterations are not known, if it contains other loops, or if it calls functions.
+/// Returns bounds of the number of bytes that the loads and stores of a loop requested. `None` if
+/// the loop's code or iterations are not known, if the loop contains other loops, or if it calls
+/// functions.
 pub fn of_code(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -30,8 +31,8 @@ pub fn of_code(
     if !only.innermost || region.counts.calls > 0 || region.unknown_jumps > 0 {
         return None;
     }
-    // Registers that hooks save in memory are not counted, because the loop itself does not save
-    // them.
+    // Bytes that hooks save from registers to memory are not counted, because they are no work of
+    // the loop itself.
     let bytes = |c: &code::region::Counts| c.bytes_loaded + c.bytes_stored;
     let requests = Requests {
         region: bytes(&region.counts),
@@ -42,7 +43,7 @@ pub fn of_code(
     requested(requests, node.all.hits, iterations, seconds(loops, tree, node))
 }
 
-/// Returns bounds of the bytes of their arguments that the calls of a function of TVM touched. The
+/// Returns bounds of the number of bytes of arguments that the calls of a TVM function touched. The
 /// sizes of the arguments come from the op with the function's name. `None` if ops of this name
 /// have different types or shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {

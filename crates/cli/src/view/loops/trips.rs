@@ -1,4 +1,4 @@
-//! Prints how often the body of a loop ran in single hits.
+//! Prints how many iterations a loop had in each hit.
 
 use std::io::{self, Write};
 
@@ -10,20 +10,21 @@ use super::readable_full_name;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent};
 
-/// The mark of numbers of iterations that were counted only in some hits.
+/// The mark of numbers of iterations that were counted in only some of the hits.
 pub(super) const SCALED: &str = "~";
-/// Names are not shortened below this width as long as other columns can be left out.
+/// Names are not shortened below this width as long as the table can leave out other columns
+/// instead.
 pub(super) const NAME_WIDTH: usize = 22;
 
-/// Returns the smallest and the largest number of iterations among the counted hits. If none was
-/// counted, the number is the trip count that the compiler knew.
+/// Returns the smallest and the largest number of iterations among the counted hits. If no hit was
+/// counted, both are the trip count that the compiler knew.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| said.filter(|_| numbers.hits > 0).map(|each| (each, each)))
 }
 
-/// Prints the numbers of iterations in a hit for people: `8`, or `1 to 1,000`.
+/// Returns a readable text about the number of iterations in a hit: `8`, or `1 to 1,000`.
 pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     let (least, most) = range(entry, numbers)?;
     let is_known =
@@ -35,16 +36,16 @@ pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     })
 }
 
-/// Returns the buckets of the histogram that have hits: the range of iterations, and the number of
-/// hits.
+/// Returns the buckets of the histogram that have hits. Each bucket is a range of iterations with a
+/// number of hits.
 pub fn buckets(numbers: &Numbers) -> impl Iterator<Item = ((u64, u64), u128)> {
     let all = numbers.trips.as_ref().map_or(&[][..], |trips| &trips.buckets);
     let taken = all.iter().enumerate().filter(|(_, hits)| **hits > 0);
     taken.map(|(index, hits)| (bucket(index), *hits))
 }
 
-/// Writes the histogram into one cell: `1:100 8-15:20`, which are numbers of iterations and hits.
-/// `None` if there are no hits in it.
+/// Returns the histogram as the text of one cell, such as `1:100 8-15:20`. This example means 100
+/// hits with 1 iteration and 20 hits with 8 to 15 iterations. `None` if the histogram has no hits.
 pub fn histogram_cell(buckets: impl Iterator<Item = ((u64, u64), u128)>) -> Option<String> {
     let cell = |((from, to), hits): ((u64, u64), u128)| match (from == to, to == u64::MAX) {
         (true, _) => format!("{from}:{hits}"),
@@ -55,7 +56,7 @@ pub fn histogram_cell(buckets: impl Iterator<Item = ((u64, u64), u128)>) -> Opti
     (!cells.is_empty()).then(|| cells.join(" "))
 }
 
-/// Prints the histograms of a module. Returns whether there are any.
+/// Prints the histograms of a module. Returns false if the module has none.
 pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -> io::Result<bool> {
     let nodes = || tree.nodes.iter().filter(|node| buckets(&node.all).next().is_some());
     let lines: Vec<_> =
@@ -70,7 +71,7 @@ pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -
         kind,
         cells,
     };
-    // A loop is named only in its first line.
+    // The name of a loop is only in its first line.
     let first = |at: usize| at == 0 || lines[at - 1].0.id != lines[at].0.id;
     let named = |at: usize, text: String| if first(at) { text } else { String::new() };
     let all = || lines.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Makes the tables of ops and of parallel regions, as columns with names and units.
+//! Makes the tables of ops and of parallel regions. Their columns have names and units.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ const ARGUMENTS_WIDTH: usize = 36;
 /// The name of the column with the arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// The readers of a table.
+/// Who reads a table. This decides which columns the table has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Programs get all columns with unchanged values.
+    /// Programs get all columns, with unchanged values.
     Programs,
-    /// People get no columns that only programs need, and long arguments are shortened.
+    /// People do not get columns that only programs need. Long arguments are shortened.
     People,
-    /// In a narrow terminal, people get no column of arguments. If several ops share a name, the
-    /// arguments follow the name.
+    /// In a narrow terminal, people get no column of arguments. If several ops have the same name,
+    /// the arguments follow the name.
     PeopleInANarrowPlace,
 }
 
@@ -95,8 +95,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// Returns the titles. If several rows have the same title, their arguments are added, and then
-/// their devices if that is not enough.
+/// Returns all titles. If several rows have the same title, their arguments are added, and then, if
+/// that is not enough, their devices.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -120,7 +120,7 @@ fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
 }
 
-/// Returns the arguments for people: they are shortened so that different arguments stay different.
+/// Returns the arguments for people, shortened so that different arguments stay different.
 fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
     let short = fit(&all, ARGUMENTS_WIDTH, false).names;
@@ -215,7 +215,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
         Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
         Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
-        // If there are no runs, the share is the part of the time of all ops.
+        // If there are no runs, the share is the op's part of the time of all ops.
         Column::new(
             1,
             "share",
@@ -269,14 +269,14 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // A row of regions outside of ops has no calls. It is in the table of regions.
+    // A row for parallel regions outside of ops has no calls. It is only in the table of regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table::new(columns, order)
 }
 
-/// Adds the columns of one counter: the values that callers counted, and the values that worker
-/// threads counted for them.
+/// Adds the columns of one counter: the values of the calling threads, and of the worker threads
+/// that worked for them.
 fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
@@ -323,9 +323,8 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// Returns the value of several calls. Counts and durations are added up. Percentages and ratios
-/// are means over the calls that have them. A text is returned only if all calls have the same
-/// text.
+/// Returns the value of a row. Counts and durations are added up. Percentages and ratios are means
+/// over the calls that have one. A text is returned only if all calls have the same text.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;
@@ -343,7 +342,7 @@ fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     }
 }
 
-/// Makes the table of the rows with parallel regions, sorted by their time.
+/// Makes the table of the rows that have parallel regions, sorted by the time of the regions.
 pub fn regions(view: &View<'_>) -> Table {
     let rows = &view.table.rows;
     let line = &view.profile.timeline;

@@ -1,7 +1,7 @@
-//! Writes the rows, and every run and op of them, as one JSON document, which `docs/schema.md`
-//! describes. Missing values are `null`. Runs and ops are written as they are read, so memory does
-//! not grow with their number. Of each call, only the values of users' collectors are built in
-//! memory.
+//! Writes the rows, and all of their runs and ops, as one JSON document, which `docs/schema.md`
+//! describes. Missing values are `null`. Each run or op is written when it is read, so memory does
+//! not grow with their number. Only one part of a call is built in memory: the values from users'
+//! collectors.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,8 +32,8 @@ struct ValueOut<'a> {
     kind: &'static str,
 }
 
-/// The counter values of a call, by name. The object has no members if no counter could have been
-/// read.
+/// The counter values of a call, by name. The object is empty if the call could have no counter
+/// values.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],
@@ -110,11 +110,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
 /// The rows, and the choice of the calls that are shown with them.
 struct Rows<'a> {
     sort: &'a str,
-    /// The table of all ops; `None` if the numbers of calls are not known.
+    /// The table of all ops. `None` if the numbers of calls are not known.
     table: Option<Table>,
-    /// The rows whose calls are shown; `None` if the calls of all rows are shown.
+    /// The rows whose calls are shown. `None` if the calls of all rows are shown.
     shown: Option<HashSet<usize>>,
-    /// In a run with a budget, the row of each op.
+    /// The row of each op, in a run with a budget. Otherwise empty.
     ops: HashMap<OpId, usize>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Rows<'a> {
         Ok(Self { sort: chosen.sort.unwrap_or(usual), table, shown, ops })
     }
 
-    /// Whether the row of a call is shown.
+    /// Whether the op call belongs to a row that is shown.
     fn has(&self, view: &View<'_>, op: &OpCall<'_>) -> bool {
         let Some(shown) = &self.shown else { return true };
         let row = match view.profile.is_sampled() {
@@ -168,7 +168,7 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-/// Returns the keys of the values of all processes, without duplicates.
+/// Returns the keys of users' values, of all processes and without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -244,14 +244,14 @@ impl Serialize for Tasks<'_> {
     }
 }
 
-/// The data that the output of every call needs.
+/// The data that is needed to write any call.
 struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
-    /// The distinct names of counters, sorted, each with the index of a counter that has it.
+    /// The different names of counters, sorted. Each has the index of a counter with this name.
     names: Vec<(&'a str, usize)>,
-    /// Whether the run had a budget, so that some calls were only counted.
+    /// Whether the run had a budget. In such a run, some calls were not timed but only counted.
     sampled: bool,
 }
 
@@ -287,8 +287,8 @@ impl<'a> Context<'a> {
         Counters { names: &self.names, values }
     }
 
-    /// Returns the weight of a timed call and the number of calls that were skipped before it;
-    /// `None` without a budget.
+    /// Returns the weight of a timed call and the number of calls that were skipped before it.
+    /// `None` if the run had no budget.
     fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<impl Serialize> {
         let weight = u64::from(drawn.period.max(1));
         let read = counters.iter().any(Option::is_some);
@@ -320,7 +320,7 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // If two collectors use the same name, the later one gets its id added.
+            // If two collectors use the same name, the id of the later one is added to its name.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),
@@ -331,14 +331,14 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Writes all runs, or all ops.
+/// Writes either all runs or all ops.
 struct Writer<'a, W> {
     out: &'a mut W,
     context: &'a Context<'a>,
     what: What,
     machines: &'a [(usize, &'a str)],
     rows: &'a Rows<'a>,
-    /// The index of the virtual machine, by process and op.
+    /// The index of the virtual machine for each process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
     result: io::Result<()>,
@@ -404,8 +404,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             start_ns: context.at(run.start),
             duration_ns: context.ns(run.duration),
             first_op_ns: run.first_op.filter(|_| !sampled).map(|ticks| context.ns(ticks)),
-            // This member, `own_ns` and `own_counters` are null in a run with a budget, because
-            // calls inside of this run may have been only counted.
+            // In a run with a budget, this member, `own_ns` and `own_counters` are null, because
+            // some calls inside of this run may have been counted but not timed.
             between_ops_ns: (!sampled).then(|| context.ns(run.between)),
             own_ns: (!sampled).then(|| context.ns(run.own)),
             counters: context.counters(run.counters),
@@ -442,8 +442,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             asynchronous: known.is_some_and(|op| op.asynchronous),
             start_ns: context.at(op.start),
             duration_ns: context.ns(op.duration),
-            // This member and `self_counters` are null in a run with a budget, because calls inside
-            // of this one may have been only counted.
+            // In a run with a budget, this member and `self_counters` are null, because some calls
+            // inside of this one may have been counted but not timed.
             self_ns: (!sampled).then(|| context.ns(op.self_ticks)),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,

@@ -1,6 +1,6 @@
 //! Prints the ops of a run with a budget, in which only some calls were timed. Trees of calls are
-//! incomplete there, because a call inside of a timed one may have been only counted. So the table
-//! has the estimated totals of all calls, as in `report`, and no self times.
+//! incomplete in such a run, because a call inside of a timed one may have been counted but not
+//! timed. So the table has estimated totals of all calls, as in `report`, but no self times.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -22,8 +22,8 @@ pub const SORT: &str = "total_ns";
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 
-/// Returns the rows, sorted and shortened. `None` if the user selects calls by their time, which is
-/// known only of timed calls.
+/// Returns the rows, sorted and limited to the first ones. `None` if the user selects calls by
+/// their time, because the time of calls that were not timed is unknown.
 pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, Table)>, Failure> {
     if chosen.trees.since.is_some() || chosen.trees.until.is_some() {
         return Ok(None);
@@ -54,7 +54,7 @@ pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, T
     Ok(Some((summary, table)))
 }
 
-/// Prints the table for people, or as CSV.
+/// Prints the table, either for people or as CSV.
 pub fn print(profile: &Profile, args: &Chosen<'_>) -> Result<ExitCode, Failure> {
     let Some((summary, table)) = rows(profile, args)? else {
         return Err(Failure::new(

@@ -80,16 +80,16 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Ops of the same name are distinguished by their arguments: in a column
-/// of their own, or after the names if that column does not fit.
+/// Prints the table of ops. Arguments distinguish ops with the same name. They are in their own
+/// column or, if that column does not fit, after the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // The rows are taken from the other table, because a filter matches names without
-        // arguments, and here the arguments follow the names.
+        // The order comes from the other table. There, the filter is applied to names without
+        // arguments; in the narrow table, the names include arguments.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -105,7 +105,7 @@ pub fn arranged(view: &View<'_>) -> Table {
     table
 }
 
-/// Whether ops are inside of other ops, so that self times and totals differ.
+/// Whether some op ran inside of another op, so that its self time and total differ.
 fn has_inside(view: &View<'_>) -> bool {
     view.table.rows.iter().any(|row| row.total.value > row.own.value)
 }
@@ -114,7 +114,7 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
-/// Says how many runs and op calls there are, and how much time they took.
+/// Returns a text about the number of runs and op calls, and about the time that they took.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     if table.runs == 0 {
@@ -145,8 +145,8 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Returns sentences about the regions of these rows whose tasks waited for each other; rows with
-/// the most time come first. It is not known whether other programs used the other CPUs.
+/// Returns sentences about regions in which tasks ran one after the other, in the order of the
+/// rows. The reason may be another program that used the other CPUs; this is not known.
 fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
     let mut lines = Vec::new();
@@ -222,7 +222,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the names by which the hosts of the table call their bookkeeping ops.
+/// Returns the names of the bookkeeping ops in the table, as their hosts name them.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows
@@ -231,7 +231,7 @@ fn bookkeeping(view: &View<'_>) -> String {
             _ => None,
         })
         .collect();
-    // With `--all`, bookkeeping ops have rows of their own.
+    // With `--all`, each bookkeeping op has its own row.
     let ops = &view.profile.ops;
     let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
     let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();

@@ -2,16 +2,17 @@
 //!
 //! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, even if the text comes
 //! from somebody else. A name such as `=HYPERLINK(…)` in somebody else's profile would become a
-//! formula. Such a text gets an apostrophe in front, which tells spreadsheets that the cell is
-//! text. Nothing is lost: a text that begins with an apostrophe gets another one, so a program can
-//! always remove one apostrophe where there is one. Numbers are not changed.
+//! formula. Therefore an apostrophe is put before such a text, which tells spreadsheets that the
+//! cell is text. No information is lost: an apostrophe is also put before a text that already
+//! begins with one, so a program can always remove one leading apostrophe. Numbers are not changed.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::Table;
 
-/// Returns a field, with an apostrophe against formulas and with quotes if they are necessary.
+/// Returns the text as a CSV field. An apostrophe is added if the text could be a formula, and
+/// quotes are added if they are necessary.
 pub fn field(text: &str) -> String {
     let text = guarded(text);
     match text.contains(['"', ',', '\r', '\n']) {
@@ -20,9 +21,9 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// Returns the text with an apostrophe in front if a spreadsheet could evaluate it (see the top of
-/// the file). Covers the characters that OWASP lists (tab, line ends, full-width signs), also after
-/// spaces.
+/// Returns the text, with an apostrophe in front if a spreadsheet could evaluate the text (see the
+/// top of the file). The function looks for the characters that OWASP lists (also tab, line ends
+/// and full-width signs), even after leading spaces.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);
@@ -32,8 +33,8 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a table with the names of its columns as the first line. A missing value becomes an empty
-/// field.
+/// Writes a table as CSV. The first line contains the names of the columns. A missing value becomes
+/// an empty field.
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
     write!(out, "{}\r\n", names.join(","))?;

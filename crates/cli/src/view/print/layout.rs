@@ -1,4 +1,4 @@
-//! Lays out all tables. It fits columns into the width of a terminal: it leaves columns out,
+//! Lays out all tables. To fit a table into the width of a terminal, it leaves out columns,
 //! shortens names so that different names stay different (`names.rs` has the rule), and breaks
 //! prose into lines.
 //!
@@ -15,12 +15,14 @@ use super::units::shorten;
 use super::wrap::{PROSE_WIDTH, lines, wrapped};
 use crate::terminal::{Style, visible};
 
-/// Names of ops are not shortened below this width while other columns can be left out.
+/// Names of ops are not shortened below this width as long as other columns can be left out
+/// instead.
 const OP_WIDTH: usize = 28;
-/// Names in a tree are not shortened below this width while other columns can be left out.
+/// Names in a tree are not shortened below this width as long as other columns can be left out
+/// instead.
 const TREE_WIDTH: usize = 30;
-/// Names of threads, processes and tracks are not shortened below this width while other columns
-/// can be left out.
+/// Names of threads, processes and tracks are not shortened below this width as long as other
+/// columns can be left out instead.
 pub const THREAD_WIDTH: usize = 16;
 /// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
@@ -28,12 +30,13 @@ const PLACE_WIDTH: usize = 16;
 /// left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
-/// The rank of a column whose cells say nothing in this table.
+/// The rank of a column whose cells contain no useful value in this table.
 pub const SAYS_NOTHING: u8 = u8::MAX;
-/// At most this many columns that have no room are named; the others are only counted.
+/// The largest number of left-out columns that are named. Further ones are only counted.
 const NAMED: usize = 3;
 
-/// The kind of a column's contents. It decides the alignment, and what happens if there is no room.
+/// The kind of a column's contents. It decides how cells are aligned, and what happens if the table
+/// is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text, which is aligned left.
@@ -43,20 +46,20 @@ pub enum Kind {
     /// Source locations. They are shortened before anything else, and their column is left out
     /// before names are shortened so much that they look the same.
     Place,
-    /// Sentences, broken into lines between words and at line breaks. Only allowed in the last
-    /// column.
+    /// Sentences, which are broken into lines between words and at line breaks. Only the last
+    /// column may be of this kind.
     Prose,
 }
 
 /// How the names in the first column may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Names whose common beginning is cut first; [`Layout::common`] says what was cut.
+    /// Names whose common beginning is cut first. [`Layout::common`] is the beginning that was cut.
     Ops,
-    /// Names of a tree, which are indented, so that they have no common beginning.
+    /// Names of a tree. They are indented, so they have no common beginning.
     Tree,
-    /// Names that are shortened in the middle, but not below this many columns as long as other
-    /// columns can be left out.
+    /// Names that are shortened in the middle. They are not shortened below this many columns of
+    /// text as long as other columns of the table can be left out instead.
     Shortened(usize),
     /// Names that are never shortened, because people copy them. A name that is too long gets a
     /// line of its own.
@@ -65,36 +68,36 @@ pub enum Names {
 
 /// A column as it is printed.
 pub struct Shown<'a> {
-    /// The column's name in the line about columns that are left out.
+    /// The column's name in the line that lists left-out columns.
     pub name: &'a str,
     /// The column's heading. A table without any headings has no heading line.
     pub title: String,
-    /// If there is no room for all columns, the column with the largest rank is left out first.
-    /// Among columns of equal rank, the last one is left out first.
+    /// The order in which columns are left out if the table is too wide. The column with the
+    /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub kind: Kind,
     /// One cell for each row.
     pub cells: Vec<String>,
 }
 
-/// The columns, and the part of names, for which [`layout`] had no room.
+/// What [`layout`] left out because the table was too wide: columns, and a part of the names.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
     /// The headings of the columns that were left out.
     pub headings: Vec<String>,
-    /// The common beginning of the names that was replaced by `…`.
+    /// The common beginning of the names, if it was replaced by `…`.
     pub common: Option<String>,
 }
 
 impl Layout<'_> {
-    /// Says which columns were left out, if there are any.
+    /// Prints which columns were left out, if any were.
     pub fn say_left_out(&self, out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
         self.say_left_out_but_in(out, width, "csv")
     }
 
-    /// Says which columns were left out. `format` is a format that has them.
+    /// Prints which columns were left out, and that `format` has them.
     pub fn say_left_out_but_in(
         &self,
         out: &mut impl Write,
@@ -104,8 +107,8 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        // Columns are left out in the order of their importance, so the last ones are the most
-        // important and are named first.
+        // The most important columns are left out last, so the names are printed from the last to
+        // the first.
         let mut names: Vec<&str> =
             self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
@@ -122,9 +125,9 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Prints columns in at most `width`, if that is possible: shortens source locations, leaves out
-/// columns of the highest rank, breaks prose, and shortens the first column. If `width` is `None`,
-/// everything is as wide as it needs to be.
+/// Prints columns in at most `width`, if that is possible. For this, it shortens source locations,
+/// leaves out the columns of the highest ranks, breaks prose, and shortens the first column. If
+/// `width` is `None`, everything is as wide as it needs to be.
 pub fn layout<'a>(
     out: &mut impl Write,
     mut shown: Vec<Shown<'a>>,
@@ -135,11 +138,11 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // The width that the names need without their common beginning.
+    // The width of the longest name without the common beginning.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
-        // In a wide terminal, names get more room before the last columns get any.
+        // In a wide terminal, names keep up to a quarter of the width before columns are left out.
         Names::Ops => apart.min(OP_WIDTH.max(width / 4)),
         Names::Tree => apart.min(TREE_WIDTH.max(width / 4)),
         Names::Shortened(least) => apart.min(least.max(width / 4)),
@@ -191,8 +194,8 @@ pub fn layout<'a>(
     Ok(Layout { left_out, headings, common })
 }
 
-/// Returns the heading of a column outside of the table. In the table, the heading `/call` belongs
-/// to the counter in the column before it, so the counter's name is added here.
+/// Returns the text that names a column outside of the table. In the table, the heading `/call`
+/// refers to the counter in the column before it, so the counter's name is added here.
 fn heading(column: &Shown<'_>) -> String {
     match column.name.strip_suffix("_per_call") {
         Some(counter) if column.title == "/call" => format!("{counter}/call"),
@@ -200,7 +203,7 @@ fn heading(column: &Shown<'_>) -> String {
     }
 }
 
-/// Returns the last of the columns that say nothing. Such a column is left out rather than names
+/// Returns the last column without useful values. Such a column is left out before any name is
 /// shortened.
 fn says_nothing(shown: &[Shown<'_>]) -> Option<usize> {
     (1..shown.len()).rev().find(|i| shown[*i].rank == SAYS_NOTHING)
@@ -254,7 +257,7 @@ fn print(
     Ok(())
 }
 
-/// Prints a row. Cells may have several lines. With `whole`, names are not shortened.
+/// Prints a row, in which cells may have several lines. If `whole` is set, names are not shortened.
 fn print_row(
     out: &mut impl Write,
     shown: &[Shown<'_>],
@@ -267,7 +270,7 @@ fn print_row(
         && whole
         && name.iter().any(|name| length(name) > *width)
     {
-        // The name is longer than its column, so the other cells follow on the next line.
+        // The name is longer than its column, so the other cells are printed on the next line.
         writeln!(out, "{}", name.concat())?;
         first = 1;
     }
@@ -285,7 +288,8 @@ fn print_row(
             if i > 0 {
                 text.push_str(GAP);
             }
-            // `{:width$}` would panic for widths from 65,536 on, and names can be longer than that.
+            // Spaces are not made with `{:width$}`, because it panics for widths of 65,536 or more,
+            // and names can be that long.
             let gap = " ".repeat(width.saturating_sub(length(&cell)));
             match column.kind {
                 Kind::Number => text.extend([gap, cell]),
@@ -332,8 +336,8 @@ mod tests {
             format!("{LONG:<32}  {:<6}  {:>2}  eight\n", "ns", 22),
         ];
         assert_eq!(printed(counters(), Names::Whole, None), (wide.concat(), String::new()));
-        // Names get 2/5 of the 50 columns, which is 20. Prose gets 24, so there is no room for
-        // "unit".
+        // Names get 2/5 of the 50 columns, which is 20, and prose gets 24. So the column "unit"
+        // does not fit.
         let narrow = [
             format!("{:<20}  {:>2}  words\n", "name", "n"),
             format!("{:<20}  {:>2}  one two three four five\n", "cycles", 1),

@@ -7,7 +7,7 @@ use super::text::cell_text;
 use super::units::grouped;
 use crate::terminal::visible;
 
-/// Escapes a text so that nothing in it is Markdown or HTML.
+/// Escapes a text so that no part of it is interpreted as Markdown or HTML.
 pub fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {
@@ -19,7 +19,8 @@ pub fn plain(text: &str) -> String {
     escaped
 }
 
-/// Prints a table as GitHub's Markdown: the columns that people see, with numbers on the right.
+/// Prints a table in GitHub's Markdown. It has the columns that people see; numbers are aligned
+/// right.
 pub fn table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let columns: Vec<_> = table.columns.iter().filter(|column| !column.csv_only).collect();
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));

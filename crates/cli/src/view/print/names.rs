@@ -1,5 +1,4 @@
-//! Shortens names for a column that is narrower than they are, so that different names stay
-//! different.
+//! Shortens names to the width of a column in such a way that different names stay different.
 //!
 //! Names of compiled functions often have the same beginning (`tinyloop_dispatch_`) and the same
 //! end (`_elementwise_16_f32`). These common parts are cut:
@@ -14,37 +13,36 @@
 //!  …                                               ma…_3_re…                     3. around what differs
 //! ```
 //!
-//! If even the parts that differ do not fit, rows are numbered.
+//! If even the parts in which names differ do not fit, the names become numbers of rows.
 
 use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A common beginning that is shorter than this is not cut, because explaining it would not be
-/// worth it.
+/// A common beginning that is shorter than this is not cut, because the line that explains the cut
+/// would take more room than it saves.
 const SHORTEST: usize = 4;
 /// The mark that replaces what was cut.
 const CUT: char = '…';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// The shortened names, in the order of the original names; each has at most the requested
-    /// width.
+    /// The shortened names, in the order of the original names. No name is wider than requested.
     pub names: Vec<String>,
-    /// The common beginning that `…` stands for, if one was cut.
+    /// The common beginning that was replaced by `…`, if one was cut.
     pub common: Option<String>,
 }
 
-/// Returns the width that the longest name needs; with `cut_beginning`, without the common
-/// beginning.
+/// Returns the width of the longest name. If `cut_beginning` is set, the common beginning is not
+/// counted.
 pub fn least(names: &[String], cut_beginning: bool) -> usize {
     let Fitted { names, .. } = beginning(names, cut_beginning);
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
 /// Shortens names to `width` columns where necessary. Different names stay different if `width` is
-/// at least 8. With `cut_beginning`, a common beginning is cut first, and the caller has to explain
-/// it.
+/// at least 8. If `cut_beginning` is set, a common beginning is cut first, and the caller must
+/// explain what was cut.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -74,9 +72,9 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     fitted
 }
 
-/// Removes the types from names of C++ and Rust functions that are longer than `width`, unless
-/// functions then have the same name: `double product<double>(std::vector<double> const&)` becomes
-/// `product<double>(…)`.
+/// Removes the types from names of C++ and Rust functions that are longer than `width`: `double
+/// product<double>(std::vector<double> const&)` becomes `product<double>(…)`. Types are kept if
+/// different functions would otherwise have the same name.
 fn without_types(names: &[String], width: usize) -> Vec<String> {
     let short = |name: &String| match length(name) > width {
         true => signature(name).unwrap_or_else(|| name.clone()),
@@ -91,8 +89,9 @@ fn without_types(names: &[String], width: usize) -> Vec<String> {
     kept.map(|((short, name), same)| if same { name.clone() } else { short }).collect()
 }
 
-/// Returns the name of a function without the types around it; `None` if the text is not a
-/// function. Spaces at the beginning, which indent a tree, are kept.
+/// Returns the name of a function without its return type and the types of its parameters. `None`
+/// if the text does not look like a function. Spaces at the beginning, which indent a tree, are
+/// kept.
 fn signature(name: &str) -> Option<String> {
     let text = name.trim_start();
     let indent = &name[..name.len() - text.len()];
@@ -103,7 +102,7 @@ fn signature(name: &str) -> Option<String> {
         depth == 0
     })?;
     let head = &end[..open.0];
-    // If a space comes before the parenthesis, it begins a remark, such as `(range)`.
+    // A parenthesis after a space begins a remark, such as `(range)`.
     if head.is_empty() || head.ends_with(' ') {
         return None;
     }
@@ -124,12 +123,13 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Whether a word ends with this character.
+/// Whether this character separates words.
 fn ends_word(c: char) -> bool {
     matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-')
 }
 
-/// Cuts the middle out of a name between words, or within words if little would be left otherwise.
+/// Cuts the middle out of a name between words. If little would be left, the name is cut within
+/// words instead.
 fn between_words(name: &str, width: usize) -> String {
     let all: Vec<char> = name.chars().collect();
     if all.len() <= width {
@@ -142,7 +142,7 @@ fn between_words(name: &str, width: usize) -> String {
     };
     let half = tail_in(room / 2);
     let head = (0..room - half).rev().find(|at| ends_word(all[*at])).map_or(0, |at| at + 1);
-    // The end gets the room that the beginning does not need.
+    // The end of the name gets the width that its beginning does not need.
     let tail = tail_in(room - head);
     if tail == 0 || head == 0 || 3 * (head + tail) < 2 * room {
         return shorten(name, width);
@@ -153,8 +153,7 @@ fn between_words(name: &str, width: usize) -> String {
     text
 }
 
-/// Returns groups of indices at which the texts in `shown` are the same although those in `names`
-/// differ.
+/// Returns groups of indices. The names of a group differ, but their texts in `shown` are the same.
 fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
     for (i, text) in shown.iter().enumerate() {
@@ -166,8 +165,9 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Removes a common beginning from the names. The beginning has to end at a word boundary and be
-/// shared by several different names; of these, the one that saves the most characters is cut.
+/// Removes a common beginning from the names. The beginning must end at a word boundary, and
+/// several different names must have it. If several beginnings qualify, the one that saves the most
+/// characters is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
@@ -175,7 +175,7 @@ fn without_beginning(names: &[String]) -> Fitted {
     different.dedup();
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        // A whole name is not a beginning of itself.
+        // A beginning must be shorter than the name.
         let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }
@@ -194,8 +194,8 @@ fn without_beginning(names: &[String]) -> Fitted {
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
 }
 
-/// Shortens names that differ in the middle: each keeps the part that differs, and as much around
-/// it as fits.
+/// Shortens names that differ only in the middle. A name keeps the part that differs, and as much
+/// text around this part as fits.
 fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
     let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
@@ -205,7 +205,8 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // The room for the parts around the difference: a mark goes on each side of it.
+        // The width that is left for the text around the part that differs. A mark is on each side
+        // of this part.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);
@@ -224,8 +225,8 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     names.iter().map(one).collect()
 }
 
-/// Shortens a source location to `width` columns by cutting its beginning, because its end is the
-/// most important part.
+/// Shortens a source location to `width` columns. The beginning is cut, because the end is the most
+/// important part.
 pub fn place(text: &str, width: usize) -> String {
     let length = length(text);
     if length <= width {
@@ -268,7 +269,8 @@ mod tests {
         assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
         assert_eq!(fit(&names, 60, true).common, None);
         assert_eq!(fit(&names, 30, false).common, None);
-        // The last name belongs to another module, so it does not begin like the others.
+        // The last name belongs to another module, so its beginning differs from that of the
+        // others.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
     }

@@ -1,4 +1,4 @@
-//! Draws a probability as two characters.
+//! Shows a probability as two characters.
 
 /// The shades from 0 to 1. Each step adds an eighth of a block to one of the two characters.
 const SHADES: [&str; 19] = [
@@ -6,11 +6,12 @@ const SHADES: [&str; 19] = [
     "▇▇", "█▇", "██",
 ];
 
-/// Returns the shade of a probability raised to the power `gamma`. It is blank for a column without
-/// calls.
+/// Returns the shade of a probability raised to the power `gamma`. If there is no probability,
+/// because no call is in this column, the shade is blank.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
-    // The conversion of a float saturates, so an index that is too large becomes the last one.
+    // The conversion of a float saturates. An index that is too large becomes the index of the last
+    // shade.
     SHADES[(index as usize).min(SHADES.len() - 1)]
 }
 

@@ -1,5 +1,5 @@
-//! Tables: columns with names, units and cells, from which text and CSV are made and by which
-//! `--sort` sorts.
+//! Tables: columns with names, units and cells. Text and CSV are made from these tables, and
+//! `--sort` sorts them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::view::metrics;
 pub enum Value {
     Text(String),
     Count(u128),
-    /// A count that is an estimate.
+    /// A count that was estimated.
     About(u128),
     Number(f64),
     Ns(f64),
-    /// An upper bound of a duration that is not known exactly. Formats for programs have no value
-    /// in its place.
+    /// An upper bound of a duration that is not known exactly. Formats for programs show no value
+    /// instead.
     AtMostNs(f64),
     Bytes(f64),
     Part(f64),
-    /// A value with its interval. The last field says whether people see how wide the interval is.
+    /// A value with its interval. The last field tells whether people see how wide the interval is.
     Estimated(Quantity, Estimate, bool),
-    /// A metric's value, its unit, and whether the user declared that unit.
+    /// The value of a metric, its unit, and whether the user declared that unit.
     Metric(f64, Rc<str>, bool),
 }
 
@@ -43,7 +43,7 @@ pub enum Quantity {
     Number,
 }
 
-/// People do not see an interval that is narrower than this part of the value.
+/// If an interval is narrower than this part of its value, people do not see the interval.
 const NARROW: f64 = 0.01;
 
 impl Quantity {
@@ -56,11 +56,11 @@ impl Quantity {
         }
     }
 
-    /// Prints a value. A value whose interval includes zero is printed as below the upper end of
-    /// the interval.
+    /// Returns the text of a value. If the interval includes zero, the text says that the value is
+    /// below the upper end of the interval.
     fn text_of(self, of: Estimate, with_interval: bool) -> String {
         if !of.is_resolved() {
-            // A count is below the next whole number.
+            // A count that is not resolved is below the next whole number.
             let bound = if self == Self::Count { of.high.ceil() } else { of.high };
             return units::below(&self.text(bound.max(0.0)));
         }
@@ -72,9 +72,8 @@ impl Quantity {
     }
 }
 
-/// A fact about each row, which is computed when it is needed. A table can have many columns for
-/// each value in the profile, such as metrics, so facts that are known elsewhere are not stored
-/// again.
+/// A fact about each row, which is computed when it is needed. Facts are not stored, because a
+/// table can have many columns, such as metrics, that are computed from one value of the profile.
 #[derive(Clone)]
 pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
 
@@ -106,7 +105,7 @@ impl<T> fmt::Debug for Found<T> {
 #[derive(Clone, Debug)]
 pub enum Cells {
     Stored(Vec<Option<Value>>),
-    /// The number of rows, and a function that returns the value of a row.
+    /// The number of rows, and a function that computes the value of a row.
     Found(usize, Found<Value>),
 }
 
@@ -129,7 +128,7 @@ impl Cells {
         (0..self.rows()).map(|row| self.get(row))
     }
 
-    /// Returns the cells as a list that can be changed.
+    /// Turns the cells into a stored list, if they are not one yet, and returns the list.
     pub fn stored(&mut self) -> &mut Vec<Option<Value>> {
         if let Self::Found(..) = self {
             *self = Self::Stored(self.iter().map(|cell| cell.map(Cow::into_owned)).collect());
@@ -141,11 +140,11 @@ impl Cells {
     }
 }
 
-/// The number of rows of a table for people, unless the user gives one.
+/// The number of rows that a table for people shows if the user does not choose another number.
 const ROWS: usize = 30;
 
-/// Returns the number of rows to show; `None` for all rows. `given` is the value of `--top`, in
-/// which 0 means all.
+/// Returns the number of rows to show. `None` means all rows. `given` is the value of `--top`; the
+/// value 0 means all.
 pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
     let usual = (format == Format::Table).then_some(ROWS);
     let set = crate::config::number(crate::config::Key::Top).map(|top| top as usize);
@@ -161,23 +160,23 @@ pub struct Column {
     pub title: String,
     /// Whether the table for people leaves the column out.
     pub csv_only: bool,
-    /// If there is no room for all columns, the column with the largest rank is left out first.
-    /// Among columns of equal rank, the last one is left out first.
+    /// The order in which columns are left out if the table is too wide. The column with the
+    /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub cells: Cells,
     /// For a counter, the number of calls in each row that have a value, and the number of all
     /// calls.
     pub coverage: Option<Found<(u64, u64)>>,
-    /// For a counter that took turns with others, in each row whose value is at least partly an
-    /// estimate, the part of the time in which the counter was counting.
+    /// For a counter that took turns with others: the part of the time in which the counter was
+    /// counting. Only rows whose value is at least partly an estimate have such a part.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter, in each row, the part of the value that is due to what an empty call reads,
-    /// if that is more than half.
+    /// For a counter: the part of the value that an empty call reads as well. Only rows in which
+    /// this part is more than half have one.
     pub mostly_empty: Option<Vec<Option<f64>>>,
-    /// In a run with a budget, in each row whose value is an estimate, half of its 95 % interval as
-    /// a part of the value; infinity if the interval is not known.
+    /// In a run with a budget: half of the 95 % interval, as a part of the value. It is infinity if
+    /// the interval is not known. Only rows whose value is an estimate have it.
     pub margin: Option<Vec<Option<f64>>>,
-    /// For a metric, in each row that could have a value but does not show it, the reason.
+    /// For a metric: the reason why a row that could have a value does not show it.
     pub hidden: Option<Found<Hidden>>,
 }
 
@@ -202,26 +201,27 @@ impl Column {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
 
-    /// If only some of this row's calls have a value, returns the number of these calls and of all
-    /// calls.
+    /// Returns the number of this row's calls that have a value, and the number of all its calls.
+    /// `None` if no call or every call has a value.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
-    /// Returns the part of this row's value that an empty call reads, if that is more than half.
+    /// Returns the part of this row's value that an empty call reads as well. `None` if it is not
+    /// more than half.
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
     }
 
-    /// Returns the margin of this row's value, if the value is an estimate from a sample: see
-    /// [`Column::margin`].
+    /// If this row's value is an estimate from a sample, returns its margin (see
+    /// [`Column::margin`]).
     pub fn margin_of(&self, row: usize) -> Option<f64> {
         *self.margin.as_ref()?.get(row)?
     }
 
-    /// Returns the part of the time in which the counter was counting, if this row's value is an
-    /// estimate.
+    /// If this row's value is an estimate, returns the part of the time in which the counter was
+    /// counting.
     pub fn estimate(&self, row: usize) -> Option<f64> {
         *self.estimated.as_ref()?.get(row)?
     }
@@ -233,17 +233,18 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
-    /// Rows that tables for people have at the end, in whatever order the others are: the remainder
-    /// of a whole after the other rows. Documents for programs do not have these rows.
+    /// Rows that tables for people always have at the end, whatever the order of the other rows is.
+    /// Such a row contains the part of a whole that no other row contains. Documents for programs
+    /// do not have these rows.
     pub rest: Vec<usize>,
-    /// How the names of rows are shortened.
+    /// How the names of rows may be shortened.
     pub names: Names,
-    /// The number of rows that are not printed ([`Table::keep_first`]).
+    /// The number of rows that are not printed, because of [`Table::keep_first`].
     pub left_out: usize,
 }
 
 impl Value {
-    /// Returns the number to sort by; `None` for text.
+    /// Returns the number by which rows are sorted. `None` for a text or an upper bound.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) | Self::AtMostNs(_) => None,
@@ -281,7 +282,7 @@ impl Value {
         }
     }
 
-    /// Returns the text for programs, which is the shortest one that gives the same number.
+    /// Returns the text for programs: the shortest text that stands for exactly this number.
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -315,8 +316,8 @@ impl Serialize for Value {
     }
 }
 
-/// Serializes the rows of a table as JSON objects, whose keys are the names of columns in CSV. A
-/// missing value is null.
+/// Serializes the rows of a table as JSON objects. The keys are the names that the columns have in
+/// CSV. A missing value is null.
 pub struct RowsOut<'a> {
     table: &'a Table,
     /// The keys. If several columns have the same name, the later ones get a number.
@@ -359,7 +360,8 @@ impl Table {
         Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
     }
 
-    /// Adds a row to [`Table::rest`]. `value` returns the row's value in the column of this name.
+    /// Adds a row to [`Table::rest`]. `value` is called with the name of each column and returns
+    /// the row's value in it.
     pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
         let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
         for column in &mut self.columns {
@@ -368,12 +370,12 @@ impl Table {
         self.rest.push(rows);
     }
 
-    /// Returns the rows that people see.
+    /// Returns the indices of the rows that people see.
     pub fn shown(&self) -> impl Iterator<Item = usize> {
         self.order.iter().chain(&self.rest).copied()
     }
 
-    /// Keeps only the first rows.
+    /// Keeps only the first `rows` rows.
     pub fn keep_first(&mut self, rows: Option<usize>) {
         let Some(rows) = rows else { return };
         self.left_out +=
@@ -382,13 +384,13 @@ impl Table {
         self.rest.truncate(rows);
     }
 
-    /// Sorts by the column with this name (for times, the unit may be left out) or title. Numbers
-    /// are sorted from large to small, and text from a to z. Missing values come last. Equal rows
-    /// are sorted by name.
+    /// Sorts by the column with this name or title. If the column contains times, the unit of the
+    /// name may be left out. Numbers are sorted from large to small, and text from a to z. Missing
+    /// values come last. Equal rows are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
-        // The name without its unit works in all tables, while the heading of a column of times may
+        // The name without its unit works in all tables. The heading of a column of times may
         // differ between tables.
         let by_quantity =
             || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
@@ -397,7 +399,8 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // The user wants to see the column by which the table is sorted, even in a narrow terminal.
+        // The column by which the table is sorted is hardly ever left out, because the user wants
+        // to see it.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());

@@ -1,5 +1,5 @@
-//! Prints a table as text: its columns, marks on cells, and lines below the table that explain the
-//! marks.
+//! Prints a table as text: its columns, the marks on cells, and lines below the table that explain
+//! the marks.
 
 use std::io::{self, Write};
 
@@ -12,15 +12,14 @@ use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::sampled;
 use crate::view::source::SOURCE;
 
-/// The column of threads' times off a CPU.
+/// The name of the column with the time that threads were off a CPU.
 const OFF_CPU: &str = "off_cpu_ns";
-/// The reason why only an upper bound of a thread's time off a CPU is known.
+/// The reason why a thread's time off a CPU is shown only as an upper bound.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
-/// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
-/// values that are mostly the recorder's own counts. Returns the names of the columns that had no
-/// room.
+/// Prints a table. Marks cells whose counter was not read in all calls, estimates, and values that
+/// consist mostly of the recorder's own counts. Returns the names of the columns that did not fit.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
@@ -37,7 +36,7 @@ pub fn laid_out<'a>(
 ) -> io::Result<Layout<'a>> {
     let mut columns: Vec<&Column> =
         table.columns.iter().filter(|c| !c.csv_only && !is_empty(table, c)).collect();
-    // Source locations come last, because they are less important than numbers.
+    // Source locations are the last column, because they are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
     let shown = columns.iter().map(|column| {
         let any = table.order.iter().any(|row| column.partly(*row).is_some());
@@ -98,8 +97,8 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
-/// What a mark of this cell says of its value: of how many calls it is, which part of the time was counted, or
-/// which part of it the probe itself counted.
+/// Explains the marks of this cell: how many calls have a value, in which part of the time it was
+/// counted, or which part of it the probe itself counted.
 pub fn note_of(column: &Column, row: usize) -> Option<String> {
     let partly = column.partly(row).map(|(counted, calls)| {
         format!("in {} of {} calls", grouped(counted.into()), grouped(calls.into()))
@@ -117,8 +116,7 @@ pub fn note_of(column: &Column, row: usize) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Whether a column is not worth showing: all of its cells are empty or have a value that says
-/// nothing.
+/// Whether no cell of a column contains a useful value.
 pub fn says_nothing(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));
@@ -128,20 +126,21 @@ pub fn says_nothing(table: &Table, column: &Column) -> bool {
     }
 }
 
-/// Whether a column after the first one has only texts, of which none has a character.
+/// Whether a column, other than the first one, contains only empty texts.
 fn is_empty(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));
     is_text && column.rank > 0 && cells.all(|cell| cell.is_empty())
 }
 
-/// Whether a cell says nothing: no value, a counter that is 0, one thread, or one CPU.
+/// Whether a cell contains no useful value: no value at all, a counter that is 0, one thread, or
+/// one CPU.
 fn is_nothing(column: &Column, cell: &str) -> bool {
     let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
     one || matches!(cell, "–" | "0" | "0 ns")
 }
 
-/// Returns lines about the marks of a table's cells. Each line has a mark and a text.
+/// Returns the lines, each with a mark and a text, that explain the marks of a table.
 pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let has = |name: String| table.columns.iter().any(|column| column.name == name);
@@ -149,12 +148,12 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let of = column.name.strip_suffix("_per_call");
         of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
     };
-    // Columns with values of as many calls are named together.
+    // Columns with the same numbers of calls are named in the same line.
     let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
-        // A counter is named also where its column had no room: its metrics may have had some.
+        // A counter that was left out is named, too, because its metrics may be shown.
         let is_shown = !left_out.contains(&column.name.as_str()) || column.hidden.is_none();
         if marked().next().is_some() && is_shown && !is_repeated(column) {
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
@@ -215,8 +214,8 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns lines about values that are uncertain or mostly the recorder's own. Each line has a mark
-/// and a text.
+/// Returns lines, each with a mark and a text, about values that are uncertain or mostly the
+/// recorder's own.
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());

@@ -1,4 +1,4 @@
-//! Formats numbers for people.
+//! Formats numbers in a form that people can read easily.
 
 /// Formats a duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
 pub fn time(ns: f64) -> String {
@@ -21,12 +21,13 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Puts `<` before a formatted number, unless it begins with `<` already.
+/// Puts `<` before a formatted number that does not already begin with `<`.
 pub fn below(number: &str) -> String {
     if number.starts_with('<') { number.to_owned() } else { format!("<{number}") }
 }
 
-/// Formats a whole number: `12,345`; from ten million on, `12.3 M`.
+/// Formats a whole number, as in `12,345`. Numbers from ten million on have three digits, as in
+/// `12.3 M`.
 pub fn count(n: u128) -> String {
     if n < 10_000_000 {
         grouped(n)
@@ -35,7 +36,7 @@ pub fn count(n: u128) -> String {
     }
 }
 
-/// Formats a number that may have a fraction: like [`count`], but below 1,000 with up to two
+/// Formats a number that may have a fraction, like [`count`]. A number below 1,000 has up to two
 /// decimals.
 pub fn number(value: f64) -> String {
     if value < 0.0 || !value.is_finite() {
@@ -128,7 +129,7 @@ pub fn plural(n: u128, one: &str) -> String {
     format!("{} {one}{ending}", grouped(n))
 }
 
-/// Formats a time as `2023-11-14 22:13:20 UTC`.
+/// Formats a time in UTC: `2023-11-14 22:13:20 UTC`.
 pub fn moment(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use crate::terminal::visible;
 
-/// The width of prose if no width is known.
+/// The width of prose if the width of the terminal is not known.
 pub const PROSE_WIDTH: usize = 120;
 
-/// The words that stay on one line with the number before them.
+/// Units and signs that stay on the same line as the number before them.
 const UNITS: [&str; 17] =
     ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
 
-/// Breaks `text` between words into lines of at most `width` columns. A number and its unit are one
-/// word. A longer word gets a line of its own. Line breaks in `text` are kept. Characters that a
-/// terminal would obey or hide are replaced.
+/// Breaks `text` between words into lines of at most `width` columns. A number and its unit count
+/// as one word. A word that is longer than `width` gets its own line. Line breaks in `text` are
+/// kept. Characters that a terminal would interpret or hide are replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
 }
@@ -39,7 +39,7 @@ fn broken(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the words of a line. A number and its unit are one word.
+/// Returns the words of a line. A number and its unit count as one word.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -67,7 +67,8 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
     Ok(())
 }
 
-/// Joins the explanations of columns, each with the name of its column, a label and a text, to one paragraph.
+/// Joins the explanations of columns to one paragraph. An explanation consists of the name of its
+/// column, a label and a text.
 pub fn in_one_line(explained: &[(&str, &str, &str)]) -> String {
     let each = explained.iter().map(|(_, label, text)| format!("{label}{text}"));
     each.collect::<Vec<_>>().join("; ")

@@ -9,23 +9,28 @@ use super::sampled;
 use crate::view::labels::{has_roles, labels, process_label, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// A part of the threads' time that is smaller than this is not mentioned.
+/// Parts of the threads' time that are smaller than this are not mentioned.
 const WORTH_SAYING: f64 = 0.01;
-/// If the calls were off a CPU for at least this part of their time, their durations are no work.
+/// If the calls of a thread were off a CPU for at least this part of their time, the sentence says
+/// so, because their durations then do not measure work.
 const MOSTLY: f64 = 0.5;
 /// Names of ops that are longer than this are shortened.
 const NAME: usize = 60;
 
-/// Returns up to three sentences. The first says how long the calls took, and in which rows most of
-/// this time went: `125 ms in 40,200 calls (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15
-/// ops`.
-/// The second says how much of its time the thread with the most time in calls spent outside of calls: `worker-0
-/// (4712), with the most time in calls of 2 threads, spent 86.2 % of the 455 ms since its first
-/// call outside of calls, 86.8 % of that off a CPU`. If its calls were mostly off a CPU, the sentence
-/// says that, too: `; in calls, it was off a CPU for 67.0 % of 410 ms`. The third names the op or
-/// range that is around most of the other calls: `step takes 36.1 s
-/// with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the
-/// recording took, if that is known.
+/// Returns up to three sentences.
+///
+/// 1. How long the calls took, and in which rows most of this time was: `125 ms in 40,200 calls
+/// (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
+///
+/// 2. How much of its time a thread was outside of calls; the thread is the one with the most time
+/// in calls: `worker-0 (4712), with the most time in calls of 2 threads, spent 86.2 % of the 455 ms
+/// since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls were
+/// mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of 410 ms`.
+///
+/// 3. Which op or range contains most of the other calls: `step takes 36.1 s with the calls inside
+/// of it, 36.0 % of its thread's time in calls`.
+///
+/// `lasted_ns` is how long the recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
@@ -35,8 +40,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let manifest = &overview.profile.manifest;
-    // The length of the run is added, because the sum of calls is over all threads, and a thread's
-    // own time begins only with its first call.
+    // The length of the run is added for comparison. The time in calls is a sum over all threads,
+    // and the time of a thread begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
         first.push_str(&format!("; the run took {}", time(ns as f64)));
@@ -71,8 +76,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     [first].into_iter().chain(second).chain(third).collect()
 }
 
-/// Adds how long the calls were off a CPU, if that was most of their time: readers take the time in
-/// calls for work.
+/// If the calls were off a CPU for most of their time, adds how long this was, because readers
+/// assume that time in calls is work.
 fn with_off_cpu_in_calls(
     second: Option<String>,
     who: &str,
@@ -95,9 +100,9 @@ fn with_off_cpu_in_calls(
 }
 
 /// Returns the name of a thread, and how much time it spent outside of calls. The thread is the one
-/// with the most time in calls, because a sum over all threads would include threads that only
-/// wait. For several passes, returns the sum over all threads, because each pass has threads of its
-/// own.
+/// with the most time in calls; a sum over all threads would include threads that only wait. If
+/// there were several passes, returns the sum over all threads instead, because each pass has its
+/// own threads.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);
@@ -125,11 +130,12 @@ fn calls(overview: &Overview<'_>) -> String {
     let each = of_pass.passes;
     let Counts { processes, threads, devices } = summary.places(overview.profile);
     let count = |n: usize, least: usize, of: &str| {
-        // Each pass runs in a process of its own.
+        // Each pass runs in a separate process.
         (n > least && each == 1).then(|| plural(n as u128, of))
     };
     let places = [
-        // Calls of virtual machines are not part of dispatches.
+        // If the profile has calls of virtual machines, the dispatches are listed separately,
+        // because those calls are not parts of dispatches.
         of_pass.dispatches.filter(|n| *n > 0).map(|n| {
             let dispatches = plural(n.into(), "dispatch");
             match has_roles(overview.profile) {
@@ -153,11 +159,12 @@ fn calls(overview: &Overview<'_>) -> String {
     }
 }
 
-/// Returns the words that say why the total time in calls is not known.
+/// Returns the text that says why the total time in calls is not known.
 fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",
-        // A call inside of a timed one may have been only counted, so its time is not known.
+        // The time of all calls is not known, because a call inside of a timed one may have been
+        // counted but not timed.
         Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
         _ => "; too few were timed to say how long all took",
     }

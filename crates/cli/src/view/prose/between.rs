@@ -1,4 +1,4 @@
-//! Describes the gaps between the calls of threads in sentences, for a report and for the page.
+//! Describes in sentences the gaps between the calls of threads, for a report and for the page.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,24 @@ use crate::view::labels::{labels, thread_label};
 use crate::view::names;
 use crate::view::units::{percent, plural, time};
 
-/// In the line of a report, which can be narrow, names of ops that are longer than this are
-/// shortened.
+/// Names of ops that are longer than this are shortened in the line of a report, because reports
+/// can be narrow.
 const IN_REPORT: usize = 28;
-/// In a separate sentence, which has more room, names of ops that are longer than this are
-/// shortened.
+/// Names of ops that are longer than this are shortened in a separate sentence, which has more
+/// room.
 const IN_SENTENCE: usize = 38;
-/// A report has no line about gaps if they take a smaller part of the threads' time than this.
+/// If gaps take a smaller part of the threads' time than this, a report has no line about gaps.
 const WORTH: f64 = 0.1;
-/// At most this many threads get a sentence about their gaps: those with the longest gaps.
+/// The largest number of threads that get a sentence about their gaps. They are the threads with
+/// the longest gaps.
 const THREADS: usize = 4;
 
-/// The names of the ops before and after gaps, and of those with the most time on a level.
+/// The names of the ops before and after gaps, and of the ops with the most time on each level of
+/// calls.
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
-    /// Returns names for the ops of these gaps and levels. Different ops get different names.
+    /// Makes the names for the ops of these gaps and levels. Different ops get different names.
     pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
         let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
         let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
@@ -36,8 +38,8 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
-    /// Shortens the names to this many characters, like those of a table, so that different ops
-    /// keep different names. Names that begin with `common` get `…` for it.
+    /// Shortens the names to `longest` characters. As in a table, different ops keep different
+    /// names. If a name begins with `common`, this beginning is replaced by `…`.
     fn fit(self, longest: usize, common: &str) -> Self {
         let mut all: Vec<(Key, String)> = self.0.into_iter().collect();
         all.sort_unstable();
@@ -51,7 +53,7 @@ impl Sides {
         Self(keys.into_iter().zip(fitted).collect())
     }
 
-    /// Returns the name of one side of a gap.
+    /// Returns the name of the op on one side of a gap.
     pub fn label(&self, side: Side) -> &str {
         match side {
             Side::Op(key) => self.0.get(&key).map_or("", String::as_str),
@@ -61,7 +63,7 @@ impl Sides {
     }
 }
 
-/// Describes the place of gaps: `after a and before b`.
+/// Describes between which ops the gaps are: `after a and before b`.
 fn place(sides: &Sides, gap: &Gap) -> String {
     let name = |side| sides.label(side);
     match (gap.after, gap.before) {
@@ -71,10 +73,10 @@ fn place(sides: &Sides, gap: &Gap) -> String {
     }
 }
 
-/// Returns a line for a report about the gaps with the largest sum on the thread with the most time
-/// in calls. If that thread has hardly any gaps, the line is about the thread with the largest sum
-/// of all. `None` if the threads were in calls for nearly all of their time. `common` is the beginning
-/// of names for which the table above has `…`; it can be empty.
+/// Returns a line for a report about the gaps with the largest sum on one thread. This is the
+/// thread with the most time in calls or, if it has hardly any gaps, the thread with the largest
+/// sum of gaps. `None` if the threads were in calls for nearly all of their time. `common` is the
+/// beginning of names that the table above replaces by `…`; it can be empty.
 pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     let threads = gaps.of_threads();
@@ -91,9 +93,9 @@ pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     ))
 }
 
-/// Returns sentences about the threads with the longest gaps: how much of its life each thread was
-/// in no call, and between which ops most of that time is. The thread with the most time in calls
-/// comes first.
+/// Returns sentences about the threads with the longest gaps. A sentence says for which part of its
+/// life the thread was in no call, and between which ops most of that time was. The thread with the
+/// most time in calls comes first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     let sides = Sides::new(profile, gaps).fit(IN_SENTENCE, "");
     let mut lines = Vec::new();

@@ -7,10 +7,10 @@ use crate::view::labels::{labels, thread_label};
 use crate::view::table::{Column, Table, Value};
 use crate::view::units::{grouped, percent, plural, time};
 
-/// At most this many threads are named.
+/// The largest number of threads that are named.
 const THREADS: usize = 4;
 
-/// The columns with their labels and explanations.
+/// The names of columns, with their labels and explanations.
 const EXPLAINED: [(&str, &str, &str); 4] = [
     (
         "on_path_ns",
@@ -32,11 +32,11 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
          threads or for a device",
     ),
 ];
-/// The name of the row with the time between the calls of the path.
+/// The name of the row for the path's time between calls.
 const NO_CALL: &str = "(in no call)";
 
-/// What the columns of this table mean, and the row without a call. Each has the name of its column, a label and a
-/// text.
+/// Returns the explanations of this table's columns, and of the row for time in no call. An
+/// explanation consists of the name of its column, a label and a text.
 pub fn explained(profile: &Profile, path: &CriticalPath) -> Vec<(&'static str, String, String)> {
     let is_range =
         |row: &CriticalRow| profile.ops.get(row.op).map(|op| op.role) == Some(Role::Range);
@@ -117,7 +117,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// Makes the table. With `whole`, a last row has the time between calls.
+/// Makes the table. If `whole` is set, the last row contains the time between calls.
 pub fn columns(
     profile: &Profile,
     path: &CriticalPath,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::view::text::{cell_text, marks};
 
-    /// The path has 100 ns of each op, and only one gain was computed.
+    /// On the path are 100 ns of each of two ops. The gain was computed for only one of them.
     #[test]
     fn a_gain_that_was_not_computed_is_a_bound() {
         let mut script = ProfileScript::monotonic();
@@ -196,7 +196,7 @@ mod tests {
         let table = columns(&profile, &path, &path.rows.iter().collect::<Vec<_>>(), true);
         let gains = table.columns.iter().find(|column| column.name == "gain_ns").unwrap();
         assert_eq!([0, 1].map(|at| cell_text(gains, at)), ["90.0 ns", "≤ 100 ns"]);
-        // What `≤` means elsewhere is not said of this table.
+        // Below other tables, a line explains `≤`. This table has no such line.
         assert!(marks(&table, &[]).is_empty());
         let said = head(&profile, &path).join("\n");
         assert!(

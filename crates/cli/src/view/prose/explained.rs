@@ -1,5 +1,5 @@
-//! Describes what goes with slow calls in sentences, for `explain` and for the page. No sentence
-//! claims a cause.
+//! Describes in sentences what slow calls have in common, for `explain` and for the page. No
+//! sentence claims a cause.
 
 use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};
@@ -12,7 +12,7 @@ use crate::view::units::{number, percent, plural, time};
 /// If the ratio of two values is at most this, they are too similar to be contrasted.
 const HARDLY: f64 = 1.05;
 
-/// Returns a sentence about how the calls are distributed, or why there are no findings.
+/// Returns a sentence about how the calls' durations are distributed, or why there are no findings.
 pub fn head(explained: &Explained) -> String {
     let Answer { slow, silent, .. } = &explained.answer;
     let calls = match explained.used as u64 == explained.calls {
@@ -43,8 +43,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// Returns a sentence for each finding, the strongest first, and a last sentence that nothing else
-/// stands out, or nothing at all. Empty if no variable was tried.
+/// Returns a sentence for each finding, the strongest first. The last sentence says that nothing
+/// else stands out, or nothing at all. Empty if no variable was tried.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -135,12 +135,12 @@ fn listed(all: &[String]) -> String {
     }
 }
 
-/// Names the slow calls, without `of the calls`: `the slowest 5 %`.
+/// Names the slow calls: `the slowest 5 %`.
 fn slowest(explained: &Explained) -> String {
     format!("the slowest {:.0} %", (100.0 * explained.answer.slow.share).max(1.0))
 }
 
-/// Prints the ratio of `a` to `b`: `12`, `2.3`, `0.41`.
+/// Returns the ratio of `a` to `b` as text: `12`, `2.3`, `0.41`.
 fn times(a: f64, b: f64) -> String {
     match a / b {
         ratio if ratio >= 9.95 => number(ratio.round()),
@@ -232,7 +232,8 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// Says how a counter differs: `12 times the page-faults (median 24, against 2 for the others)`.
+/// Returns a text about how a counter differs: `12 times the page-faults (median 24, against 2 for
+/// the others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {
@@ -253,7 +254,8 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
 }
 
-/// Names a variable whose effect cannot be distinguished from the effect of another variable.
+/// Returns a short text about a variable whose effect cannot be distinguished from another
+/// variable's.
 fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
     match effect {
         Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),

@@ -1,8 +1,8 @@
-//! Describes first calls that are slower than the rest, because of cold caches, pages that are
-//! touched for the first time, or threads that have just started. Such calls belong to the program,
-//! but not to its steady state.
+//! Describes first calls that are slower than later ones, because of cold caches, pages that are
+//! touched for the first time, or threads that have just started. Such calls are part of the
+//! program's work, but not typical of its steady state.
 //!
-//! [`analysis::SlowFirst`] has the rule, which `docs/schema.md` also states.
+//! The rule is in [`analysis::SlowFirst`]; `docs/schema.md` describes it as well.
 
 use analysis::{By, Row, SlowFirst};
 
@@ -10,7 +10,7 @@ use super::overview::Overview;
 use crate::view::labels::labels;
 use crate::view::units::{percent, plural, time};
 
-/// At most this many ops are named; the others are only counted.
+/// The largest number of ops that are named. Further ops are only counted.
 const NAMED: usize = 3;
 
 /// Returns a sentence about slow first calls, if there are any.
@@ -47,7 +47,7 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
-    // With a budget, the option is not offered, because the times of calls that were only counted
+    // With a budget, the option is not mentioned, because the times of calls that were only counted
     // are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",

@@ -1,4 +1,5 @@
-//! Writes the head of a report: what was recorded, where and when, and which part of it is shown.
+//! Writes the first lines of a report: what was recorded, where and when, and which part of it is
+//! shown.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let summary = overview.summary;
     let manifest = &profile.manifest;
     let mut lines = Vec::new();
-    // If there are no calls, a line below says why.
+    // If there are no calls, a line further down says why.
     if summary.calls > 0 {
         lines.extend(
             answer::lines(overview, recorded_ns(manifest)).into_iter().map(|text| ("", text)),
@@ -45,7 +46,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // An imported trace has at most the name of its host.
+    // Of the machine, an imported trace contains at most the name of the host.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -116,7 +117,7 @@ fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
 /// In the line about the program, the command that imported a profile is shortened to this width.
 const IMPORT_WIDTH: usize = 60;
 
-/// Returns one line with the program, how it ended, when it was recorded, and what was counted.
+/// Returns one line about the program: how it ended, when it was recorded, and what was counted.
 pub fn program(overview: &Overview<'_>) -> String {
     let manifest = &overview.profile.manifest;
     let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -137,8 +138,8 @@ pub fn program(overview: &Overview<'_>) -> String {
     format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
 }
 
-/// Returns the labels that the user gave the run, and its place in a series: `commit=1a2b, run A of
-/// round 3`.
+/// Returns a text with the labels that the user gave the run, and with the run's place in a series:
+/// `commit=1a2b, run A of round 3`.
 fn labels(manifest: &Manifest) -> String {
     let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let place = manifest.series.as_ref();
@@ -156,12 +157,13 @@ pub fn program_name(profile: &Profile) -> String {
     }
 }
 
-/// Says how many processes, threads and devices there are: `1 process, 3 threads, 2 devices`.
+/// Returns a text about the number of processes, threads and devices: `1 process, 3 threads, 2
+/// devices`.
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;
     let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
-    // If there are no devices, they are not mentioned. If there are devices, missing processes or
-    // threads are not mentioned.
+    // Devices are mentioned only if there are some. Processes and threads are left out if their
+    // number is 0 and there are devices.
     let is_shown = |number: usize, word| match word {
         "device" => number > 0,
         _ => number > 0 || devices == 0,
@@ -170,7 +172,7 @@ pub fn places(counts: Counts) -> String {
     shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
 }
 
-/// The program and its arguments, quoted where a shell would need it.
+/// Returns the program and its arguments. Words that a shell would interpret are quoted.
 pub fn command(manifest: &Manifest) -> String {
     let quoted = manifest.command.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -182,7 +184,7 @@ pub fn command(manifest: &Manifest) -> String {
     visible(&quoted.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
-/// Says how the program ended.
+/// Returns a text about how the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
         None if profile.manifest.origin == Origin::Session => "recorded by a session".to_owned(),
@@ -208,7 +210,7 @@ fn counters(profile: &Profile) -> String {
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
 }
 
-/// The facts in the manifest, which are also the head of an export.
+/// The facts in the manifest. An export begins with them.
 #[derive(Serialize)]
 pub struct ProfileHead<'a> {
     program_version: &'a str,
@@ -256,12 +258,13 @@ struct ClockOut {
     kind: &'static str,
     ns_per_tick: f64,
     calibrated: bool,
-    /// Absent in profiles of earlier versions.
+    /// Not known in profiles of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps_ns: Option<StepsOut>,
 }
 
-/// The smallest and the typical step of the clock. Each is the largest one of all processes.
+/// The smallest and the typical step of the clock. If the processes' clocks have different steps,
+/// each member is the largest value of all processes.
 #[derive(Serialize)]
 struct StepsOut {
     smallest: f64,

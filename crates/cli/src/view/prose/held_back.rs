@@ -11,12 +11,13 @@ use crate::view::units::{grouped, number, percent, plural, shorten, time};
 /// Names of ops that are longer than this are shortened, so that a sentence fits into two lines of
 /// 80 columns.
 const NAME: usize = 40;
-/// If a profile has more calls than this, a report does not read all calls a second time to look at
+/// If a profile has more calls than this, a report does not read them a second time to analyse
 /// dispatches.
 const MOST_CALLS: u64 = 2_000_000;
 
-/// Returns the rules that hold; the rule that can save the most time comes first. Reads all calls
-/// once more if the profile has dispatches. `summary` is a summary by op without a filter.
+/// Returns the rules that apply; the rule that can save the most time comes first. If several
+/// threads ran dispatches, all calls are read once more, except in a large profile or a run with a
+/// budget. `summary` is a summary by op without a filter.
 pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     let dispatches = summary.dispatches.is_some_and(|n| n > 0)
         || summary.rows.iter().any(|row| row.dispatches.is_some());
@@ -26,7 +27,7 @@ pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     rules(profile, summary, sites.as_ref())
 }
 
-/// Whether a report has all ops and all of their calls.
+/// Whether a report contains all ops and all of their calls.
 pub fn is_whole(overview: &Overview<'_>) -> bool {
     overview.by == By::Op
         && overview.filter.is_none()
@@ -34,8 +35,8 @@ pub fn is_whole(overview: &Overview<'_>) -> bool {
         && overview.skip_ms == 0.0
 }
 
-/// Returns a sentence about the rule that can save the most time, for a report of all ops. `None`
-/// if no rule holds.
+/// For a report of all ops, returns a sentence about the rule that can save the most time. `None`
+/// if no rule applies.
 pub fn most(overview: &Overview<'_>) -> Option<String> {
     if !is_whole(overview) || overview.summary.calls == 0 {
         return None;
@@ -44,8 +45,8 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// Describes the finding without the advice: `…; changing that can save at most 31 % of the wall
-/// time (52.0 ms of 168 ms)`.
+/// Returns the finding as a sentence without advice: `…; changing that can save at most 31 % of the
+/// wall time (52.0 ms of 168 ms)`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, before, mean_ns } => format!(
@@ -120,8 +121,8 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
         }
     };
     match fired.rule {
-        // The assumed cost of a fault is its least cost, so it gives no upper limit of what can be
-        // saved.
+        // The assumed cost of a fault is only its least cost, so there is no upper limit of the
+        // saving.
         Rule::FreshMemory { .. } => what,
         _ => format!(
             "{what}; changing that can save at most {} of the wall time ({} of {})",
@@ -176,8 +177,8 @@ pub fn rule_name(rule: &Rule) -> &'static str {
     }
 }
 
-/// Describes gaps whose times are in ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`. A
-/// mean alone would let a few long gaps look like all of them.
+/// Describes gaps; their times are in ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`.
+/// The mean alone could be that of a few long gaps.
 pub fn gaps(of: Before) -> String {
     format!(
         "{} (median {}, mean {}, longest {})",

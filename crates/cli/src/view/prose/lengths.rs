@@ -1,5 +1,5 @@
-//! How long the recording took, in all the ways in which a report says it, with the moments from which and to which
-//! each length is.
+//! Prints the different lengths of a recording, such as the run, all calls, or one thread. For each
+//! length, a text says from which moment to which it is measured.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::view::labels::{process_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::units::{plural, time};
 
-/// Name, length and meaning of each length. Empty for several passes.
+/// Returns the name, value and meaning of each length. Empty if there were several passes.
 pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
     let profile = overview.profile;
     let row = |length: analysis::lengths::Length| {

@@ -1,4 +1,4 @@
-//! Prints losses, in the same way for every view.
+//! Prints losses. All views use these functions.
 
 use std::io::{self, Write};
 
@@ -19,8 +19,8 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// Returns the losses sorted by severity; the worst come first. Losses of equal severity keep their
-/// order.
+/// Returns the losses sorted by severity, with the worst ones first. Losses of equal severity keep
+/// their order.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
@@ -38,7 +38,7 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
-/// Like [`print`], but all losses that change no number share one line, which only names them.
+/// Like [`print`], but losses that change no number are only named, together in one line.
 pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
     let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
@@ -53,7 +53,7 @@ pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> 
     }
 }
 
-/// Prints a paragraph for each loss; the worst come first.
+/// Prints a paragraph for each loss, with the worst losses first.
 pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
@@ -72,7 +72,7 @@ pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Re
     Ok(())
 }
 
-/// Returns the losses for JSON; the worst come first.
+/// Returns the losses for JSON, with the worst ones first.
 pub fn losses_out(losses: &[LossCount]) -> Vec<impl Serialize + use<>> {
     by_severity(losses).into_iter().map(loss).collect()
 }
@@ -92,7 +92,8 @@ fn loss(loss: &LossCount) -> impl Serialize + use<> {
 mod tests {
     use super::*;
 
-    /// The C library has only "Unknown error" for numbers that are used inside of the kernel.
+    /// For numbers that are used only inside of the kernel, the C library has no text but "Unknown
+    /// error".
     #[test]
     fn error_numbers_have_a_text() {
         let text = |errno| {

@@ -1,5 +1,5 @@
-//! Writes notes below a report: what a reader should know besides the numbers, and why a profile
-//! may have no calls.
+//! Writes notes below a report: what a reader should know in addition to the numbers, and why a
+//! profile may have no calls.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use super::overview::{Overview, name_of};
 use crate::view::labels::labels;
 use crate::view::units::{grouped, plural};
 
-/// At most this many rows with contradictions are named; the others are only counted.
+/// The largest number of rows with contradictions that are named. Further rows are only counted.
 const NAMED: usize = 3;
 
-/// Describes contradictions between numbers, and says whether values are therefore shown as they were
-/// recorded.
+/// Describes contradictions between numbers. If values are therefore shown as they were recorded,
+/// the text says so.
 fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
     let (of_correction, others): (Vec<Violation>, Vec<Violation>) =
@@ -49,7 +49,7 @@ fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Describes the kind of a contradiction.
+/// Returns the words for a kind of contradiction.
 pub fn words(what: Contradiction) -> &'static str {
     match what {
         Contradiction::NothingLeft => "in most calls, more than there was",
@@ -62,8 +62,8 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
-/// Returns the words for ops of a host that records shapes only if the user asks for them, and for
-/// which no shapes were recorded: `the ops of PyTorch`.
+/// Returns a name for ops without shapes, such as `the ops of PyTorch`, if their host records
+/// shapes only on request. `None` if any shapes of such ops were recorded.
 pub fn without_shapes(profile: &Profile) -> Option<&str> {
     let ops = profile.ops.all().iter();
     let of_host = ops.map(|op| (op, profile.ops.host_of(op)));
@@ -75,7 +75,7 @@ pub fn without_shapes(profile: &Profile) -> Option<&str> {
     all.first().filter(|_| !known).map(|(_, host)| &*host.ops)
 }
 
-/// Returns what a reader should know about this profile besides its numbers.
+/// Returns notes about this profile that a reader should know in addition to its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
@@ -163,8 +163,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the reasons why calls of the seen hosts may be missing. Each host has a sentence, and
-/// equal sentences are returned once.
+/// Returns the reasons why calls of the hosts that were seen may be missing. There is one sentence
+/// for each host. Equal sentences are returned only once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
@@ -176,8 +176,7 @@ pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> 
     reasons
 }
 
-/// Joins words or sentences, of which there may be many: the first three, and the number of the
-/// others.
+/// Joins the first three words or sentences. If there are more, their number follows.
 pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     const MOST: usize = 3;
     let mut named: Vec<Cow<'_, str>> =
@@ -188,8 +187,9 @@ pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     named.join(" and ")
 }
 
-/// Explains why no Python op was recorded, if the command line has a Python option that skips the
-/// `sitecustomize` with which TVM and PyTorch are connected.
+/// If the command line has a Python option that turns off `sitecustomize`, returns a sentence about
+/// it. Counterpoint is connected to TVM and PyTorch by `sitecustomize`, so without it, no Python op
+/// is recorded.
 pub fn isolated_python(command: &[String]) -> Option<String> {
     let is_python = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -220,9 +220,10 @@ fn isolating_option(words: &[String]) -> Option<char> {
         for (at, letter) in letters.char_indices() {
             match letter {
                 'I' | 'E' | 'S' => return Some(letter),
-                // The remaining arguments belong to the program.
+                // The words after this option are arguments of the program.
                 'c' | 'm' => return None,
-                // The option's value is the rest of this word, or the next word.
+                // The value of this option is the rest of the word or, if the word ends here, the
+                // next word.
                 'W' | 'X' => {
                     if at + 1 == letters.len() {
                         words.next();
@@ -236,7 +237,7 @@ fn isolating_option(words: &[String]) -> Option<char> {
     None
 }
 
-/// Returns reasons why there may be no calls: those that are certain, or else the likely ones.
+/// Returns reasons why the profile has no calls. If no reason is certain, returns the likely ones.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -263,7 +264,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     }
     let explains = |loss: &&LossCount| match loss.loss() {
         Some(Loss::CallCutShort) => true,
-        // With these losses, the calls themselves are still recorded.
+        // These losses do not prevent calls from being recorded.
         Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
         // These losses are not about calls.
         Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
@@ -281,7 +282,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         return reasons;
     }
     if manifest.origin == Origin::Import {
-        // A note below says what the trace contains.
+        // Another note says what the trace contains.
         reasons.push("the trace has no slices; a note below says what it has".into());
         return reasons;
     }

@@ -1,4 +1,5 @@
-//! Describes threads from which the kernel took the CPU while they were in calls.
+//! Describes threads that lost the CPU to other threads, also those of other programs, while they
+//! were in calls.
 
 use analysis::Summary;
 use profile::Profile;
@@ -7,13 +8,13 @@ use super::overview::Overview;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// Returns a sentence about the thread that was preempted most: how often, and what that did to
-/// durations. `None` if no thread was preempted often.
+/// Returns a sentence about the thread that was preempted most often: how often, and by how much
+/// this made durations longer. `None` if no thread was preempted often.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     text_of(overview.profile, overview.summary, "durations")
 }
 
-/// Like [`text`]; `times` are the words for the times that are affected.
+/// Like [`text`]. `times` is the name of the times that became longer.
 pub fn text_of(profile: &Profile, summary: &Summary, times: &str) -> Option<String> {
     let all = summary.preempted(profile);
     let most = all.first()?;

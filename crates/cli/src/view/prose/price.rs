@@ -1,4 +1,4 @@
-//! The cost of recording, as text and as JSON.
+//! Prints the cost of recording as text and as JSON.
 
 use analysis::probe::Price;
 use analysis::{EmptyCall, Estimate, Hidden, ProbeCost};
@@ -9,18 +9,18 @@ use super::overview::Overview;
 use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// The head of a report mentions the cost of recording if it was at least this part of the
-/// program's processor time.
+/// If recording cost at least this part of the program's processor time, the head of a report
+/// mentions the cost.
 const WORTH_SAYING: f64 = 0.05;
-/// The budget that this line recommends.
+/// The option with the budget that the line about the cost recommends.
 const BUDGET: &str = "--budget 2%";
 
 fn of_all(overview: &Overview<'_>) -> Option<Price> {
     Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
-/// Returns a line for the head of a view, if recording cost the program noticeable time and no
-/// budget limited it.
+/// Returns a line about the cost of recording for the head of a view. `None` if the cost was small,
+/// or if a budget limited it.
 pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
@@ -30,8 +30,8 @@ pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
 
 fn too_much(totals: &Price) -> Option<String> {
     let Some(of_program) = totals.of_program else {
-        // The estimate is higher than all processor time that was used, so it cannot be stated as a
-        // part.
+        // The estimated cost exceeds all processor time that was used, so it cannot be printed as a
+        // part of this time.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
             format!(
                 "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
@@ -54,8 +54,8 @@ pub fn line(overview: &Overview<'_>) -> String {
     line_of(overview.profile, &overview.summary.probes, overview.summary.raw)
 }
 
-/// Returns the cost of recording in one line, for a view without a summary of calls. `raw` says
-/// that nothing is subtracted from the times in calls.
+/// Returns the cost of recording in one line, for a view without a summary of calls. `raw` means
+/// that nothing was subtracted from the times in calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
@@ -67,7 +67,7 @@ pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     }
 }
 
-/// Returns the cost in one line that does not mention an option.
+/// Returns the cost in one line, without a recommended option.
 pub fn whole(overview: &Overview<'_>) -> String {
     let processes = overview.summary.probes.len();
     of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals, processes))
@@ -81,7 +81,8 @@ fn in_short(totals: &Price, processes: usize) -> String {
         n => format!("all {n} processes"),
     };
     let share = match (totals.of_program, totals.cpu_ns) {
-        // The share is relative to the processor time that the program used without the recorder.
+        // The share is relative to the processor time that the program would have used without the
+        // recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
             let more = percent(more.value);
@@ -197,8 +198,8 @@ fn cost_text(totals: &Price) -> String {
     format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
 }
 
-/// Prints a value with its range, `12.3 ms (10.1 ms to 14.2 ms)`, or only the value if the ends
-/// have the same text.
+/// Returns the text of a value with its range, `12.3 ms (10.1 ms to 14.2 ms)`. If both ends look
+/// the same as the value, only the value is printed.
 fn range(ns: Estimate) -> String {
     let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
     match low == value && high == value {
@@ -208,8 +209,8 @@ fn range(ns: Estimate) -> String {
 }
 
 /// Returns the cost as a share of the program's processor time. If the cost is as large as all
-/// processor time, it has no share: the probes were then faster during the calls than in the
-/// calibration.
+/// processor time, no share can be printed. This means that the probes were faster during the calls
+/// than in the calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
@@ -247,9 +248,9 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// Writes `probe` of the report's JSON. The numbers without a range repeat the values of the
-/// numbers in `parts`, which have ranges. All are in ns, and null if they are not known.
-/// `run_cpu_ns` is the processor time of `run` itself, which is not part of the cost.
+/// Returns the member `probe` of the report's JSON. The numbers without a range are repeated in
+/// `parts` with their ranges. All numbers are in ns, or null if they are not known. `run_cpu_ns` is
+/// the processor time of the command `run` itself, which is not part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,
@@ -294,25 +295,25 @@ fn probe_out(
     }
 }
 
-/// Writes the cost of all processes together.
+/// Returns the cost of all processes together, for JSON.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<impl Serialize + use<>> {
     let run_cpu_ns = overview.profile.manifest.run_cpu_ns;
     of_all(overview).map(|totals| probe_out(&totals, run_cpu_ns, None))
 }
 
-/// Writes the cost of these processes, which recorded `of_calls` calls in all.
+/// Returns the cost of these processes for JSON. All of them together recorded `of_calls` calls.
 pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<impl Serialize + use<>> {
     Price::of(costs, of_calls).map(|totals| probe_out(&totals, None, None))
 }
 
-/// Writes the cost of one process.
+/// Returns the cost of one process, for JSON.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<impl Serialize + use<>> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
     let empty = (cost.calls > 0).then_some((overview.profile, &cost.empty_call));
     Some(probe_out(&Price::of([cost], cost.of_calls)?, None, empty))
 }
 
-/// Writes the recorded values of an empty call of a process.
+/// Returns the values that were recorded for an empty call of a process, for JSON.
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> impl Serialize + use<> {
     object! {
         duration_ns: profile.timeline.duration_ns(empty.ticks),
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(unknown, " of processor time (50.0 % of the time in calls)");
     }
 
-    /// The line recommends a budget only if a budget would help.
+    /// The line recommends a budget only if a budget would reduce the cost.
     #[test]
     fn the_head_says_when_recording_cost_more_than_a_twentieth() {
         let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();

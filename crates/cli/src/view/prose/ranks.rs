@@ -1,4 +1,4 @@
-//! Shows the ranks of a distributed job in views.
+//! Selects and lists the ranks of a distributed job.
 
 use std::collections::BTreeSet;
 
@@ -26,12 +26,13 @@ impl RankArgs {
     /// Removes all ranks from the profile except the chosen one.
     ///
     /// # Errors
-    /// The profile has no such rank.
+    /// Fails if the profile has no such rank.
     pub fn choose(&self, profile: &mut Profile) -> Result<(), Failure> {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
 
-    /// Fails if activities of the chosen rank cannot be separated from activities of other ranks.
+    /// Fails if the recording of the chosen rank contains activities of other ranks, because they
+    /// cannot be separated.
     ///
     /// # Errors
     /// The rank shares its recording with other ranks.
@@ -50,7 +51,7 @@ impl RankArgs {
 /// Removes all ranks from the profile except `rank`.
 ///
 /// # Errors
-/// The profile has no such rank.
+/// Fails if the profile has no such rank.
 pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     let known = profile.known_ranks();
     if known.contains(&rank) && profile.keep_rank(rank) {
@@ -63,7 +64,7 @@ pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     })
 }
 
-/// Returns the line above a report that says which ranks there are; `None` if there are none.
+/// Returns the line above a report that lists the ranks. `None` if the profile has no ranks.
 pub fn line(profile: &Profile) -> Option<String> {
     let known = profile.known_ranks();
     let sizes = profile.processes.iter().filter_map(|process| process.job?.size);
@@ -84,7 +85,7 @@ pub fn line(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Prints ranks as ranges: `0-2, 5`.
+/// Returns ranks as a text with ranges: `0-2, 5`.
 fn ranges(ranks: &BTreeSet<u32>) -> String {
     let mut all: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {

@@ -1,4 +1,4 @@
-//! Explains the words in parentheses after names.
+//! Explains the words in parentheses after the names of rows.
 
 use analysis::Key;
 use profile::{Profile, Role};

@@ -15,8 +15,8 @@ use crate::view::units::{grouped, percent, plural};
 /// a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The recorder's own account is only printed if the cost of recording is not known, because
-    // otherwise a line about the cost is printed.
+    // The cost that the recorder measured itself is printed only if no other line has the cost of
+    // recording.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -44,8 +44,9 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
 }
 
-/// Returns a line about the steps of a program. If a host announced its ops only in some of the
-/// steps, the line says in which; otherwise it is about the cost of announcing ops in all steps.
+/// Returns a line about the steps of a program. If a host announced its ops (reported them to the
+/// recorder) only in some steps, the line says in how many. Otherwise the line is about the cost of
+/// announcing ops in all steps.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -93,8 +94,8 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// Explains what the values of a sample mean and what they do not mean. `None` if all calls were
-/// timed, or no call was.
+/// Explains what the values of a sample mean, and what they do not mean. `None` if no call was
+/// timed, or if all calls were.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -126,15 +127,14 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// Returns the margin of the time in all calls together; `None` if the time is exact or not known
-/// at all.
+/// Returns the margin of the total time in all calls. `None` if the time is exact or not known.
 pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
     let total = overview.summary.sampled.as_ref()?.all.total?;
     margin(&total).map(margin_text)
 }
 
-/// Returns half of the interval as a part of the value; infinity if the interval is not known,
-/// `None` if the value is exact.
+/// Returns half of the interval as a part of the value. It is infinity if the interval is not
+/// known. `None` if the value is exact.
 pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,
@@ -152,8 +152,8 @@ pub fn about(by_steps: Option<&Estimated>) -> &'static str {
     if by_steps.is_some() { "~" } else { "" }
 }
 
-/// Prints a margin: ` ±4 %`. Above 100 %, the number itself would say nothing, so it is not
-/// printed.
+/// Returns a margin as text: ` ±4 %`. A margin above 100 % is not printed as a number, because the
+/// number would not be useful.
 pub fn margin_text(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => " ±?".to_owned(),
@@ -184,8 +184,9 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
             column.cells = Cells::Stored(found.iter().map(part).collect());
         }
-        // If a cell's value has brackets subtracted, its interval includes the uncertainty of the
-        // brackets, and only that interval is printed.
+        // If the cost of brackets (the pairs of readings around calls) was subtracted from a value,
+        // its interval also includes the uncertainty of this cost. Then only that interval is
+        // printed.
         let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
@@ -226,8 +227,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
     // In a run with a budget, counters are read only in some calls. Every metric is computed from
-    // these calls and would be marked as partial, so the mark is removed. In a table by CPU, no
-    // counter has a value, so the marks of counters are removed too.
+    // these calls and would be marked as partial, so the mark is removed. In a table by CPU,
+    // counters have no values, so the marks of counters are removed, too.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);
@@ -274,8 +275,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
                 Some(Value::Estimated(_, all, _)) => Some(*all),
                 _ => None,
             };
-            // A value from which brackets are subtracted has its own interval, which is used
-            // instead.
+            // If the cost of brackets was subtracted from the value, the value has its own
+            // interval, which is used instead.
             let interval = |(at, row): (usize, &SampledRow)| {
                 let of_sample = of(row)?.interval?;
                 Some(shown(at).unwrap_or(of_sample))
@@ -306,7 +307,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     columns.push(Column::for_programs("effective_calls", effective.collect()));
 }
 
-/// Marks the numbers of calls that are estimates.
+/// Marks numbers of calls that are estimates.
 fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     let Some(column) = columns.iter_mut().find(|column| column.name == "calls") else { return };
     if sampled.iter().all(|row| row.by_steps.is_none()) {
@@ -330,7 +331,7 @@ pub struct EstimatedOut {
 }
 
 impl EstimatedOut {
-    /// Returns the estimate in another unit.
+    /// Makes the JSON form of an estimate, multiplied by `factor` to convert its unit.
     pub fn new(estimated: Estimated, factor: f64) -> Self {
         let estimated = estimated.times(factor);
         Self {
@@ -341,7 +342,7 @@ impl EstimatedOut {
     }
 }
 
-/// The estimates for some calls, in JSON.
+/// The estimates for a group of calls, in JSON.
 #[derive(Serialize)]
 pub struct SampledOut {
     calls: Option<u64>,
@@ -373,14 +374,15 @@ impl SampledOut {
     }
 }
 
-/// Returns the estimates for a run with a budget as a whole; `None` without a budget.
+/// Returns the estimates for the whole run. `None` if the run had no budget.
 pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };
     Some(object! { budget: run.budget, price: run.price, ..all: all })
 }
 
-/// Returns the estimates for a row's counter; `None` without a budget or without a value.
+/// Returns the estimates for a row's counter. `None` if the run had no budget or the counter has no
+/// value.
 pub fn counter(row: &Row, counter: usize) -> Option<impl Serialize> {
     let counter = row.sampled.as_ref()?.counters.get(counter).copied().flatten()?;
     Some(object! {

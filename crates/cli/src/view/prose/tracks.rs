@@ -1,4 +1,4 @@
-//! Prints time series in a report: a small table for people, and the same numbers as JSON.
+//! Prints time series in a report: as a small table, and as JSON with the same numbers.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::object::object;
 use crate::terminal::visible;
 use crate::view::units::{bytes, grouped, number, percent, time};
 
-/// At most this many series are listed; the others are only counted.
+/// At most this many series are listed. Further series are only counted.
 pub const LISTED: usize = 32;
 
-/// Writes every series of the profile.
+/// Returns every series of the profile, for JSON.
 pub fn json(overview: &Overview<'_>) -> Vec<impl Serialize> {
     let all = overview.tracks.series.iter();
     all.filter_map(|summary| out(overview.profile, summary)).collect()
@@ -80,8 +80,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// Returns the rows of the table: track, scope, total, mean, lowest, highest, number of samples.
-/// The flag says whether the total is an estimate.
+/// Returns the rows of the table: track, scope, total, mean, lowest value, highest value, number of
+/// samples. The flag is set if the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
@@ -109,7 +109,7 @@ pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
         let scope = visible(&scopes.get(summary.tracks)?.name(series)).into_owned();
         Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
     };
-    // Keeps the series of a track together, in the order in which the tracks appear.
+    // Keeps the series of a track together. Tracks keep their order.
     let mut order: Vec<&SeriesSummary> = overview.tracks.series.iter().collect();
     let track = |summary: &SeriesSummary| {
         series_of(overview.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
@@ -137,13 +137,13 @@ fn amount(value: f64, unit: &str) -> String {
 fn per_second(rate: f64, series: &Series) -> String {
     match series.unit.as_str() {
         "J" => format!("{} W", number(rate)),
-        // The unit is nanoseconds per second: a clock has the rate 1.
+        // The rate of a counter in ns is in ns per second.
         "ns" => format!("{}/s", time(rate)),
         unit => format!("{}/s", amount(rate, unit)),
     }
 }
 
-/// Says how regular the samples were. Empty if no series was sampled at a fixed interval.
+/// Returns a sentence about how regular the samples were. Empty if no series has a fixed interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

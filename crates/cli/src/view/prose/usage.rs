@@ -1,4 +1,5 @@
-//! Shows what the kernel counted for threads, in calls and between them, as text and as JSON.
+//! Shows the values that the kernel counted for threads, in calls and between them, as text and as
+//! JSON.
 
 use profile::Usage;
 use serde::Serialize;
@@ -7,8 +8,8 @@ use super::overview::Overview;
 use crate::view::labels::process_label;
 use crate::view::units::{grouped, plural, time};
 
-/// Returns a text for the report's head about what the kernel counted for all threads. `None` if
-/// the profile has no such counts.
+/// Returns a text for the report's head about the values that the kernel counted for all threads.
+/// `None` if the profile has no such values.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -16,8 +17,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // The processor time is the one in the table of threads, up to the last reading of each
-    // thread's clocks.
+    // The processor time is the same as in the table of threads. It ends with the last reading of
+    // each thread's clocks.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
@@ -35,8 +36,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            // The threads of a process may have no counts, because the process was killed or the
-            // kernel refused them.
+            // The values of a process's threads may be missing, because the process was killed or
+            // the kernel refused to return them.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
                 (_, used) => one(cpu_ns(Some(*process)), &used),
@@ -50,7 +51,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(text)
 }
 
-/// At most this many processes are listed.
+/// The largest number of processes that are listed.
 const PROCESSES: usize = 4;
 
 fn one(cpu_ns: f64, used: &Usage) -> String {

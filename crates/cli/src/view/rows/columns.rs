@@ -1,4 +1,4 @@
-//! Makes the columns of a summary: the name of each row, its calls, times, counters and metrics.
+//! Makes the columns of a summary: names, calls, times, counters and metrics.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::view::overview::name_of;
 use crate::view::sampled;
 use crate::view::table::{Cells, Column, Found, Quantity, Table, Value};
 
-/// Makes the table of a summary, with its rows in the summary's order.
+/// Makes the table of a summary. The rows are in the order of the summary.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
     let (metrics, by, raw) = (&options.metrics, options.by, summary.raw);
     let rows = &summary.rows;
@@ -56,8 +56,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // In a table of whole threads, the total is a thread's time in calls, next to its time between
-    // calls.
+    // The next column is the time between calls, so this one is titled "in calls".
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -102,13 +101,13 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
     // If no call contains another call, self time equals total time. In a table of threads it does
-    // so too, because the calls inside of a thread's calls are the thread's own.
+    // so, too, because inner calls belong to the same thread.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
     }
-    // Only IREE has dispatches, so with other hosts, this column would only have dashes.
+    // Only IREE has dispatches. With other hosts, the column would contain only dashes.
     if rows.iter().all(|row| row.dispatches.is_none())
         && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
     {
@@ -126,7 +125,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // A counter that belongs to one pass is not missing in the calls of other passes.
+        // A counter of one pass is not missing in the calls of other passes.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -152,7 +151,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread { with_silent(profile, summary, table) } else { table }
 }
 
-/// Adds the threads that called nothing. They have only processor time.
+/// Adds the threads that recorded no call. Their rows have only processor time.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
@@ -171,8 +170,8 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
     table
 }
 
-/// Adds the columns of metrics: their values at `place`, and at the end, for programs, the number
-/// of calls that have a value. Rows and columns share the metrics, so that a cell takes no memory.
+/// Adds the columns of metrics: the values at `place`, and at the end, for programs, the numbers of
+/// calls with a value. Columns share the metrics of the rows, so that a cell takes no memory.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],
@@ -181,8 +180,8 @@ fn add_metrics(
     columns: &mut Vec<Column>,
 ) {
     let values: Rc<[MetricValues]> = rows.iter().map(|row| row.metrics.clone()).collect();
-    // The number of calls in each row that could have a value: those of all passes, or those of the
-    // counter's pass.
+    // For each row, the number of calls that could have a value: those of all passes, or those of
+    // the counter's pass.
     let mut calls: HashMap<Option<u32>, Rc<[u64]>> = HashMap::new();
     let mut shown = Vec::with_capacity(metrics.len());
     for (i, metric) in metrics.iter().enumerate() {
@@ -220,7 +219,7 @@ fn add_metrics(
     columns.splice(place..place, shown);
 }
 
-/// Adds the ends of the intervals of means, for programs, if what empty calls read was calibrated.
+/// If empty calls were calibrated, adds both ends of the intervals of means, for programs.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     if rows.iter().all(|row| row.taken.is_none()) {
         return;
@@ -247,7 +246,7 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
-/// Adds columns with the kernel's counts of each thread, in calls and between them.
+/// Adds the kernel's counts of each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     let time = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
@@ -272,7 +271,8 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// Returns `10` if all passes have the same value, otherwise `10|12`.
+/// Returns the text of all passes' values: `10` if all passes have the same value, otherwise
+/// `10|12`.
 pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     let mut all: Vec<String> = row.passes.iter().map(text).collect();
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -281,8 +281,8 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// For a run whose counters took turns, marks estimates, and adds columns with the number of
-/// estimated calls and the part of the time in which each counter was counting.
+/// In a run whose counters took turns, marks estimates. Adds the number of estimated calls, and the
+/// part of the time in which each counter was counting.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let of = |row: &Row| row.counters.get(i).copied().flatten();
@@ -305,8 +305,8 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// Returns for each row the part of a counter's value that is due to what an empty call reads, if
-/// that is more than half.
+/// Returns for each row which part of the counter's value an empty call reads as well. `None` if it
+/// is not more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
@@ -330,7 +330,7 @@ fn mean(unit: Unit, mean: Estimate) -> Value {
     Value::Estimated(quantity, mean, true)
 }
 
-/// Returns the columns that identify a row. The first one is the row's name.
+/// Returns the columns that identify a row. The first of them contains the row's name.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {
@@ -358,7 +358,7 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
         let library = ops().map(|op| op.map(|op| op.library.to_string())).collect();
         columns.push(text("library", "library", true, library));
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
-        // If all rows share one source location, a line below the table names it instead.
+        // A location that all rows share is printed below the table instead.
         let hidden = source.iter().all(Option::is_none) || source::one_for_all(&source).is_some();
         columns.push(text(SOURCE, SOURCE, hidden, source));
         if has_roles(profile) {

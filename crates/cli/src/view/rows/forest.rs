@@ -1,4 +1,5 @@
-//! Chooses the rows of a table that are shown, and their order, if rows are below other rows.
+//! Chooses which rows of a table are shown, and in which order. The rows form trees: a row can be
+//! below another row.
 
 use crate::failure::Failure;
 use crate::view::table::Table;
@@ -9,17 +10,18 @@ pub struct Choice<'a> {
     pub parents: &'a [Option<usize>],
     /// For each row, whether the filter selects the row itself.
     pub is_match: &'a [bool],
-    /// For each row, its weight: `--top` keeps the rows with the greatest weights.
+    /// For each row, its weight. `--top` keeps the rows with the greatest weights.
     pub weights: &'a [f64],
-    /// The column by which the rows below one row are sorted; `None` for the order in the table.
+    /// The column by which the rows below the same row are sorted. `None` keeps the order of the
+    /// table.
     pub sort: Option<&'a str>,
-    /// The number of rows that are shown; `None` for all.
+    /// The largest number of rows that are shown. `None` for all.
     pub top: Option<usize>,
 }
 
-/// Keeps the rows that match, and the rows around and inside of them. Of these, keeps as many as
-/// `top` allows: those with the greatest weights, and all rows around them. Each row is printed
-/// before the rows below it.
+/// Keeps the rows that match, and the rows above and below them. If these are more than `top` rows,
+/// only the rows with the greatest weights are kept, and all rows above them. A row comes before
+/// the rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {
         table.sort(sort)?;
@@ -39,8 +41,8 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
             at = above(row);
         }
     }
-    // The rows below each row, with the last one first. Index 0 has the rows that are below no row,
-    // and index n + 1 those below row n.
+    // The rows directly below each row, in reverse order. Index 0 has the rows that are below no
+    // row, and index n + 1 has the rows below row n.
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); shown.len() + 1];
     for row in table.order.iter().rev().copied().filter(|row| kept[*row]) {
         below[above(row).map_or(0, |parent| parent + 1)].push(row);
@@ -55,7 +57,7 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns for each row whether the row, a row above it or a row below it matches.
+/// Returns for each row whether it matches, or a row above or below it matches.
 pub fn with_around_and_inside(parents: &[Option<usize>], is_match: &[bool]) -> Vec<bool> {
     let mut shown = is_match.to_vec();
     for row in 0..shown.len() {
@@ -74,7 +76,8 @@ mod tests {
     use super::*;
     use crate::view::table::{Column, Value};
 
-    /// The tree is a(b(c), d), e. The numbers are the weights.
+    /// The tree is a(b(c), d), e: row a is above b and d, and b is above c. The numbers are the
+    /// weights of the rows.
     fn chosen(matching: &str, sort: Option<&str>, top: Option<usize>) -> (String, usize) {
         let names = ["a", "b", "c", "d", "e"];
         let parents = [None, Some(0), Some(1), Some(0), None];

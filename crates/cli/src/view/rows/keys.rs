@@ -17,7 +17,8 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// The facts about ops of virtual machines and their parts; null for dispatches.
+        /// The facts about an op of a virtual machine, or about a part of such an op. All members
+        /// are null for dispatches.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -40,14 +41,14 @@ pub enum KeyOut<'a> {
         /// The rank; null if it is not known.
         rank: Option<u32>,
         world_size: Option<u32>,
-        /// The machine, and the member of the merged profile.
+        /// The machine of the rank, and the member of the merged profile to which the rank belongs.
         #[serde(flatten)]
         member: MemberOut<'a>,
         /// The indices of the rank's processes.
         processes: Vec<usize>,
     },
     Kind {
-        /// The kind in the words of the trace.
+        /// The kind as the trace names it.
         kind: &'a str,
         /// The generic meaning of the kind, which is the same for all tools.
         generic: Option<&'static str>,
@@ -68,7 +69,7 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// The recording that a process belongs to, in a profile of several recordings.
+/// The recording that a process belongs to, if a profile consists of several recordings.
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,

@@ -9,7 +9,7 @@ use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
-/// Returns the op of a row, if the row stands for an op with known metadata.
+/// Returns the op of a row, if the row is about an op with known metadata.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
@@ -17,10 +17,10 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// Returns a label for each row. If different ops have the same name, their arguments are added
-/// (first the parameters of overloaded C++ functions, then the recorded arguments). If the labels
-/// are still the same, the name of the library is added, and then the op's number. If threads of
-/// several processes have the same name and number, the process is added.
+/// Returns a label for each row. If different ops have the same name, more is added to the label
+/// until the labels differ. First come the arguments (for overloaded C++ functions, the parameters,
+/// and then the recorded arguments), then the name of the library, and then the op's number. If
+/// threads of several processes have the same name and number, the process is added.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let short = |key: &Key| label(profile, *key, Detail::Short);
     let mut labels: Vec<String> = keys.iter().map(short).collect();
@@ -59,7 +59,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     labels
 }
 
-/// Returns the name of an op, followed by its role if the name alone would mislead.
+/// Returns the name of an op. The op's role follows if the name alone would be misleading.
 fn op_label(op: &Op, detail: Detail) -> String {
     let name = demangle(op.shown_name(), detail);
     match op.role {
@@ -70,7 +70,7 @@ fn op_label(op: &Op, detail: Detail) -> String {
     }
 }
 
-/// Whether the profile has calls that are not workgroups.
+/// Whether the profile has ops whose calls are not workgroups.
 pub fn has_roles(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
 }
@@ -106,8 +106,9 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     }
 }
 
-/// Returns the label of a rank: `rank 3`, followed by the machine if the profile is from several
-/// machines. Processes without a rank are named after the member of the merged profile.
+/// Returns the label of a rank, such as `rank 3`. The machine follows if the profile is from
+/// several machines. The label of processes without a rank is the name of their member of the
+/// merged profile.
 fn rank_label(profile: &Profile, first: usize) -> String {
     let Some(process) = profile.processes.get(first) else { return String::new() };
     let member = profile.members.get(process.member);
@@ -123,9 +124,9 @@ fn rank_label(profile: &Profile, first: usize) -> String {
     }
 }
 
-/// Returns the label of a process, `4711 iree-run-module`, or of a row of a plugin's events:
-/// `accelerator 3 of python3 4711`. In a merged profile, the rank follows, or the name of the
-/// member.
+/// Returns the label of a process, such as `4711 iree-run-module`. If the process stands for a row
+/// of a plugin's events, the label is like `accelerator 3 of python3 4711`. In a merged profile,
+/// the rank or the name of the member is added.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
@@ -145,7 +146,7 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
     format!("{} {program}{again}{rank}", process.id.pid).trim_end().to_owned()
 }
 
-/// Returns the label of a thread that called nothing.
+/// Returns the label of a thread that recorded no call.
 pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     match &thread.thread {
         Some((tid, name)) => named_thread(profile.processes.get(thread.process), *tid, name),
@@ -155,7 +156,8 @@ pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
 
 /// Returns a thread's name and number. Linux gives a thread the name of the program unless the
 /// thread gets a name of its own. If another thread with calls has the same name as the main
-/// thread, the main thread's label says so. The main thread has the same number as the process.
+/// thread, the main thread's label contains the word `main`. The main thread's number equals the
+/// number of the process.
 fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
     let is_main = process
         .filter(|of| of.id.pid == tid)

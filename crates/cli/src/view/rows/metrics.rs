@@ -6,10 +6,10 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// Returns the rank of a metric's column ([`crate::view::table::Column::rank`]), which decides
-/// which columns are left out first. A metric that the user asked for stays as long as the counters
-/// do. Among the built-in metrics, rates by time and metrics that repeat another one are left out
-/// early.
+/// Returns the rank of a metric's column ([`crate::view::table::Column::rank`]). It decides which
+/// columns are left out first. A metric that the user asked for is left out no earlier than
+/// counters. Among the built-in metrics, rates by time are left out early, and so are metrics that
+/// repeat another metric.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
@@ -20,7 +20,7 @@ pub fn rank(metric: &Bound) -> u8 {
     }
 }
 
-/// Returns the metrics for a JSON document.
+/// Returns the metrics as objects for a JSON document.
 pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     let out = |metric| {
         let Bound { name, expression, unit, builtin, .. }: &Bound = metric;
@@ -29,12 +29,12 @@ pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     metrics.iter().map(out).collect()
 }
 
-/// Prints a metric's value for people.
+/// Returns a metric's value as a readable text.
 pub fn text(value: f64, unit: &str, declared: bool) -> String {
     if value < 0.0 {
         return format!("-{}", text(-value, unit, declared));
     }
-    // Small values keep three significant digits.
+    // Values below 1 keep three significant digits.
     let number = |value: f64| match value {
         v if v == 0.0 || v >= 0.995 => units::number(v),
         v => units::general(v, 3),

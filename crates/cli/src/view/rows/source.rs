@@ -1,12 +1,12 @@
-//! Handles source locations of ops, and has a hint for profiles in which they do not help.
+//! Handles source locations of ops. If the locations of a profile do not help, returns a hint.
 //!
-//! IREE's compiler stores a location in its input file with each dispatch. Which location that is
-//! depends on the file. In a function of the linalg dialect it is often the function itself
-//! (`mlp.mlir:2`), for each of its ops. In torch's dialect it is the op
-//! (`transformer_block.mlir:111`). The compiled module has nothing better: its stages are empty,
-//! and its DWARF has one location per function. With `--iree-hal-dump-executable-sources-to=DIR`,
-//! the compiler writes the code of each dispatch into a separate file below DIR, and the location
-//! refers to that file (seen with IREE 3.13).
+//! IREE's compiler stores with each dispatch a location in the compiler's input file. Which
+//! location this is depends on the file. In a function of the linalg dialect, all ops often have
+//! the location of the function (`mlp.mlir:2`). In torch's dialect, each op has its own location
+//! (`transformer_block.mlir:111`). The compiled module contains nothing better: its stages are
+//! empty, and its DWARF has only one location for each function. With
+//! `--iree-hal-dump-executable-sources-to=DIR`, the compiler writes the code of each dispatch into
+//! a separate file below DIR, and the location refers to that file (seen with IREE 3.13).
 
 use std::collections::HashMap;
 
@@ -16,15 +16,15 @@ use crate::view::units::plural;
 /// The name of the column with source locations.
 pub const SOURCE: &str = "source";
 
-/// Returns the location that several ops share, if they all have the same one.
+/// Returns the location of the ops, if there are several ops and all have the same location.
 pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     let (first, rest) = places.split_first()?;
     let same = !rest.is_empty() && rest.iter().all(|place| place == first);
     first.as_deref().filter(|_| same)
 }
 
-/// Returns a sentence for ops that share a source location: how many there are, and how each op can
-/// get its own location.
+/// Returns a sentence about ops that share a source location. The sentence says how many there are,
+/// and how each op can get its own location.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
@@ -47,8 +47,8 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Some ops may share a line because they were made from it, so this is only reported if every
-    // location is shared.
+    // Ops may share a line because they were made from it. So the sentence is returned only if
+    // every location is shared.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }
