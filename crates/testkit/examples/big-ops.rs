@@ -1,7 +1,7 @@
 //! Creates a profile with many calls of a virtual machine's ops, for measuring `counterpoint ops`:
 //! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`. Every run
-//! has 100 ops. One of them contains another op, one allocates, and one is a parallel launch with
-//! two tasks.
+//! has 100 ops. One of the ops contains another op, one allocates, and one is a parallel launch
+//! with two tasks.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -37,7 +37,8 @@ fn main() {
     let alloc = process.op(vm, Role::Op, "vm.builtin.alloc_storage", "");
     let region = process.op(vm, Role::Region, "fused_matmul0_add_relu", "");
     let task = process.op(vm, Role::Task, "fused_matmul0_add_relu", "");
-    // One clock reading each, so that the script creates the threads and the metadata.
+    // Each thread has one reading of its clocks, so that the script creates the threads and the
+    // metadata.
     for name in ["main", "worker"] {
         process.thread(name).then(Item::Clock(2_000, 900, 2_000));
     }

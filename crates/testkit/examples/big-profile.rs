@@ -1,6 +1,7 @@
 //! Creates a profile with many calls, for measuring readers: `cargo run -p counterpoint-testkit
-//! --release --example big-profile -- DIR CALLS COUNTERS [EXPORTS [BITS]]`. BITS is the width of
-//! all counters' values; without it, some are narrow.
+//! --release --example big-profile -- DIR CALLS COUNTERS [EXPORTS [BITS]]`. BITS is the number of
+//! bits of all counters' values. Without BITS, the values of some counters have fewer bits than
+//! those of others.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -29,7 +30,7 @@ fn main() {
     let process = script.process(100);
     let names: Vec<String> = (0..exports).map(|i| format!("model_dispatch_{i}_matmul")).collect();
     process.library("model", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    // One call each, so that the script creates the threads and the metadata.
+    // Each thread has one call, so that the script creates the threads and the metadata.
     for i in 0..THREADS {
         let groups = if counters > 0 { 1 } else { 0 };
         let mut call = CallScript::new(0, 1_000, 10);

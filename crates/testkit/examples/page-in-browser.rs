@@ -1,14 +1,16 @@
 //! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`: `cargo
-//! run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines `NAME
-//! VALUE UNIT`: the time until the first view is there and until the timeline is drawn, the longest
-//! and the median frame while the timeline is zoomed and moved, and the memory that the page keeps.
+//! run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of the
+//! form `NAME VALUE UNIT`: the time until the first view is visible and until the timeline is
+//! drawn, the longest and the median frame while the timeline is zoomed and moved, and the memory
+//! that the page keeps.
 
 use std::path::Path;
 use std::time::Instant;
 
 use testkit::Browser;
 
-/// Zooms, moves, goes from call to call, and presses each key for long enough to draw.
+/// JavaScript that zooms, moves, goes from call to call, and holds each key long enough for the
+/// page to draw.
 const FRAMES: &str = "(async () => { \
     const canvas = document.querySelector('canvas'); canvas.focus(); const times = []; \
     const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done))); \

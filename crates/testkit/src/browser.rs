@@ -1,8 +1,7 @@
-//! A browser for the tests of pages: Chromium without a window, driven over a pair of pipes
-//! (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
+//! A browser for the tests of pages. It is Chromium without a window. The tests control it through
+//! a pair of pipes (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
 //!
-//! Each answer is waited for, but not for ever: a browser that does not answer within `PATIENCE`
-//! fails the test.
+//! Tests wait for each answer. If the browser does not answer within `PATIENCE`, the test fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,38 +14,40 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// This is far longer than any answer takes, because both processors may be busy.
+/// The longest time to wait for an answer. It is far longer than any answer takes, because both
+/// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A command that moves its own input and output to the descriptors that Chromium reads from and
-/// writes to.
+/// A shell command that starts Chromium. It connects the command's own input and output to the
+/// descriptors 3 and 4, which Chromium reads from and writes to.
 const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
-/// A browser with one page. Dropping this value ends the browser.
+/// A browser with one page. Dropping this value terminates the browser.
 pub struct Browser {
     child: Child,
     requests: Option<ChildStdin>,
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// The things that a page must not do: console messages, exceptions, requests.
+    /// What the page did but must not do: console messages, exceptions, requests.
     complaints: Vec<String>,
-    /// The file that receives the browser's standard error.
+    /// The file to which the browser's standard error is written.
     said: PathBuf,
     _home: Scratch,
 }
 
 impl Browser {
-    /// Starts Chromium. If there is none, reports the calling test as skipped and returns `None`.
+    /// Starts Chromium. If Chromium is not installed, reports the calling test as skipped and
+    /// returns `None`.
     ///
     /// # Panics
-    /// Panics if the browser does not start, like all methods if the browser does not answer.
+    /// Panics if the browser does not start. All methods panic if the browser does not answer.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(program) = std::env::split_paths(&path)
             .flat_map(|folder| names.map(|name| folder.join(name)))
-            // Some of these programs are stubs, which only print how to install the browser.
+            // Some programs with these names only print how to install the browser.
             .find(|program| program.is_file() && says_its_version(program))
         else {
             skip_this("no browser: install the package chromium");
@@ -57,10 +58,10 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
-            // The sandbox does not work for root, and the pages are our own.
+            // The sandbox is turned off because it does not work for root. The pages are our own.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
-            // These options give exact figures of memory, and a garbage collector that can be
+            // With these options, figures of memory are exact and the garbage collector can be
             // called.
             .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
             .arg(format!("--user-data-dir={}", home.path().display()))
@@ -132,7 +133,7 @@ impl Browser {
         }
     }
 
-    /// Returns what the browser has written to standard error.
+    /// Returns the text that the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
@@ -154,14 +155,15 @@ impl Browser {
         }
     }
 
-    /// Returns the console messages, exceptions and requests since the last call.
+    /// Returns the console messages, exceptions and requests since the last call of this function.
     pub fn complaints(&mut self) -> Vec<String> {
-        // The answer to this comes after all messages that were sent before.
+        // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// Returns the value of an expression in the page; promises are waited for.
+    /// Returns the value of an expression in the page. If the value is a promise, waits for its
+    /// result.
     ///
     /// # Panics
     /// Panics if the expression throws.
@@ -188,7 +190,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file with a fragment, loading it anew.
+    /// Opens a file with a fragment. The page is always loaded again.
     pub fn open(&mut self, file: &Path, fragment: &str) {
         self.call("Page.navigate", json!({"url": "about:blank"}));
         self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");
@@ -197,7 +199,7 @@ impl Browser {
         self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'");
     }
 
-    /// Sets the width and the height of the window, in pixels of CSS.
+    /// Sets the width and the height of the window in CSS pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -205,13 +207,13 @@ impl Browser {
         );
     }
 
-    /// Sets the colour scheme that the page is asked for: `light` or `dark`.
+    /// Sets the colour scheme that the browser reports to the page: `light` or `dark`.
     pub fn scheme(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Presses a key, which is a character or a name as in `KeyboardEvent.key`.
+    /// Presses a key. `key` is a character or a name, as in `KeyboardEvent.key`.
     pub fn key(&mut self, key: &str) {
         let mut down = json!({"type": "keyDown", "key": key});
         let code = match key {
@@ -235,7 +237,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", down);
     }
 
-    /// Takes a picture of the page as WebP, with a quality from 0 to 100, in base64.
+    /// Takes a picture of the page as WebP and returns it in base64. The quality is from 0 to 100.
     pub fn picture(&mut self, quality: u32) -> String {
         let wanted = json!({"format": "webp", "quality": quality});
         let answer = self.call("Page.captureScreenshot", wanted);
@@ -251,7 +253,7 @@ fn says_its_version(program: &Path) -> bool {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends when its pipe is closed. If it does not, it is killed.
+        // The browser ends when its pipe is closed. If it has not ended after 5 s, it is killed.
         self.requests = None;
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {

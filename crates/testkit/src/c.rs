@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the path of a folder of the repository: `include`, `tests/programs`.
+/// Returns the path of a folder of the repository, such as `include` or `tests/programs`.
 pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns the newest clang of this machine, if it has at least this version: `clang-22`, or plain
-/// `clang`.
+/// Returns the newest clang of this machine, such as `clang-22` or plain `clang`. `None` if there
+/// is no clang of at least this version.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
     versioned.chain(["clang".to_owned()]).find_map(|name| {
@@ -21,7 +21,7 @@ pub fn clang(least: u32) -> Option<PathBuf> {
     })
 }
 
-/// Returns the program of a compiler. `clang` and `clang++` mean those of any version.
+/// Returns the path of a compiler. The names `clang` and `clang++` stand for any version.
 pub fn compiler(name: &str) -> Option<PathBuf> {
     let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
     let c = clang(0)?;
@@ -34,8 +34,8 @@ fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Compiles a file of `tests/programs` to `to` with the compiler that [`compiler`] finds, with all
-/// warnings as errors. Returns `None` if there is no such compiler.
+/// Compiles a file of `tests/programs` to `to`, with the compiler that [`compiler`] finds. All
+/// warnings are errors. Returns `None` if there is no such compiler.
 ///
 /// # Panics
 /// Panics with the compiler's messages if the file does not compile.
@@ -49,7 +49,7 @@ pub fn compile(name: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()
     Some(())
 }
 
-/// Compiles a shared object, as [`compile`] does.
+/// Like [`compile`], for a shared object.
 pub fn shared(compiler: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()> {
     let mut all = vec!["-std=c11", "-fPIC", "-shared"];
     all.extend(flags);

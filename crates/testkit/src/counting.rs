@@ -1,17 +1,17 @@
-//! Shared parts of the tests of counting: counters to open, memory to touch, children to fork, and
-//! trees of files that imitate a machine.
+//! Shared parts of the tests of counting: counters to open, memory to touch, child processes, and
+//! directories of files that imitate a machine.
 
 use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
 
 pub use crate::skip_this as skip;
 
-/// A counter that counts nothing and can be opened everywhere: `PERF_COUNT_SW_DUMMY`.
+/// A counter that counts nothing and can be opened on every machine: `PERF_COUNT_SW_DUMMY`.
 pub const DUMMY: PerfAttr = software(9);
-/// `PERF_COUNT_SW_PAGE_FAULTS`.
+/// The counter `PERF_COUNT_SW_PAGE_FAULTS`.
 pub const PAGE_FAULTS: PerfAttr = software(2);
 
-/// Returns a counter of `PERF_TYPE_SOFTWARE`. It counts only user mode, so that it opens with
-/// `perf_event_paranoid` at 2.
+/// Returns a counter of `PERF_TYPE_SOFTWARE`. It counts only user mode, so it can be opened if
+/// `perf_event_paranoid` is 2.
 pub const fn software(config: u64) -> PerfAttr {
     PerfAttr {
         kind: 1,
@@ -44,8 +44,8 @@ pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     Counter::new(name, Unit::Count, group, source)
 }
 
-/// Returns whether this machine lets us count at all. If it does not, the test is added to the log
-/// of skips.
+/// Returns whether this machine lets us count at all. If it does not, adds the calling test to the
+/// log of skips.
 pub fn can_count() -> bool {
     match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
         Ok(fd) => {
@@ -66,21 +66,21 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Writes to `pages` fresh pages of memory; each causes one page fault.
+/// Writes to `pages` new pages of memory. Each of them causes one page fault.
 pub fn touch_fresh_pages(pages: usize) {
     const PAGE: usize = 4096;
     let memory = Fresh::new(pages * PAGE);
     memory.touch(PAGE);
 }
 
-/// An anonymous mapping that is not populated and uses no huge pages.
+/// An anonymous mapping whose pages are not present yet. It uses no huge pages.
 pub struct Fresh {
     start: *mut u8,
     len: usize,
 }
 
 impl Fresh {
-    /// Maps `len` bytes of memory, which are not present yet.
+    /// Maps `len` bytes of memory. Its pages are not present yet.
     pub fn new(len: usize) -> Self {
         // SAFETY: the address is null, so the kernel chooses a free one.
         let start = unsafe {
@@ -107,7 +107,7 @@ impl Fresh {
         unsafe { self.start.add(page * 4096).write_volatile(1) };
     }
 
-    /// Writes one byte every `step` bytes.
+    /// Writes one byte at every multiple of `step`.
     #[inline(never)]
     pub fn touch(&self, step: usize) {
         for at in (0..self.len).step_by(step) {
@@ -124,9 +124,9 @@ impl Drop for Fresh {
     }
 }
 
-/// Runs `body` in a forked child and returns its exit code. This is for things that a process can
-/// do only once (drop root, lower a limit). `body` must not panic or allocate much, because it runs
-/// in a copy of a threaded test process.
+/// Runs `body` in a forked child and returns the child's exit code. This is for things that a
+/// process cannot undo, such as giving up root or lowering a limit. `body` must not panic or
+/// allocate much, because it runs in a copy of a process with several threads.
 pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs `body` and exits with _exit, without unwinding into the test harness.
     unsafe {
@@ -142,14 +142,14 @@ pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// A tree of files in a temporary directory, which is removed when dropped.
+/// A directory tree in a temporary directory, which is removed when this value is dropped.
 pub struct Tree {
     /// The temporary directory.
     pub root: std::path::PathBuf,
 }
 
 impl Tree {
-    /// Creates an empty tree; `name` becomes part of the directory's name.
+    /// Creates an empty tree. `name` becomes part of the temporary directory's name.
     pub fn new(name: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -163,7 +163,7 @@ impl Tree {
         Self { root }
     }
 
-    /// Writes a file, and creates the directories above it.
+    /// Writes a file, and creates the missing directories of its path.
     pub fn file(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         let parent = path.parent().expect("a file has a directory");
@@ -171,7 +171,7 @@ impl Tree {
         std::fs::write(path, text).expect("the test's file");
     }
 
-    /// Removes a file, or a directory with everything in it.
+    /// Removes a file, or a directory with all of its contents.
     pub fn remove(&self, path: &str) {
         let path = self.root.join(path);
         let gone =

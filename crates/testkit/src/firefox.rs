@@ -1,8 +1,9 @@
-//! Firefox without a window, for the tests of pages, driven with WebDriver BiDi over a WebSocket of the loopback
-//! (`--remote-debugging-port=0`). It does the part of [`crate::browser::Browser`] that such tests need.
+//! Firefox without a window, for the tests of pages. The tests control it with WebDriver BiDi over
+//! a WebSocket of the loopback interface (`--remote-debugging-port=0`). This module has the part of
+//! [`crate::browser::Browser`] that they need.
 //!
-//! The WebSocket follows RFC 6455 as far as two programs on one machine need it: text frames, our
-//! own messages masked and in one frame, and pings.
+//! The WebSocket has only the part of RFC 6455 that two programs on one machine need: text frames,
+//! our own messages masked and in one frame, and pings.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// This is far longer than any answer takes, because both processors may be busy.
+/// Longer than any answer takes, because both processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Settings with which nothing leaves the machine: every address but the page's file is behind a
-/// proxy that does not exist, and requests of Firefox itself are off. `SCHEME`: 0 is dark and 1 is
-/// light.
+/// Settings that keep everything on this machine. Every address except the page's file is behind a
+/// proxy that does not exist, and Firefox's own requests are turned off. `SCHEME` is 0 for dark and
+/// 1 for light.
 const PREFERENCES: &str = r#"
 user_pref("layout.css.prefers-color-scheme.content-override", SCHEME);
 user_pref("network.proxy.type", 1);
@@ -40,7 +41,7 @@ user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
 user_pref("toolkit.telemetry.enabled", false);
 "#;
 
-/// A browser with one page. Dropping this value ends the browser.
+/// A browser with one page. Dropping this value terminates the browser.
 pub struct Firefox {
     child: Child,
     socket: BufReader<TcpStream>,
@@ -52,11 +53,11 @@ pub struct Firefox {
 }
 
 impl Firefox {
-    /// Starts Firefox, which asks pages for a scheme of colours (`light` or `dark`). If there is none, reports the
-    /// calling test as skipped and returns `None`.
+    /// Starts Firefox with a colour scheme (`light` or `dark`). If Firefox is not installed,
+    /// reports the calling test as skipped and returns `None`.
     ///
     /// # Panics
-    /// Panics if the browser does not start, like all methods if the browser does not answer.
+    /// Panics if the browser does not start. All methods panic if the browser does not answer.
     pub fn start(scheme: &str) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
@@ -100,7 +101,7 @@ impl Firefox {
         Some(browser)
     }
 
-    /// Calls a command and returns its result.
+    /// Sends a command to the browser and returns its result.
     ///
     /// # Panics
     /// Panics if the browser reports an error.
@@ -161,8 +162,8 @@ impl Firefox {
         let parameters = &message["params"];
         match message["method"].as_str() {
             Some("log.entryAdded") => self.complaints.push(parameters.to_string()),
-            // The font of its own controls is in `data:` addresses, for which nothing leaves the
-            // machine.
+            // Requests for `data:` addresses do not leave the machine. Firefox loads the font of
+            // its controls from one.
             Some("network.beforeRequestSent") => {
                 let address = parameters["request"]["url"].as_str().unwrap_or_default();
                 if !["file:", "about:", "data:"].iter().any(|own| address.starts_with(own)) {
@@ -173,20 +174,20 @@ impl Firefox {
         }
     }
 
-    /// Returns the console messages, exceptions and requests since the last call.
+    /// Returns the console messages, exceptions and requests since the last call of this function.
     pub fn complaints(&mut self) -> Vec<String> {
-        // The answer to this comes after all messages that were sent before.
+        // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// Returns the value of an expression in the page; promises are waited for.
+    /// Returns the value of an expression in the page. If the value is a promise, waits for its
+    /// result.
     ///
     /// # Panics
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        // The value is passed as a text, because the protocol has a notation of its own for
-        // objects.
+        // The value is passed as text, because the protocol has its own notation for objects.
         let text = format!("(async () => JSON.stringify([await ({expression})]))()");
         let target = json!({"context": self.context});
         let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
@@ -208,7 +209,7 @@ impl Firefox {
         }
     }
 
-    /// Opens a file, loading it anew.
+    /// Opens a file. The page is always loaded again.
     pub fn open(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         let context = self.context.clone();
@@ -216,21 +217,21 @@ impl Firefox {
         self.call("browsingContext.navigate", wanted);
     }
 
-    /// Sets the width and the height of the window, in pixels of CSS.
+    /// Sets the width and the height of the window in CSS pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         let context = self.context.clone();
         let wanted = json!({"context": context, "viewport": {"width": width, "height": height}});
         self.call("browsingContext.setViewport", wanted);
     }
 
-    /// Returns what the browser has written to standard error.
+    /// Returns the text that the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
     }
 }
 
-/// Returns the address at which Firefox says that it listens: `127.0.0.1:PORT`.
+/// Returns the address at which Firefox listens, as Firefox has printed it: `127.0.0.1:PORT`.
 fn address(said: &Path, child: &mut Child) -> String {
     const SAYS: &str = "WebDriver BiDi listening on ws://";
     let end = Instant::now() + PATIENCE;
@@ -269,8 +270,7 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// Makes a frame from a client, whose content must be masked. Firefox treats a mask of zeros as no
-/// mask.
+/// Makes a frame of a client, whose content must be masked. A mask of zeros changes nothing.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

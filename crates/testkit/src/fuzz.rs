@@ -1,7 +1,7 @@
-//! Functions for the fuzzers and the deterministic mutation test: they run readers over arbitrary
+//! Functions for the fuzzers and the deterministic mutation test. They run readers over arbitrary
 //! bytes.
 //!
-//! Every function here panics with a description if a reader breaks one of its promises.
+//! If a reader breaks a guarantee, these functions panic with a description.
 
 use std::convert::Infallible;
 use std::fs;
@@ -15,17 +15,19 @@ use record::{Call, GroupLayout, Record};
 
 use crate::make::PageMaker;
 
-/// Returns layouts of counters, from none to the maximum, given by the group numbers of the
-/// counters.
+/// Returns layouts of counters, from none to the maximum. The lists contain the group number of
+/// each counter.
 pub fn layouts() -> [GroupLayout; 4] {
     let most: Vec<u16> = (0..model::MAX_COUNTERS as u16).collect();
     [&[][..], &[0], &[0, 0, 1], &most].map(|groups| GroupLayout::new(groups, u32::MAX))
 }
 
-/// Returns the calls of a page and whether a record was torn; `None` if the bytes are not a page.
+/// Returns the calls of a page, and whether a record was torn (incomplete). `None` if the bytes are
+/// not a page.
 ///
 /// # Panics
-/// Panics if the reader returns more records than there are bytes, or continues after a torn one.
+/// Panics if the reader returns more records than there are bytes, or continues after a torn
+/// record.
 pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)> {
     let mut reader = PageReader::new(bytes, layout).ok()?;
     let committed = reader.header().committed as usize;
@@ -48,7 +50,7 @@ pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)
     Some((calls, torn))
 }
 
-/// Returns a page in the pool's format whose records are these bytes, as many as fit.
+/// Returns a page of the pool with these bytes as its records, as many as fit.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
     let header = HEADER.get_or_init(|| {
@@ -57,15 +59,15 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     });
     let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
     let mut page = [header.as_slice(), kept].concat();
-    // See docs/file-format.md: this is the lower half of `committed`.
+    // The lower half of `committed` (see docs/file-format.md).
     page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
     page
 }
 
-/// Reads the data as a page or as the records of a page, depending on a bit of the first byte.
+/// Reads the data as a page or as the records of a page. A bit of the first byte decides which.
 ///
 /// # Panics
-/// Panics if a reader breaks a promise.
+/// Panics if a reader breaks a guarantee.
 pub fn page(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let layout = &layouts()[usize::from(choice & 3)];
@@ -76,12 +78,12 @@ pub fn page(data: &[u8]) {
     }
 }
 
-/// Opens the profile in `dir` after replacing the pages of its first part with `pages`, and reads
-/// every call in every way.
+/// Replaces the pages of the profile's first part with `pages`, and reads every call with every
+/// reader.
 ///
 /// # Panics
-/// Panics if a reader breaks a promise, or if the profile does not open: damaged pages are not an
-/// error.
+/// Panics if a reader breaks a guarantee, or if the profile does not open. Damaged pages must not
+/// prevent that.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();
@@ -95,14 +97,14 @@ pub fn profile(dir: &Path, pages: &[u8]) {
     assert_eq!(rows, calls, "batches and pages");
 }
 
-/// Reads bytes as a file of loops, and as a run of pages with tables.
+/// Reads bytes as a file of loops, and as a sequence of pages with tables.
 ///
 /// # Panics
-/// Panics if a reader returns more than there are bytes for, or if its result cannot be written and
-/// read again.
+/// Panics if a reader returns more data than the bytes can contain, or if its result cannot be
+/// written and read again.
 pub fn loops(bytes: &[u8]) {
     let read = read_frames(bytes);
-    // A name that is not UTF-8 becomes longer.
+    // Modules are not included, because a name that is not UTF-8 becomes longer.
     let frames = read.frames.iter().filter(|frame| !matches!(frame, LoopFrame::Module(_)));
     let written: usize = frames.map(|frame| frame.to_bytes().len()).sum();
     assert!(written <= bytes.len(), "{written} bytes of frames in {}", bytes.len());

@@ -6,7 +6,7 @@ use std::process::Command;
 /// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Exit code; `None` after a signal.
+    /// The exit code. `None` if a signal ended the program.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
@@ -23,18 +23,20 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Creates a harness. `program` is usually `env!("CARGO_BIN_EXE_counterpoint")`.
+    /// Creates a harness for a program and a directory of golden files. `program` is usually
+    /// `env!("CARGO_BIN_EXE_counterpoint")`.
     pub fn new(program: impl Into<PathBuf>, golden: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
     }
 
-    /// Replaces `text` with `by` in everything that is compared, for paths and versions.
+    /// Adds a replacement of `text` by `by`, which is applied to all output before it is compared.
+    /// This is for paths and versions.
     pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
         self.scrub.push((text.into(), by.into()));
         self
     }
 
-    /// Runs the program in an environment that does not depend on the terminal.
+    /// Runs the program. The environment is set so that the output does not depend on the terminal.
     ///
     /// # Panics
     /// Panics if the program cannot be started.
@@ -70,9 +72,9 @@ impl Golden {
         serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
     }
 
-    /// Runs the program and compares stdout, and stderr if there is any, with `NAME.out` and
-    /// `NAME.err`. With `UPDATE_GOLDEN=1` in the environment, writes those files instead; review
-    /// the difference before you keep it.
+    /// Runs the program, and compares stdout with `NAME.out` and stderr, if there is any, with
+    /// `NAME.err`. If `UPDATE_GOLDEN=1` is in the environment, writes these files instead. Review
+    /// the difference before you commit it.
     ///
     /// # Panics
     /// Panics if the output differs or the exit code is not `code`.
@@ -82,8 +84,8 @@ impl Golden {
         output
     }
 
-    /// Does what [`Golden::check`] does, for commands whose stderr differs from run to run: the
-    /// caller checks it.
+    /// Like [`Golden::check`], for commands whose stderr differs from run to run. The caller checks
+    /// stderr.
     ///
     /// # Panics
     /// Panics if stdout differs or the exit code is not `code`.

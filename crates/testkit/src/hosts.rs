@@ -1,5 +1,6 @@
-//! The descriptions of the hosts that Counterpoint knows, as their adapters give them, so that
-//! profiles from scripts have the same descriptions as recorded ones.
+//! The descriptions of the hosts (frameworks) that Counterpoint supports. They are the descriptions
+//! of the adapters themselves, so profiles from scripts have the same descriptions as recorded
+//! profiles.
 
 #[path = "../../agent/src/adapters/iree/description.rs"]
 mod iree;
@@ -10,14 +11,14 @@ mod tvm;
 
 use record::host::Host;
 
-/// The number of IREE in scripts. Libraries belong to it unless a test says otherwise.
+/// The number of IREE in scripts. Libraries belong to IREE unless a test says otherwise.
 pub const IREE: u8 = 0;
 /// The number of TVM in scripts.
 pub const TVM: u8 = 1;
 /// The number of PyTorch in scripts.
 pub const TORCH: u8 = 2;
 
-/// Returns the descriptions by number.
+/// Returns the number and the description of each host.
 pub(crate) fn known() -> [(u8, Host); 3] {
     [(IREE, iree::HOST), (TVM, tvm::HOST), (TORCH, torch::HOST)]
 }

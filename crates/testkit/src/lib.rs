@@ -1,5 +1,5 @@
-//! Shared parts of the tests of the reading side: profiles made from a script, and a harness that
-//! runs the command line and compares its output with golden files.
+//! Shared parts of the tests of everything that reads profiles: profiles made from scripts, and a
+//! harness that runs the command line and compares its output with golden files.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!
-//! This crate is for development only: nothing of it is in a release, and its functions may panic,
-//! as tests do.
+//! This crate is only for development. No release contains it, and its functions may panic, like
+//! tests.
 
 pub mod browser;
 pub mod c;

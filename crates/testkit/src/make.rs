@@ -1,5 +1,5 @@
-//! Writes the profile that a script describes to a directory, with the real page writer, pool and
-//! frames.
+//! Writes the profile that a script describes to a directory, with the recorder's own page writer,
+//! pool and frames.
 
 use std::ffi::CString;
 use std::fs;
@@ -29,12 +29,12 @@ use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript
 pub struct PageMaker(OwnedPage);
 
 impl PageMaker {
-    /// Creates a page with this start.
+    /// Creates a page that begins like this.
     pub fn new(start: PageStart) -> Self {
         Self(OwnedPage::new(start))
     }
 
-    /// Returns whether another record fits.
+    /// Returns whether the page has room for another record.
     pub fn has_room(&self) -> bool {
         self.0.has_room()
     }
@@ -65,7 +65,7 @@ impl PageMaker {
         }
     }
 
-    /// Records a moment on the thread's clocks.
+    /// Records a reading of the thread's clocks.
     ///
     /// # Panics
     /// Panics if the page is full.
@@ -73,12 +73,12 @@ impl PageMaker {
         self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
-    /// Stores the number of open calls, and the export of the outermost one.
+    /// Stores the number of calls in progress, and the export of the outermost one.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
     }
 
-    /// Stores what the thread had used when the page ended.
+    /// Stores the thread's usage at the end of the page.
     pub fn end(&mut self, usage: Usage) {
         self.0.set_end(usage);
     }
@@ -93,19 +93,20 @@ impl PageMaker {
         self.0.next(start);
     }
 
-    /// Returns the whole page, as the pool holds it.
+    /// Returns the bytes of the whole page, as in the pool.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.bytes()
     }
 }
 
-/// Returns where a script puts its pool: inside the profile.
+/// Returns the path of a script's pool, which is inside of the profile.
 pub fn pool_path(dir: &Path) -> PathBuf {
     dir.join(POOL_NAME).join(POOL_NAME)
 }
 
 impl ProfileScript {
-    /// Writes the profile as `x.cpt` to a new temporary directory; returns both.
+    /// Writes the profile as `x.cpt` to a new temporary directory, and returns the directory and
+    /// the path.
     ///
     /// # Panics
     /// Panics on any error of the file system.
@@ -116,8 +117,8 @@ impl ProfileScript {
         (scratch, dir)
     }
 
-    /// Opens the profile after [`ProfileScript::written`]. It lives as long as the directory that is
-    /// returned with it.
+    /// Opens the profile after [`ProfileScript::written`]. It exists until the returned directory
+    /// is dropped.
     ///
     /// # Panics
     /// Panics if the profile cannot be written or opened.
@@ -226,7 +227,7 @@ impl ProfileScript {
         }
     }
 
-    /// Appends the thread's flushed pages to `file`; returns the page that stays in the pool.
+    /// Appends the thread's flushed pages to `file`. Returns the page that stays in the pool.
     fn write_thread(
         &self,
         process: &ProcessScript,
@@ -326,7 +327,7 @@ fn make_pool(path: &Path, owner: &Owner) -> Pool {
     Pool::open(&c_path(path)).expect("open the pool")
 }
 
-/// Puts a page of these bytes into the pool.
+/// Puts a page with these bytes into the pool.
 fn leave(pool: &Pool, path: &Path, row: u32, bytes: &[u8]) {
     let number = pool.claim_page(row, 0).expect("the pool has room");
     pool.populate(number, &c_path(path)).expect("there is memory");
@@ -346,7 +347,7 @@ fn counts_frame(thread: &ThreadScript) -> CountsFrame {
     }
 }
 
-/// Returns a table of one page, as the layout in docs/file-format.md says.
+/// Returns a table of counts in one page; docs/file-format.md describes the layout.
 fn counts_table(process: &ProcessScript, frame: &CountsFrame) -> Vec<u8> {
     let mut page = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, value: u64| page[at..at + 8].copy_from_slice(&value.to_le_bytes());

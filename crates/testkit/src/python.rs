@@ -1,4 +1,4 @@
-//! Runs Python for tests that compare our numbers with the numbers of an independent program.
+//! Runs Python for tests that compare our results with those of an independent program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::skips::skip;
 
-/// Returns the test environment's Python, if it has these modules (`numpy, scipy.stats`);
-/// otherwise, `test` is skipped.
+/// Returns the Python of the test environment, if it has these modules (for example `numpy,
+/// scipy.stats`). Otherwise, reports `test` as skipped.
 pub fn with(test: &str, modules: &str) -> Option<PathBuf> {
     let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
         skip(test, "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
@@ -36,7 +36,8 @@ pub fn run(python: &Path, program: &str, input: &str) -> String {
         .expect("start Python");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let output = std::thread::scope(|scope| {
-        // A program that ends early does not read everything; its status says whether it failed.
+        // A program that ends early does not read all of its input. Its exit status says whether it
+        // failed.
         scope.spawn(move || {
             let _ = stdin.write_all(input.as_bytes());
         });

@@ -14,7 +14,7 @@ impl Random {
         self.0
     }
 
-    /// Returns a number below `end`; 0 if `end` is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
@@ -34,7 +34,7 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// Returns mostly small numbers and the limits of the range.
+    /// Returns a random number. Most of these numbers are small or at the limits of the range.
     pub fn number(&mut self) -> u64 {
         let any = self.below(u64::MAX);
         let small = self.below(1000);

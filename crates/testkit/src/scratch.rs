@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A new directory, which is removed with its content when dropped.
+/// A new directory. It is removed with its contents when this value is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -31,13 +31,13 @@ impl Scratch {
         &self.path
     }
 
-    /// Returns the path of an entry in the directory.
+    /// Returns the path of the entry `name` in the directory.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }
 
-/// The directories to remove when a process exits, with the id of that process.
+/// The directories to remove when a process exits, each with the id of that process.
 static AT_EXIT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
@@ -45,7 +45,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn remove_all() {
-    // A forked child does not remove its parent's directories.
+    // A forked child must not remove its parent's directories.
     let me = std::process::id();
     let Ok(all) = AT_EXIT.lock() else { return };
     for (_, path) in all.iter().filter(|(owner, _)| *owner == me) {
@@ -53,7 +53,8 @@ extern "C" fn remove_all() {
     }
 }
 
-/// Removes the directory, and the recorder's pools that belong to profiles in it and are left over.
+/// Removes the directory. Also removes pools of the recorder that are left over from profiles in
+/// it.
 fn remove(path: &Path) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);
@@ -67,7 +68,8 @@ fn remove(path: &Path) {
 }
 
 impl Scratch {
-    /// Also removes the directory when the process exits; for statics, which are never dropped.
+    /// Makes sure that the directory is also removed when the process exits. This is for statics,
+    /// because they are never dropped.
     pub fn until_exit(self) -> Self {
         if let Ok(mut all) = AT_EXIT.lock() {
             if all.is_empty() {

@@ -1,4 +1,4 @@
-//! The description of a profile in a test.
+//! Describes a profile in a test.
 //!
 //! ```
 //! use testkit::{CallScript, ProfileScript};
@@ -27,10 +27,10 @@ use crate::hosts;
 pub struct ProfileScript {
     /// The manifest. `clock` and `counters` are also written to `run.bin`.
     pub manifest: Manifest,
-    /// Processes in the order in which they claim rows of the pool.
+    /// The processes, in the order in which they claim rows of the pool.
     pub processes: Vec<ProcessScript>,
-    /// Whether to leave a pool, as after a crash or while recording. Each thread decides which of
-    /// its pages are still in it.
+    /// Whether the profile has a pool, as after a crash or while recording. Each thread decides
+    /// which of its pages are still in the pool.
     pub pool: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Generation: the number of parts that the same process made before.
+    /// The process's generation: the number of parts that the same process made before.
     pub generation: u32,
     /// Hosts besides those of [`crate::hosts`], with their numbers.
     pub hosts: Vec<(u8, Host)>,
@@ -56,17 +56,17 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     pub calibrations: Vec<Calibration>,
     pub clock_steps: Option<Granularity>,
-    /// The times that the process's brackets took.
+    /// The measured times of the process's brackets (the readings around calls).
     pub brackets: Vec<Brackets>,
-    /// The times that the process's host took to announce ops.
+    /// The measured times that the process's host took to announce ops to the recorder.
     pub announced: Vec<Brackets>,
-    /// The cost of recording outside of calls and threads.
+    /// The cost of recording that belongs to no call and no thread.
     pub cost: Option<ProcessCost>,
     /// The process's place in a distributed job.
     pub job: Option<Job>,
-    /// What the launcher calls the job.
+    /// The name that the launcher gave the job.
     pub job_name: Option<String>,
-    /// The threads that the process had at its end.
+    /// The processor times of the threads that the process had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of the process's threads.
     pub leaving: Option<Leaving>,
@@ -83,30 +83,30 @@ pub struct ThreadScript {
     pub uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
-    /// Name as bytes, because programs may set any bytes.
+    /// The thread's name as bytes, because programs may set names that are not UTF-8.
     pub name: Vec<u8>,
-    /// Mask of the counters in the thread's pages.
+    /// A bit mask of the counters in the thread's pages.
     pub mask: u32,
-    /// Base values of the thread's first page: ticks, CPU time, monotonic time.
+    /// The base values of the thread's first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
     /// The steps that the thread records.
     pub items: Vec<Item>,
     /// Whether the last page stays in the pool instead of being flushed (needs
     /// [`ProfileScript::pool`]).
     pub unflushed: bool,
-    /// Number of calls in progress at the end, and the export of the outermost one.
+    /// The number of calls in progress at the end, and the export of the outermost of them.
     pub open: (u32, u32),
     /// Ticks spent flushing before the last page was begun.
     pub flush_ticks: u64,
     /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// For each page, what the thread had used at the page's start and at its end. Missing entries
-    /// are unknown.
+    /// For each page, the thread's usage at the page's start and at its end. `None` if it is not
+    /// known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
     /// The exact counts of the thread's calls. They are in the pool if `unflushed` is set,
     /// otherwise in the file.
     pub counted: Vec<CountsRow>,
-    /// The counts of calls by steps of the program.
+    /// The numbers of calls for each step of the program.
     pub steps: Option<ThreadSteps>,
     /// The thread's processor time, and the part of it that recording took.
     pub spent: Spent,
@@ -118,9 +118,9 @@ pub enum Item {
     Call(CallScript),
     /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
-    /// The page is flushed, and the next one begins at these ticks, CPU time and monotonic time.
+    /// The page is flushed. The next page begins at these ticks, CPU time and monotonic time.
     NextPage(u64, u64, u64),
-    /// The page is discarded, and the next one begins: this leaves a gap in the sequence.
+    /// The page is discarded, and the next one begins. This causes a gap in the sequence of pages.
     LostPage(u64, u64, u64),
 }
 
@@ -129,16 +129,16 @@ pub struct CallScript {
     pub call: record::Call,
     /// The readings of each group of the page.
     pub groups: Vec<GroupRead>,
-    /// The call's values as pairs of key and bits.
+    /// The call's values: pairs of a key and the value's bits.
     pub values: Vec<(u32, u64)>,
-    /// How the call was chosen by sampling; `None` in a run without a budget.
+    /// How sampling chose the call. `None` in a run without a budget.
     pub drawn: Option<Drawn>,
 }
 
 /// The reading of one group in one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRead {
-    /// Time for which the group was enabled; `None` if the group was not read.
+    /// The time for which the group was enabled. `None` if the group was not read.
     pub enabled: Option<u64>,
     /// Time for which the group was running.
     pub running: u64,
@@ -146,14 +146,14 @@ pub struct GroupRead {
 }
 
 impl CallScript {
-    /// Creates a call of the only workgroup of a dispatch, on CPU 0.
+    /// Creates a call on CPU 0. It is the only workgroup of a dispatch.
     pub fn new(export: u32, start: u64, duration: u64) -> Self {
         let end = start.wrapping_add(duration);
         let call = record::Call { export, count: [1; 3], start, end, ..Default::default() };
         Self { call, ..Self::default() }
     }
 
-    /// Creates a call that a virtual machine makes.
+    /// Creates a call of an op by a virtual machine.
     pub fn op(export: u32, start: u64, duration: u64) -> Self {
         let mut script = Self::new(export, start, duration);
         script.call.count = [0; 3];
@@ -166,32 +166,32 @@ impl CallScript {
         self
     }
 
-    /// Makes the call workgroup `id` of `count` in x.
+    /// Makes the call the workgroup number `id` of `count` workgroups in the dimension x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self
     }
 
-    /// Places the call on this CPU of this node.
+    /// Sets the CPU and the NUMA node of the call.
     pub fn on(mut self, cpu: u32, node: u32) -> Self {
         self.call.location = node << 12 | cpu;
         self
     }
 
-    /// Adds a group that was enabled and running for this long and whose counters had these values.
+    /// Adds a group that was enabled and running for this long, and the values of its counters.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// Adds a group that was running for only a part of the time for which it was enabled.
+    /// Adds a group that was running only for a part of the time for which it was enabled.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
         self
     }
 
-    /// Says that the call was chosen by sampling with these periods, after this many calls of its
-    /// export that were only counted.
+    /// Marks the call as chosen by sampling with these periods. `skipped` is the number of calls of
+    /// the same export that were only counted before this one.
     pub fn drawn(mut self, period: u32, counter_period: u32, skipped: u64) -> Self {
         self.drawn = Some(Drawn { period, counter_period, skipped });
         self
@@ -211,8 +211,8 @@ impl ThreadScript {
         self
     }
 
-    /// Adds all calls of an export: their number, how many of them were timed, and for how many the
-    /// counters were read. This needs a profile with a budget.
+    /// Adds the numbers for an export: all calls, the timed calls, and the calls for which counters
+    /// were read. This needs a profile with a budget.
     pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
         self.counted.push(CountsRow { export, calls, timed, counted });
         self
@@ -249,8 +249,8 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Adds the measurements of empty calls: their number, the ticks inside of a call and around
-    /// the whole call, and the values of the first counters.
+    /// Adds the measurements of empty calls: their number, the ticks inside of a call, the ticks of
+    /// a whole call, and the values of the first counters.
     pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
         self.calibrations.push(Calibration {
             calls,
@@ -262,15 +262,15 @@ impl ProcessScript {
         });
     }
 
-    /// Creates a virtual machine of TVM; returns its number.
+    /// Creates a virtual machine of TVM. Returns the machine's number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
         library.host = hosts::TVM;
         library.id
     }
 
-    /// Adds a function that a machine calls, on `cpu0`; returns its export id. Call this after the
-    /// last library with exports was added.
+    /// Adds a function that a machine calls, on `cpu0`. Returns the function's export id. Call this
+    /// method after the last library with exports was added.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;
@@ -286,7 +286,7 @@ impl ProcessScript {
         id
     }
 
-    /// Starts a thread that records all counters.
+    /// Adds a thread that records all counters.
     pub fn thread(&mut self, name: &str) -> &mut ThreadScript {
         let uid = self.threads.len() as u32;
         let name = name.as_bytes().to_vec();
@@ -302,8 +302,8 @@ impl ProcessScript {
 }
 
 impl ProfileScript {
-    /// Creates a finished profile without counters in which one tick is one nanosecond, which is
-    /// easy to compute with on paper.
+    /// Creates a finished profile without counters. One tick is one nanosecond, so that tests are
+    /// easy to compute on paper.
     pub fn monotonic() -> Self {
         let snapshot = |ns| Moment {
             ticks: ns,
@@ -329,7 +329,7 @@ impl ProfileScript {
         Self { manifest, processes: vec![], pool: false }
     }
 
-    /// Makes the profile one of a run with this budget, from 0 to 1.
+    /// Makes the profile one that was recorded with this budget, a number from 0 to 1.
     pub fn budget(&mut self, budget: f64) -> &mut Self {
         self.manifest.budget = Some(budget);
         self
@@ -340,7 +340,7 @@ impl ProfileScript {
         self.manifest.clock.into()
     }
 
-    /// Adds a counter of occurrences.
+    /// Adds a counter of events.
     pub fn counter(&mut self, name: &str, group: u16) -> &mut profile::CounterInfo {
         self.manifest.counters.push(profile::CounterInfo {
             name: name.to_owned(),
@@ -352,7 +352,7 @@ impl ProfileScript {
         self.manifest.counters.last_mut().expect("just pushed")
     }
 
-    /// Adds a process that started at tick 1000 + its index in the list.
+    /// Adds a process. Its start time is 1000 plus its index in the list of processes.
     pub fn process(&mut self, pid: u32) -> &mut ProcessScript {
         let start_time = 1_000 + self.processes.len() as u64;
         self.processes.push(ProcessScript { pid, start_time, ..ProcessScript::default() });

@@ -1,20 +1,20 @@
 //! Reports tests that cannot run on this machine.
 //!
-//! A test that lacks something (a PMU, root, a Python module) calls [`skip`] and returns. `cargo
-//! xtask test` lists all skips at its end. With `--strict`, which CI uses, it fails on a skip that
-//! is not in the list of expected skips (`xtask/src/test/skips.rs`).
+//! If a test lacks something (a PMU, root, a Python module), it calls [`skip`] and returns. `cargo
+//! xtask test` lists all skips at its end. With `--strict`, which CI uses, it fails if a skip is
+//! not in the list of expected skips (`xtask/src/test/skips.rs`).
 
 use std::io::Write;
 
-/// Records that `test` does not run here, and why: on standard error, and as a line `TEST: WHY` in
-/// the file that `COUNTERPOINT_SKIP_LOG` names, if it is set. The caller returns afterwards.
+/// Reports that `test` does not run here, and why. The report goes to standard error. If
+/// `COUNTERPOINT_SKIP_LOG` names a file, the line `TEST: WHY` is also appended to that file. The
+/// caller must return afterwards.
 ///
-/// `test` is a name without a colon that is unique among the tests; the list of expected skips
-/// matches it.
+/// `test` is a unique name without a colon. The list of expected skips contains such names.
 ///
 /// # Panics
-/// Panics if the log cannot be written, because a skip that nobody sees would look like a passed
-/// test.
+/// Panics if the log cannot be written, because a test whose skip nobody sees would look like a
+/// passed test.
 pub fn skip(test: &str, why: &str) {
     let why = why.trim_end().replace('\n', " ");
     eprintln!("SKIPPED {test}: {why}");
@@ -25,7 +25,8 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// Does what [`skip`] does, with the name of the calling thread, which is the test's own path.
+/// Like [`skip`]. The name of the test is the name of the calling thread, which is the test's own
+/// path.
 ///
 /// # Panics
 /// Same as for [`skip`].

@@ -58,8 +58,8 @@ pub fn script(r: &mut Random) -> ProfileScript {
                 thread.call(call);
                 match r.below(18) {
                     0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
-                    // A lost page leaves a gap, and calls inside may be there without the calls
-                    // around them.
+                    // A lost page causes a gap. Calls after the gap may be recorded although the
+                    // calls around them are missing.
                     2 => _ = thread.then(Item::LostPage(end, 0, end)),
                     _ => (),
                 }
@@ -74,7 +74,8 @@ pub fn script(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Adds functions that the host's own profiler saw around some of the calls of some threads.
+/// Adds functions that contain some of the calls of some threads, as if the host's own profiler had
+/// recorded these functions.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
         if r.below(3) > 0 {
@@ -86,8 +87,8 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // All of the thread's calls are inside of the first function. The second one ends
-                // where no call is running.
+                // All of the thread's calls are inside of the first function. The second function
+                // ends at a time at which no call is running.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -108,7 +109,7 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
     }
 }
 
-/// Returns a time before `end` at which none of the thread's calls runs, but some have ended.
+/// Returns a time before `end` at which some of the thread's calls have ended and none is running.
 fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     let calls = || {
         thread.items.iter().filter_map(|item| match item {
@@ -120,8 +121,8 @@ fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     (1_001..end).rev().find(|at| is_free(*at) && calls().any(|(_, to)| to < *at))
 }
 
-/// Writes a random profile. Some profiles are of two passes with one counter each, in which the
-/// calls are the same or not.
+/// Writes a random profile. Some profiles have two passes with one counter each. The calls of the
+/// two passes may be the same or different.
 fn write(r: &mut Random, dir: &Path) {
     let one = script(r);
     if r.below(5) > 0 {
@@ -158,9 +159,9 @@ struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether numpy subtracted nothing.
+    /// Whether numpy's numbers are raw: nothing was subtracted.
     raw: bool,
-    /// The pass of each process, from 1.
+    /// The number of the pass of each process. The first pass has the number 1.
     passes: Vec<u32>,
     /// The number of values that were compared.
     compared: usize,
@@ -184,15 +185,15 @@ impl<'a> Judged<'a> {
         self.compared += 1;
     }
 
-    /// Returns the name by which the numpy program calls the thread of a row or of an element of
+    /// Returns the name that the numpy program uses for the thread of a row or of an element of
     /// `threads`.
     fn thread(&self, row: &Value) -> String {
         let pass = self.passes[row["process"].as_u64().unwrap() as usize];
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Compares every view. Returns whether the corrected values contradict each other, so that
-    /// views show the recorded ones.
+    /// Compares every view. Returns whether the corrected values contradict each other. Views then
+    /// show the recorded values.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -233,7 +234,8 @@ impl<'a> Judged<'a> {
             }
             for counter in row["counters"].as_array().unwrap() {
                 let of = counter["name"].as_str().unwrap();
-                // Nothing is subtracted from counters whose empty calls read nothing.
+                // If the empty calls of a counter read nothing, nothing is subtracted from the
+                // counter.
                 let faults = &expected["counters"][of];
                 self.same(&format!("by {by}: {name}: {of}"), &counter["total"], faults);
                 let with = expected["with"][of].as_u64().unwrap_or(0);
@@ -253,8 +255,8 @@ impl<'a> Judged<'a> {
         self.same("time in calls", &report["total"]["self_ns"], &sum("dispatch_ns").into());
         self.same("calls", &report["total"]["calls"], &sum("calls").into());
         let between = sum("wall_ns") - sum("dispatch_ns");
-        // The value is null if no time is left, because a call goes from the begin of each thread
-        // to its end.
+        // If calls fill the whole life of every thread, no time is left between calls, and the
+        // value is null.
         let found = match &report["total"]["between_ns"] {
             Value::Null => &json!(0),
             found => found,
@@ -327,7 +329,8 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// Compares the numbers in tables for people, to the last printed digit.
+    /// Compares the numbers that tables for people show. They must be equal to the last printed
+    /// digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
             let mut report = Command::new(&*OFTEN_STARTED);
@@ -363,7 +366,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The numbers of a row that are compared.
+/// The numbers of a row that the test compares.
 const VALUES: [&str; 11] = [
     "calls",
     "inner_calls",
@@ -383,9 +386,9 @@ fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Parses a printed number, in ns or as a part of one, and returns it with the value of one more in
-/// its last digit. `None` if the cell has no number (`–`, `<12 ns`). What follows the number (`±3
-/// %`, `*`) is left out.
+/// Parses a printed number, which may be a time or a percentage. Returns the number in ns or as a
+/// part of one, and how much one unit of its last digit is. `None` if the cell has no number (`–`,
+/// `<12 ns`). Text after the number (`±3 %`, `*`) is ignored.
 pub fn amount(cell: &str) -> Option<(f64, f64)> {
     let mut words = cell.split(' ');
     let digits = words.next()?.trim_end_matches('*');
@@ -402,7 +405,7 @@ pub fn amount(cell: &str) -> Option<(f64, f64)> {
     Some((plain.parse::<f64>().ok()? * scale, scale * 0.1f64.powi(after as i32)))
 }
 
-/// Returns how many random profiles are compared, and the number of the first one.
+/// Returns the number of random profiles to compare, and the number (seed) of the first one.
 fn random_profiles() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let profiles = number("COUNTERPOINT_PROFILES").unwrap_or(100);
@@ -410,7 +413,7 @@ fn random_profiles() -> (u64, u64) {
 }
 
 /// `COUNTERPOINT_PROFILES=1000` compares a thousand profiles. A profile depends only on its number,
-/// so `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats a single one.
+/// so `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats the comparison of one profile.
 #[test]
 fn a_slow_program_computes_the_same_numbers() {
     let Some(python) = python::with("account", "numpy, scipy.stats") else { return };
@@ -419,7 +422,7 @@ fn a_slow_program_computes_the_same_numbers() {
     let scratch = Scratch::new();
     let (mut compared, mut contradicted, mut numbers) = (0, 0, first..first + profiles);
     loop {
-        // One Python process computes many profiles.
+        // One Python process computes the numbers of many profiles.
         let some: Vec<u64> = numbers.by_ref().take(50).collect();
         if some.is_empty() {
             break;
@@ -467,8 +470,8 @@ fn json_view(args: &[&str], dir: &Path) -> Value {
     serde_json::from_str(&view(&[args, &["--format", "json"]].concat(), dir)).unwrap()
 }
 
-/// Compares what `stats` and `report` say about each op. Returns the number of calls inside of
-/// other calls.
+/// Compares what `stats` and `report` print about each op. Returns the number of calls that are
+/// inside of other calls.
 fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
     let report = json_view(&[&["report"], more].concat(), dir);
     let stats = json_view(&[&["stats", "--no-table"], more].concat(), dir);
@@ -494,8 +497,8 @@ fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
             assert_eq!(counter["calls"], variable["calls"], "{name}");
             same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
         }
-        // With two buckets, the means are those of the faster and the slower half of the calls, so
-        // the first one is below the median.
+        // With two buckets, the bucket means are those of the faster and of the slower half of the
+        // calls. So the first mean is at most the median.
         let low = all["variables"][0]["bucket_means"][0].as_f64();
         assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
     }
@@ -547,8 +550,8 @@ fn three_views_of_the_same_ops() {
             assert_eq!(report(op, column), ops(op, column), "{op}: {column}");
         }
     }
-    // `ops` leaves the counts of ops inside out of the counts of `sub`, so only `add`, which has no
-    // ops inside, is compared.
+    // In `ops`, the counts of `sub` do not include the ops inside. So only `add` is compared, which
+    // has no ops inside.
     assert_eq!(report("add", "page-faults"), ops("add", "page-faults"));
     // One of the two calls of `sub` is inside of the other one.
     assert_eq!((report("sub", "calls"), report("sub", "inner_calls")), ("1".into(), "1".into()));

@@ -1,5 +1,5 @@
 //! Tests what a report says about the time between calls, and about the time in which more threads
-//! would have work, with profiles whose numbers follow from arithmetic on paper.
+//! would have work. The numbers follow from arithmetic on paper.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,9 +18,9 @@ fn text(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// On *main*, ten times, `load` takes 1 ms and `step` 2 ms, with a gap of 3 ms before each `step`
-/// and of 1 ms before each `load`. `step` contains a call of `load`, which has no gap of its own.
-/// On *helper* there is one call.
+/// On *main*, `load` takes 1 ms and `step` 2 ms, ten times in turn. A gap of 3 ms is before each
+/// `step`, and one of 1 ms before each `load`. `step` contains a call of `load`, which has no gap
+/// of its own. On *helper*, there is one call.
 fn alternating() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -40,7 +40,7 @@ fn alternating() -> ProfileScript {
 fn gaps_are_after_one_op_and_before_another() {
     let (_scratch, profile) = alternating().written();
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
-    // The gaps are 10 × 3 ms and 9 × 1 ms. The threads lived for 69 ms and 1 ms.
+    // The gaps are 10 × 3 ms and 9 × 1 ms. The lives of the threads are 69 ms and 1 ms long.
     let expected = [
         "main (4711): 39.0 ms of its 69.0 ms (56.5 %) are in no recorded call",
         "; 30.0 ms of that (76.9 %) are 10 gaps",
@@ -60,7 +60,7 @@ fn gaps_are_after_one_op_and_before_another() {
     assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
     assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
-    // Of the steps, which are 20 ms, `load` is 10.
+    // The steps take 20 ms in all. 10 ms of them are in `load`.
     let level = |at: usize| {
         let of = &json["levels"][at];
         ["level", "calls", "in_calls_ns", "between_ns"].map(|name| of[name].as_f64().unwrap())
@@ -90,8 +90,8 @@ fn levels_are_chosen_in_text_as_in_json() {
     }
 }
 
-/// Two functions of one name are told apart, also where one of them has the most time of a level and the other one is
-/// beside gaps.
+/// Two functions with the same name are distinguished, also if one has the most time of a level and
+/// the other one is beside gaps.
 #[test]
 fn ops_of_one_name_have_two_names_in_json() {
     let mut script = ProfileScript::monotonic();
@@ -113,7 +113,7 @@ fn ops_of_one_name_have_two_names_in_json() {
     assert_ne!(id(0), id(1));
 }
 
-/// The gaps are 1, 1, 1 and 9 ms, so their mean is far from each of them.
+/// The gaps are 1, 1, 1 and 9 ms long, so their mean is far from the length of any gap.
 #[test]
 fn the_median_of_gaps_is_beside_their_mean() {
     let mut script = ProfileScript::monotonic();
@@ -145,7 +145,7 @@ fn long_names_leave_room_for_numbers() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
-/// A usual report has this line, and a line break never separates a number from its unit.
+/// A usual report contains this line. A line break never separates a number from its unit.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {
     let (_scratch, profile) = alternating().written();
@@ -164,7 +164,7 @@ fn a_report_says_where_most_of_the_time_between_calls_is() {
     assert_eq!(parted.count(), 0, "{printed}");
 }
 
-/// Returns the number of the thread *main*.
+/// Returns the thread id of *main*.
 fn tid_of(profile: &Path) -> String {
     let csv = text(profile, &["--by", "thread", "--format", "csv"]);
     let line = csv.lines().find(|line| line.starts_with("main (")).unwrap();
@@ -182,8 +182,8 @@ fn a_run_with_a_budget_does_not_know_its_gaps() {
     assert!(said.contains("with a budget, calls that were only counted"), "{said}");
 }
 
-/// Two workers run three times: `wide` with four workgroups for 3 ms, nothing for 1 ms, `narrow`
-/// with one workgroup for 2 ms, and `even` with two for 1 ms.
+/// Two workers repeat this three times: `wide` with four workgroups for 3 ms, nothing for 1 ms,
+/// `narrow` with one workgroup for 2 ms, and `even` with two for 1 ms.
 #[test]
 fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     let mut script = ProfileScript::monotonic();
@@ -214,7 +214,7 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
          only one workgroup can run for 6.00 ms (28.6 %): more threads cannot shorten these",
         "for 3.00 ms (14.3 %), a dispatch runs that has no more workgroups than there are workers",
         "for 9.00 ms (42.9 %), a dispatch runs that has more workgroups than workers: only there",
-        // The workers ran for 6 + 2 + 2 ms of 2 × 6 ms.
+        // In each repetition, the workers ran workgroups for 6 + 2 + 2 ms of 2 × 6 ms.
         "in dispatches, the 2 workers ran workgroups for 83.3 % of the time",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
@@ -225,8 +225,8 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     assert_eq!(json["rows"][0]["workers"], 2);
 }
 
-/// Ten runs of two dispatches of 1 ms with 1 ms between them. Before a run, there are 2 ms, and
-/// before the last one 47 ms.
+/// There are ten runs of two dispatches of 1 ms, with 1 ms between the two. Before each later run
+/// are 2 ms, and before the last one 47 ms.
 #[test]
 fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     let mut script = ProfileScript::monotonic();
@@ -244,7 +244,8 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
         }
     }
     let (_scratch, profile) = script.written();
-    // Nine gaps: 8 × 2 + 47 ms of 9 × 5 + 45 + 3 ms. The mean is 3.5 times the median.
+    // There are nine gaps with 8 × 2 + 47 ms. The whole time is 9 × 5 + 45 + 3 ms. The mean is 3.5
+    // times the median.
     let gaps = "9 gaps (median 2.00 ms, mean 7.00 ms, longest 47.0 ms)";
     let said = text(&profile, &["--width", "500"]);
     let expected = format!(
@@ -277,7 +278,7 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     );
 }
 
-/// The dispatches 0, 1 and 14 differ in their numbers only.
+/// The names of the dispatches 0, 1 and 14 differ only in their numbers.
 #[test]
 fn ops_around_gaps_have_the_names_of_the_table() {
     let mut script = ProfileScript::monotonic();
@@ -297,7 +298,7 @@ fn ops_around_gaps_have_the_names_of_the_table() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "9 gaps after …16_matmul_128x64x256_f32 and before …0_reduction_128x64_f32;";
     assert!(said.contains(expected), "{said}");
-    // In a wide table, names are whole, and the line has what tells them apart.
+    // In a wide table, names are whole. The line still has the parts in which they differ.
     let said = text(&profile, &["--width", "300"]);
     let line = said.lines().find(|line| line.starts_with("between: ")).unwrap();
     assert!(line.contains(" and before tblock$async_…0…n_128x64_f32;"), "{line}");

@@ -1,11 +1,12 @@
-//! The book that `cargo xtask book` makes, in a browser: it fits windows, and its search finds things. Whether
-//! its links lead somewhere is checked when it is made (`xtask/src/book/check.rs`).
+//! Tests in a browser the book that `cargo xtask book` makes: its pages fit into windows, and its
+//! search finds pages. The links of the book are checked when it is made
+//! (`xtask/src/book/check.rs`).
 
 use std::path::{Path, PathBuf};
 
 use testkit::browser::Browser;
 
-/// Pages with the widest tables and the longest lines.
+/// The pages with the widest tables and the longest lines.
 const PAGES: [&str; 6] = [
     "index.html",
     "docs/slow.html",
@@ -15,7 +16,7 @@ const PAGES: [&str; 6] = [
     "docs/diff.html",
 ];
 
-/// What is searched for, and a page that must be among the first three results.
+/// Words to search for, each with a page that must be among the first three results.
 const SEARCHES: [(&str, &str); 5] = [
     ("--fail-if", "docs/diff.html"),
     ("code_not_kept", "docs/losses.html"),
@@ -61,7 +62,7 @@ fn the_search_of_the_book_finds_pages() {
     assert_eq!(results(&mut browser, &book, "xyzzyplugh"), [""; 0]);
 }
 
-/// The links of the results, as somebody gets them who opens the page with a search.
+/// Opens the book with a search, and returns the links of the results.
 fn results(browser: &mut Browser, book: &Path, words: &str) -> Vec<String> {
     browser.open(&book.join("index.html"), &format!("?search={words}"));
     browser.wait_for("/results? for/.test(document.body.innerText)");

@@ -1,4 +1,4 @@
-//! Tests runs with a budget: every call is counted, whatever happens to the program, and calls are
+//! Tests runs with a budget. Every call is counted, whatever happens to the program. Calls are
 //! chosen for timing with the probabilities that their records state.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns the number of calls of each process, sorted. A process that recorded nothing has 0.
+/// Returns the sorted numbers of calls of all processes. A process that recorded nothing has 0.
 fn counted(profile: &Profile) -> Vec<u64> {
     let mut calls = vec![0; profile.processes.len()];
     profile.counted().iter().for_each(|one| calls[one.process] += one.calls);
@@ -35,9 +35,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// The records of a profile, read directly from its files and not with the reader of profiles. For
-/// each process, thread and export: how each call was chosen for timing, its duration in ticks, and
-/// whether its counters were read.
+/// The records of a profile, read directly from its files without the usual reader. For each
+/// process, thread and export, there is a list of the timed calls: how the call was chosen for
+/// timing, its duration in ticks, and whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -71,8 +71,8 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// Checks what must hold in any profile of a finished run: there are as many records as the exact
-/// counts say, and no two records stand for the same call.
+/// Checks what must be true in any profile of a finished run. The number of records follows from
+/// the exact counts, and no two records stand for the same call.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -83,7 +83,8 @@ pub fn check(what: &str, profile: &Profile) {
         assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
         let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
         assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
-        // The first calls must be timed, that is, drawn with the period 1.
+        // The first calls must be timed. This means that they are drawn (chosen for timing) with
+        // the period 1.
         assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
         records += of.len();
     }
@@ -93,9 +94,9 @@ pub fn check(what: &str, profile: &Profile) {
     }
 }
 
-/// Runs a program without Counterpoint and with each of [`RUNS`]. The program must print the same
-/// and end in the same way, each process must have made this many calls (sorted), and only these
-/// losses may occur.
+/// Runs a program without Counterpoint and with each of [`RUNS`]. The program must always print the
+/// same and end in the same way. The sorted numbers of calls of its processes must be `calls`, and
+/// only the losses in `losses` may occur.
 fn same_with_a_budget(
     program: &Path,
     what: &str,
@@ -118,7 +119,7 @@ fn same_with_a_budget(
     }
 }
 
-/// Runs the programs in the modes of `programs.rs`. All calls are counted, also those that were
+/// Runs the programs in the modes of `programs.rs`. All calls are counted, also calls that were
 /// abandoned or cut short.
 #[test]
 fn every_call_is_counted() {
@@ -151,7 +152,7 @@ fn every_call_is_counted() {
     }
 }
 
-/// These programs end in other ways than by returning from `main`.
+/// These programs do not end by returning from `main`.
 #[test]
 fn every_call_is_counted_however_the_program_ends() {
     let Some(program) = counterpoint("counted ends") else { return };
@@ -187,8 +188,8 @@ fn calls_that_exceptions_leave_are_counted() {
     }
 }
 
-/// A signal handler interrupts calls and the recorder at any instruction, and makes calls itself.
-/// The program prints how many calls the handler made.
+/// A signal handler interrupts calls and the recorder at arbitrary instructions, and makes calls
+/// itself. The program prints how many calls the handler made.
 #[test]
 fn calls_of_signal_handlers_are_counted() {
     let Some(program) = counterpoint("counted signals") else { return };
@@ -203,8 +204,8 @@ fn calls_of_signal_handlers_are_counted() {
     }
 }
 
-/// After SIGKILL, the counts are the number of calls that had returned, or one more for the call
-/// that was in progress.
+/// After SIGKILL, the count is the number of calls that had returned. It may be higher by one, if a
+/// call was in progress.
 #[test]
 fn a_kill_loses_no_count() {
     let Some(program) = counterpoint("counted kills") else { return };
@@ -239,7 +240,8 @@ fn a_kill_loses_no_count() {
     }
 }
 
-/// If `run` is killed as well, the counts are in the pool until somebody opens the profile.
+/// If `run` is killed as well, the counts are in the pool. They stay there until somebody opens the
+/// profile.
 #[test]
 fn counts_survive_the_death_of_everything() {
     let Some(program) = counterpoint("counted deaths") else { return };
@@ -247,7 +249,7 @@ fn counts_survive_the_death_of_everything() {
     let dir = scratch.join("p.cpt");
     let mut command = host("abort 5000");
     command.envs(environment(&program, "none", &dir));
-    // The test's environment has no budget, so this run has no counts.
+    // This run has no counts, because its environment has no budget.
     assert!(!command.status().unwrap().success());
     assert_eq!(Profile::open(&dir).unwrap().counted(), []);
     let mut env = Command::new(&program);
@@ -287,8 +289,8 @@ fn a_table_grows() {
     }
 }
 
-/// IREE's own hook brackets each call with two calls to us, of which the second names only the
-/// export.
+/// IREE's own hook calls our library twice for each call. The second of these calls only has the
+/// name of the export.
 #[test]
 fn calls_of_the_hook_are_counted() {
     let Some(program) = counterpoint("counted hooks") else { return };
@@ -312,7 +314,7 @@ fn calls_of_the_hook_are_counted() {
     }
 }
 
-/// Each pass has counts of its own, and calls that a filter leaves out are not counted.
+/// Each pass has separate counts. Calls that a filter leaves out are not counted.
 #[test]
 fn passes_and_filters_have_their_counts() {
     let Some(program) = counterpoint("counted passes") else { return };
@@ -324,12 +326,12 @@ fn passes_and_filters_have_their_counts() {
     assert_eq!(profile.processes.iter().map(|p| p.pass).collect::<Vec<_>>(), [0, 1]);
     let filter = ["--filter=spin", "--budget=5%"];
     let recorded = Recorded::run_with(&program, "none", &filter, &mut host("grid"));
-    // Two of the program's fourteen calls are of `spin`.
+    // Two of the program's fourteen calls are calls of `spin`.
     assert_eq!(counted(&recorded.profile()), [2]);
 }
 
-/// Sessions with and without a budget follow each other in the same threads. Each has its own
-/// counts, and calls between sessions belong to none of them.
+/// Sessions with and without a budget follow each other in the same threads. Each session has
+/// separate counts. Calls between sessions belong to no session.
 #[test]
 fn sessions_have_their_counts() {
     let Some(program) = counterpoint("counted sessions") else { return };
@@ -384,7 +386,7 @@ fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let (period, gaps) =
         gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
     assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
-    // The ten cells have probabilities that are as equal as whole numbers allow.
+    // The ten cells have probabilities that are as equal as possible with whole numbers.
     let q = 1.0 - 1.0 / f64::from(*period);
     let mut bounds: Vec<u64> =
         (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();

@@ -1,4 +1,4 @@
-//! Tests a runtime that was built with IREE's own call hook: the hook records the calls that no
+//! Tests a runtime that was built with IREE's own call hook. The hook records the calls that no
 //! stub records, and no call is counted twice.
 
 use std::collections::BTreeMap;
@@ -50,8 +50,9 @@ fn each_call_is_counted_once() {
     }
 }
 
-/// If a hook's call has no known workgroup, the workgroup is missing and not zero. The number of
-/// dispatches is then missing too, except for libraries whose calls are all known.
+/// If a call of the hook has no known workgroup, the workgroup is missing and not zero. The number
+/// of dispatches is then missing, too, except for libraries in which the workgroups of all calls
+/// are known.
 #[test]
 fn an_unknown_workgroup_is_missing() {
     let Some(program) = counterpoint("unknown workgroup") else { return };
@@ -77,14 +78,14 @@ fn an_unknown_workgroup_is_missing() {
     assert_eq!(hosts, ["IREE"], "of two libraries");
 }
 
-/// Counters and the filter work as they do with stubs.
+/// Counters and the filter work in the same way as with stubs.
 #[test]
 fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host("touch", 10));
     let faults: Vec<_> = recorded.calls().iter().map(|c| c["page-faults:u"].clone()).collect();
-    // The first call touches nothing but may load code. After it, one call touches 64 fresh pages
-    // of zeros, and the others touch none.
+    // The first call touches no memory, but it may load code. Of the later calls, one touches 64
+    // new pages of zeros, and the others touch none.
     assert_eq!(faults.len(), 11);
     assert_eq!(faults[1..], [vec!["64"], vec!["0"; 9]].concat());
 

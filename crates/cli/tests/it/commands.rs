@@ -1,5 +1,5 @@
 //! Tests the texts of the command line: help, JSON and error messages. Golden files contain no
-//! times, no paths, and nothing that differs between machines.
+//! times, no paths, and nothing that depends on the machine.
 
 use std::path::Path;
 
@@ -116,7 +116,7 @@ fn doctor_is_a_document_and_answers() {
     for name in ["kernel", "pmu", "perf_event_paranoid", "clock", "seccomp"] {
         assert!(findings.iter().any(|f| f["name"] == name), "no finding {name}: {doctor}");
     }
-    // `doctor -e` succeeds for exactly what `run` would accept.
+    // `doctor -e` succeeds exactly if `run` would accept the counters.
     assert_eq!(golden().run(&["doctor", "-e", "sim/a,readings=1/"]).code, Some(0));
     assert_eq!(golden().run(&["doctor", "-e", "no-such-counter"]).code, Some(1));
 }

@@ -1,5 +1,6 @@
-//! Tests `critical-path` with an example on paper, against an independent program
-//! (`critical_oracle.py`) on random profiles, and on a model of IREE with two workers.
+//! Tests `critical-path` with three methods: with examples that were computed on paper, by
+//! comparison with an independent program (`critical_oracle.py`) on random profiles, and with a
+//! model of IREE on two workers.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,9 +41,9 @@ fn output(words: &[&str]) -> String {
 ///          10                                330
 /// ```
 ///
-/// The path: mm 100, gap 20, conv 10 until the region; gap 20, task 1 240, region 10 until 400, conv 10
-/// and add 40. So conv has 270 on the path. Without it, copy ends at 330 of 450, and the path without
-/// conv takes 100 + 20 + 20 + 40.
+/// The path consists of mm 100, gap 20, conv 10 until the region, gap 20, task 1 240, region 10
+/// until 400, conv 10, and add 40. So conv has 270 on the path. Without conv, copy ends at 330
+/// instead of 450, and the path takes only 100 + 20 + 20 + 40.
 fn by_hand() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -84,8 +85,8 @@ fn what_the_end_waited_for() {
         ["own_ns", "on_path_ns", "gaps_ns", "gain_ns"].map(|key| row[key].as_f64().unwrap())
     };
     assert_eq!(row("mm"), [100.0, 100.0, 0.0, 100.0]);
-    // The own time is 10 before the region, 10 and 60 for the launch and the task on this thread,
-    // 240 for the other task, and 10 and 10 at the end.
+    // The own time of conv is 10 before the region, 10 for the launch and 60 for the task on this
+    // thread, 240 for the other task, and 10 and 10 at the end.
     assert_eq!(row("conv"), [340.0, 270.0, 40.0, 120.0]);
     assert_eq!(row("add"), [40.0, 40.0, 0.0, 40.0]);
     assert_eq!(row("copy"), [320.0, 0.0, 0.0, 0.0]);
@@ -100,7 +101,8 @@ fn what_the_end_waited_for() {
 ///            5      20
 /// ```
 ///
-/// Without `step` and all that is in it, only `add` and the gap before the task are left of 130.
+/// Without `step` and all calls inside of it, only `add` and the gap before the task remain of the
+/// 130.
 #[test]
 fn a_range_gains_what_is_inside_of_it() {
     let mut script = ProfileScript::monotonic();
@@ -147,8 +149,8 @@ fn a_range_gains_what_is_inside_of_it() {
 ///                                            45         65
 /// ```
 ///
-/// Everything between the begin and the end of `conv` is its own time, on whichever thread, and inside of `step`. All
-/// threads are on the path, with gaps of 10 and 5 before the tasks.
+/// All time between the start and the end of `conv`, on any thread, is own time of `conv` and is
+/// inside of `step`. All threads are on the path. The gaps before the tasks are 10 and 5.
 #[test]
 fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let mut script = ProfileScript::monotonic();
@@ -160,7 +162,8 @@ fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let task = process.op(vm, Role::Task, "parallel", "");
     let at = |op, begin: u64, end: u64| CallScript::op(op, 1_000 + begin, end - begin);
     let of = |number, call: CallScript| call.value(KEY_CORRELATION, number);
-    // The thread of the inner region is the first one, so that it is seen before what is around it.
+    // The thread of the inner region is the first one, so the inner region is read before the
+    // region around it.
     process.thread("worker").call(of(2, at(region, 40, 70))).call(of(1, at(task, 30, 75)));
     process
         .thread("main")
@@ -218,8 +221,8 @@ fn what_was_launched_waits_and_is_waited_for() {
     output(&["trace", "import", trace, "-o", dir]);
     let found: Value =
         serde_json::from_str(&output(&["critical-path", dir, "--format", "json"])).unwrap();
-    // The times are in ns. The path is in no call from the end of the first launch to the first
-    // kernel.
+    // The times are in ns. From the end of the first launch to the start of the first kernel, the
+    // path is in no call.
     assert_eq!([&found["length_ns"], &found["between_ns"]], [100_000.0, 3_000.0]);
     assert_eq!([&found["links"]["launches"], &found["links"]["waits"]], [2, 1]);
     let row = |name: &str| {
@@ -231,15 +234,16 @@ fn what_was_launched_waits_and_is_waited_for() {
     assert_eq!(row("B"), [7.0, 0.0, 0.0]);
     // Without the launches, k1 begins 3 µs earlier.
     assert_eq!(row("cudaLaunchKernel"), [6.0, 3.0, 3.0]);
-    // Without k1, k2 begins after its launch, at 15.
+    // Without k1, k2 begins when its launch begins, at 15.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // The time in which it waits, until 95, is not its own time.
+    // The time until 95 is not own time, because the call waits.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
-/// Makes a random profile: two threads call ops with regions, some in ranges, whose tasks a third thread runs, some of
-/// them with regions of their own, whose tasks a fourth thread runs; and two workers run dispatches.
+/// Makes a random profile. Two threads call ops with regions, and some of these ops are in ranges.
+/// A third thread runs tasks of the regions. Some of these tasks contain further regions, whose
+/// tasks a fourth thread runs. Two workers run dispatches.
 fn random(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -258,7 +262,7 @@ fn random(r: &mut Random) -> ProfileScript {
         for _ in 0..6 {
             let start = at;
             let in_run = r.below(3) > 0;
-            // A range around the calls, and another one around both.
+            // There can be a range around the calls, and a second range around the first one.
             let in_ranges = r.below(3) as usize;
             for _ in 0..1 + r.below(3) {
                 let begin = at + r.below(20);
@@ -280,7 +284,7 @@ fn random(r: &mut Random) -> ProfileScript {
                     let from = launch.max(free) + r.below(6);
                     free = from + 1 + r.below(20);
                     theirs.push(of(1, from, free - from));
-                    // A region inside of the task, with a task on another thread again.
+                    // The task contains a region, which has a task on another thread.
                     if free - from > 6 && r.below(2) == 0 {
                         let number = 1_000 + number;
                         let length = free - from - 2;
@@ -350,7 +354,8 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares a profile with the oracle; numbers may differ by `most_ns`. Returns the path's length.
+/// Compares a profile with the oracle. Numbers may differ by `most_ns`. Returns the length of the
+/// path.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =
@@ -386,7 +391,8 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     }
 }
 
-/// The critical path of a model that IREE runs on two workers is that of the Python program.
+/// For a model that IREE runs on two workers, the critical path is the same as that of the Python
+/// program.
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";
@@ -398,8 +404,8 @@ fn a_real_model_of_iree() {
     command.args(["--device=local-task", "--task_topology_group_count=2"]);
     let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
     assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
-    // The export has times since 1970 as 64-bit floats, whose rounding errors are about 100 ps. A
-    // path has hundreds of such times.
+    // Times in the export are 64-bit floats that count from 1970, so they have rounding errors of
+    // about 100 ps. A path consists of hundreds of such times.
     let length = compare(&python, recorded.path().to_str().unwrap(), 200.0);
     assert!(length > 0.0);
 }

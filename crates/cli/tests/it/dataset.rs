@@ -1,5 +1,4 @@
-//! Tests `export --dataset`: in the files, DuckDB reads the numbers of `report`, and the tables
-//! agree with each other.
+//! Tests `export --dataset`. DuckDB must read the numbers of `report` from the files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,8 +11,8 @@ use crate::sampled;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares each report with the tables of its rank. For several processes, a time is a sum of
-/// rounded times.
+/// A Python program that compares each report with the tables of its rank. If there are several
+/// processes, a time is a sum of rounded times.
 const COMPARE: &str = r#"
 import duckdb, glob, json, sys
 dataset, *reports = sys.argv[1:]
@@ -133,7 +132,7 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // The recording says which rank of which run it is of, and not the environment in which it is added.
+    // The recording determines the rank and the run, and not the environment of the export.
     let mut script = sampled::paper();
     script.manifest.rank = Some(3);
     script.manifest.job_name = Some("job/5".to_owned());
@@ -160,7 +159,8 @@ fn a_rank_is_known_or_asked_for() {
         let said = added(other, &[]);
         assert!(said.ends_with("rank 3 of run job/5 is already there\n"), "{said}");
     }
-    // A process's own launcher comes before that of the recording command, then a label, then an option.
+    // The process's own launcher takes precedence over that of the recording command. Then come a
+    // label and an option.
     script.processes[0].job = Some(profile::Job { rank: 2, size: Some(8) });
     script.processes[0].job_name = Some("inner".to_owned());
     script.write(&profile);
@@ -237,7 +237,7 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
-    // A file that merging would remove is kept, and the merge is refused.
+    // The merge would remove this file, so it is refused.
     let mine = a.join("notes.txt");
     std::fs::write(&mine, "x").unwrap();
     let refused = run(&["merge", "-o", path, path]);

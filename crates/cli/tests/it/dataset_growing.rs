@@ -1,8 +1,9 @@
-//! `run --dataset` while the program runs: each call is in one file of calls, whatever is killed, and readers
-//! see whole parts only.
+//! Tests `run --dataset` while the program runs. Each call is in exactly one file, whatever is
+//! killed, and readers see only complete parts.
 //!
-//! The program's k-th call has k in its counter, up to [`CALLS`] and then from 1 again, so rows that are lost or
-//! there twice are seen without comparing times.
+//! In the program's k-th call, the counter's value is k; after [`CALLS`], values begin again at 1.
+//! So lost or duplicate rows are found without comparing times.
+//! 1. So lost or duplicate rows are found without comparing times.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -18,25 +19,26 @@ use testkit::{Random, Scratch};
 
 use crate::support::{Programs, counterpoint, query_engine};
 
-/// Readings of a simulated counter that are not repeated. The name of the counter has them, so they are few.
+/// The number of readings of the simulated counter. It is small, because the counter's name
+/// contains all readings.
 const CALLS: u64 = 8_000;
-/// The pause after each call, so that some seconds are not millions of calls.
+/// The pause in µs after each call, which keeps the number of calls small.
 const PAUSE_US: &str = "20";
 
-/// A recording of one rank that calls until it is told to stop.
+/// A recording of one rank that makes calls until it is told to stop.
 struct Job {
     program: PathBuf,
     scratch: Scratch,
     run: Child,
 }
 
-/// A row of `calls`.
+/// A row of the table `calls`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     process: i32,
     start_ns: i64,
     duration_ns: i64,
-    /// The number that the call's counter has.
+    /// The value of the call's counter.
     number: u64,
 }
 
@@ -51,7 +53,8 @@ impl Job {
         run.arg("-o").arg(scratch.join("p.cpt")).arg("--").arg(&programs.host);
         run.arg(&programs.library).arg("count-for-ever").arg(scratch.join("counted"));
         run.arg(PAUSE_US).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Killed as a whole, as by a batch system. The exports have groups of their own.
+        // The process group can be killed as a whole, as by a batch system. Exports have their own
+        // groups.
         let run = run.process_group(0).spawn().unwrap();
         let program = program.to_owned();
         Self { program, scratch, run }
@@ -79,7 +82,7 @@ impl Job {
         found.unwrap()
     }
 
-    /// The part as a reader sees it; none may be damaged.
+    /// Returns the part as a reader sees it. No part may be damaged.
     fn part(&self) -> Option<Part> {
         let dir = self.dataset();
         if !dir.join("dataset.json").exists() {
@@ -94,7 +97,7 @@ impl Job {
         self.part().map_or_else(Vec::new, |part| rows(&self.dataset(), &part))
     }
 
-    /// Has the program replace itself by one that makes 3 calls and ends.
+    /// Makes the program replace itself by a program that makes 3 calls and ends.
     fn stop(&mut self) -> Output {
         let file = File::options().write(true).open(self.scratch.join("counted")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &3u64.to_le_bytes(), 8).unwrap();
@@ -108,7 +111,7 @@ impl Job {
         Command::new(&self.program).args(words).output().unwrap()
     }
 
-    /// The command that adds the profile to a dataset.
+    /// Returns the command that exports the profile.
     fn exporting(&self, dir: &Path) -> Command {
         let mut export = Command::new(&self.program);
         export
@@ -126,8 +129,8 @@ impl Job {
         assert!(done.status.success(), "{done:?}");
     }
 
-    /// Kills what is to be killed. If it is `run` alone, its export is stopped first: it would end by itself, and
-    /// nobody would see whether it ended because of `run`.
+    /// Kills what `victim` names. Before `run` alone is killed, its export is stopped, so that it
+    /// cannot end by itself and must end because of `run`.
     fn kill(&self, victim: Victim) {
         let run = self.run.id().cast_signed();
         let dir = self.dataset();
@@ -146,11 +149,11 @@ impl Job {
         if victim == Victim::Everything {
             signal(-run, libc::SIGKILL);
         }
-        // `run` alone waits for its exports: at worst, one has just ended.
+        // If `run` is alive, it waits for its exports. At worst, one of them has just ended.
         exports.into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
     }
 
-    /// Begins an export of the recording as it is now, and stops it at some moment.
+    /// Starts an export of the unfinished recording, and stops it at a random time.
     fn late_export(&self, random: &mut Random) -> Child {
         let mut export = self.exporting(&self.dataset());
         let late = export.arg("--goes-on").stdout(Stdio::null()).spawn().unwrap();
@@ -159,7 +162,7 @@ impl Job {
         late
     }
 
-    /// Adds the whole profile while an earlier export is stopped, which then goes on.
+    /// Adds the whole profile while an earlier export is stopped, which then continues.
     fn export_beside(&self, mut late: Child) {
         let mut last = self.exporting(&self.dataset()).stdout(Stdio::null()).spawn().unwrap();
         let pid = last.id().cast_signed();
@@ -168,11 +171,11 @@ impl Job {
         });
         signal(late.id().cast_signed(), libc::SIGCONT);
         assert!(last.wait().unwrap().success());
-        // It may fail: what it was reading in memory is in the profile now.
+        // It may fail, because data that it was reading from memory is in the profile now.
         late.wait().unwrap();
     }
 
-    /// Collects what a recording without `run` has left, when its program has ended.
+    /// After `run` was killed: waits for the end of the program, and recovers the recording.
     fn recover(&self) {
         let profile = self.scratch.join("p.cpt");
         self.wait_for("the end of the program", || {
@@ -182,21 +185,21 @@ impl Job {
         });
     }
 
-    /// The dataset has all that one export of the whole recording has, and nothing else.
+    /// Checks that the dataset equals one export of the whole recording.
     fn check_whole(&self) {
         let whole = self.scratch.join("whole");
         self.export(&whole);
         let one = Dataset::open(&whole).unwrap().parts.remove(0);
         let (mut expected, mut found) = (rows(&whole, &one), self.rows());
-        // The last calls of the first process may be complete after those of the second one.
+        // The last calls of the first process may be written after calls of the second one.
         expected.sort_by_key(|row| row.process);
         found.sort_by_key(|row| row.process);
         assert!(expected.len() > 10, "{}", expected.len());
         numbered(&expected);
         numbered(&found);
         assert_eq!(found.len(), expected.len());
-        // The rate of the time-stamp counter was measured from the start to the end of each part. The kernel
-        // changes the rate of its clock by a part of 1 / 2,000 at most.
+        // The rate of the time-stamp counter is measured from the start to the end of each part, so
+        // times differ. The kernel changes its clock's rate by at most 1 / 2,000.
         let first = expected[0].start_ns;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!((found.process, found.number), (expected.process, expected.number));
@@ -208,7 +211,7 @@ impl Job {
         let part = self.part().unwrap();
         for table in Table::ALL.into_iter().filter(|table| *table != Table::Calls) {
             let own = |part: &Part| part.files.get(table.name()).cloned();
-            // The name has a hash of the contents.
+            // The names are compared because they contain a hash of the file's contents.
             assert_eq!(own(&part), own(&one), "{table}");
         }
     }
@@ -217,14 +220,15 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Ok(None) = self.run.try_wait() {
-            // The group is that of our child, which was not waited for yet, so its number belongs to nobody else.
+            // The group is that of our child. It has not been waited for, so no other group has its
+            // number.
             signal(-self.run.id().cast_signed(), libc::SIGKILL);
             let _ = self.run.wait();
         }
     }
 }
 
-/// The rows of a part in the order of its files.
+/// Returns the rows of a part, in the order of its files.
 fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     let mut rows = Vec::new();
     for file in part.files_of("calls") {
@@ -246,7 +250,7 @@ fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     rows
 }
 
-/// Each call of each process is there once, and none before the last one is missing.
+/// Checks that each process's calls occur once, and that none before the last one is missing.
 fn numbered(rows: &[Row]) {
     for process in [0, 1] {
         let own = rows.iter().filter(|row| row.process == process);
@@ -256,7 +260,7 @@ fn numbered(rows: &[Row]) {
     }
 }
 
-/// Small limits: a part as often as possible.
+/// Options with small limits, so that parts are written often.
 const OFTEN: [&str; 5] = ["--calls", "--dataset-interval", "100ms", "--dataset-share", "100"];
 
 #[test]
@@ -267,13 +271,13 @@ fn parts_are_written_while_the_program_runs() {
     for files in [1, 3, 5] {
         let part = job.wait_for_files(files);
         assert!(part.members[0].unfinished && part.schema.ends_with("/2"));
-        // More and more calls, from the first one on.
+        // There are more calls, and none from the first one on is missing.
         let now = job.rows();
         numbered(&now);
         assert!(now.len() > last.len(), "{} {}", now.len(), last.len());
         assert!(now.starts_with(&last), "no file is written again");
         last = now;
-        // Views say that the rank is incomplete, and show what is there.
+        // Views say that the rank is incomplete, and show its calls.
         let dir = job.dataset();
         let said = job.ask(&["report", dir.to_str().unwrap(), "--format", "json"]);
         assert!(said.status.success(), "{said:?}");
@@ -291,7 +295,7 @@ fn parts_are_written_while_the_program_runs() {
             let said = String::from_utf8(done.stderr).unwrap();
             assert!(said.contains(incomplete), "{said}");
         }
-        // Nobody replaces it meanwhile, because what `run` adds would be lost.
+        // The dataset cannot be replaced now, because what `run` adds would be lost.
         let dir = dir.to_str().unwrap();
         let refused = job.ask(&["merge", "-o", dir, dir]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -308,14 +312,14 @@ fn parts_are_written_while_the_program_runs() {
     job.check_whole();
 }
 
-/// A limit in bytes, without one in time.
+/// The files have a limit in bytes, but no limit in time.
 #[test]
 fn a_file_of_calls_is_as_large_as_was_asked_for() {
     let Some(program) = counterpoint("run --dataset") else { return };
     let limit = ["--calls", "--dataset-bytes", "60000", "--dataset-share", "100"];
     let mut job = Job::begin(&program, &limit);
     let part = job.wait_for_files(3);
-    // The first one, before which nothing is known about sizes, may be smaller or larger.
+    // The first file may have another size, because sizes of calls are not known yet.
     let later: Vec<u64> = part.files_of("calls").skip(1).map(|file| file.bytes).collect();
     assert!(later.iter().all(|bytes| *bytes >= 50_000), "{later:?}");
     assert!(job.stop().status.success());
@@ -337,21 +341,22 @@ fn a_short_program_has_one_part() {
     );
 }
 
-/// What is killed with SIGKILL.
+/// The processes that are killed with SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
-    /// `run`, the program and the export that runs, as a batch system does it.
+    /// `run`, the program and the running export, as by a batch system.
     Everything,
     /// `run` alone, while an export runs, which ends with it.
     Run,
-    /// `run` alone, while an export runs that is not its child and ends after the whole recording was added.
+    /// `run` alone, while an export runs that is not its child. That export ends after the whole
+    /// recording was added.
     RunBesideAnExport,
-    /// The export that runs.
+    /// The running export alone.
     Export,
 }
 
-/// SIGKILL at any moment: readers see whole parts. What is missing is added later, and then each call is there
-/// once.
+/// After SIGKILL at any moment, readers see only complete parts. Missing calls are added later, and
+/// then each call occurs once.
 #[test]
 fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
     const KILLS: usize = 12;
@@ -363,7 +368,7 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
     for (number, victim) in victims.cycle().take(KILLS).enumerate() {
         let mut job = Job::begin(&program, &OFTEN);
         job.wait_for("calls", || job.scratch.join("counted").metadata().is_ok_and(|f| f.len() > 0));
-        // Some before the first part is there, and most after it.
+        // A quarter of the kills may happen before the first part exists.
         if number >= KILLS / 4 {
             job.wait_for_files(1);
         }
@@ -374,7 +379,7 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
         begun += u32::from(part.is_some());
         numbered(&job.rows());
         if victim == Victim::Export {
-            // `run` is alive, and completes it.
+            // `run` is alive, and completes the dataset.
             assert!(job.stop().status.success());
         } else {
             if victim != Victim::Everything {
@@ -395,7 +400,7 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
     assert!(begun >= (KILLS - KILLS / 4) as u32, "{begun}");
 }
 
-/// The processes that export to this dataset, which nobody else has.
+/// Returns the processes that export to this dataset.
 fn exports_to(dir: &Path) -> Vec<i32> {
     let is_one = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -410,11 +415,11 @@ fn exports_to(dir: &Path) -> Vec<i32> {
 
 /// Sends a signal to a process, or to a group if the number is negative.
 fn signal(pid: i32, signal: i32) {
-    // SAFETY: a system call that takes numbers.
+    // SAFETY: `kill` takes numbers only.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// The fields of a process after its name, as the kernel shows them: its state, its parent, and so on.
+/// Returns the fields after the process's name in `/proc/PID/stat`: state, parent, …
 fn fields(pid: i32) -> Vec<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
@@ -429,7 +434,7 @@ fn parent(pid: i32) -> Option<i32> {
     fields(pid).get(1)?.parse().ok()
 }
 
-/// Whether a process waits for a lock of `flock`.
+/// Whether the process waits for a lock of `flock`.
 fn is_waiting(pid: i32) -> bool {
     let (locks, pid) = (std::fs::read_to_string("/proc/locks").unwrap(), pid.to_string());
     locks.lines().any(|line| {

@@ -1,4 +1,4 @@
-//! Tests `report`, its page and `diff` with datasets, and `run --dataset`.
+//! Tests datasets in `report`, on its page and in `diff`, and tests `run --dataset`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,8 @@ use crate::support::counterpoint;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A rank that computes in `conv`, then waits in `all_reduce` until an iteration has taken 100 µs,
-/// as it does on each rank, and then does something short. One tick is 1 ns.
+/// Makes a rank that repeats three things: it computes in `conv`, waits in `all_reduce` until the
+/// iteration has taken 100 µs, as on every rank, and then makes a short call. One tick is 1 ns.
 fn script(rank: u32, conv: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 8);
@@ -49,7 +49,7 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
 
-/// Writes 64 ranks, of which rank 17 computes 3 µs longer in each iteration.
+/// Writes 64 ranks. In each iteration, rank 17 computes 3 µs longer than the others.
 fn planted(dir: &Path) {
     for rank in 0..64 {
         let conv = if rank == 17 { 43_000 } else { 40_000 };
@@ -86,8 +86,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     let dir = scratch.join("job");
     planted(&dir);
     let dir = dir.to_str().unwrap();
-    // In ten iterations, 3 µs more each, and (37·17 mod 11) · 10 = 20 ns of noise against a median
-    // of 50.
+    // Ten iterations take 3 µs more each. The noise of rank 17 is (37·17 mod 11) · 10 = 20 ns,
+    // compared with a median of 50.
     let first = "rank 17 is slow because of conv: 431 µs there without calls inside, 29.7 µs (7.40 %) above the \
                  median of 64 ranks";
     for by in ["op", "rank"] {
@@ -111,8 +111,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
         (&conv["ranks"], &conv["calls"], &conv["most_rank"]),
         (&64.into(), &640.into(), &17.into())
     );
-    // The sum is exact: the scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each
-    // rank, and the noise is added, too.
+    // The sum is exact. The scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each
+    // rank, and the noise of each rank is added.
     let noise: u64 = (0..64u64).map(|rank| rank * 37 % 11 * 10 * 10).sum();
     let expected = 64 * (400_000 + 900) + noise + 30_000;
     assert_eq!(conv["total_ns"].as_f64(), Some(expected as f64));
@@ -130,7 +130,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
     let dir = scratch.join("job");
     for rank in 0..6u32 {
         let mut script = script(rank, 40_000);
-        // Each clock is ahead of the clock of the first rank by this many ns.
+        // The clock of each rank is ahead of the clock of rank 0 by this many ns.
         script
             .manifest
             .snapshots
@@ -161,7 +161,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
             (of["offset_ns"].as_f64().unwrap(), of["offset_uncertainty_ns"].as_f64().unwrap());
         let truth = -7_000_000.0 * f64::from(rank);
         assert!((offset - truth).abs() <= by, "{rank}: {offset} ± {by}");
-        // Each iteration waits for about 60 µs.
+        // The uncertainty is about the time for which each iteration waits, which is 60 µs.
         assert!(if rank == 0 { by == 0.0 } else { by > 50_000.0 && by < 61_000.0 }, "{by}");
     }
     let said = text(&["report", path, "--align-by", "all_*", "--width", "200"]);
@@ -195,7 +195,7 @@ fn incomplete_ranks_are_named_in_every_answer() {
     let other = scratch.join("other");
     planted(&other);
     named(&text(&["diff", path, "--against", other.to_str().unwrap(), "--width", "300"]));
-    // The other 60 ranks are shown, and each has the same sums as before.
+    // The other 60 ranks are shown. Each of them has the same sums as before.
     let found = json(&["report", path, "--by", "rank"]);
     named(&format!(
         "{} {}",
@@ -269,8 +269,8 @@ fn what_needs_calls_is_refused() {
     );
 }
 
-/// There are seven runs of four ranks each. In B, conv takes a tenth longer, and norm takes the
-/// same time. One run of B lacks a rank.
+/// There are seven runs of A and of B with four ranks each. In B, conv takes a tenth longer, and
+/// norm takes the same time. One run of B lacks a rank.
 #[test]
 fn runs_of_a_dataset_are_repeats() {
     let scratch = Scratch::new();
@@ -304,8 +304,8 @@ fn runs_of_a_dataset_are_repeats() {
     assert!(said.contains("not interleaved: ratios are shown, and not tested"), "{said}");
 }
 
-/// Returns `run --dataset` with a program that records nothing. A rank without calls is a rank as
-/// well.
+/// Returns the command `run --dataset` with a program that makes no calls. A rank without calls is
+/// added to the dataset as well.
 fn record(program: &Path, dataset: &Path, profile: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("run").arg("--dataset").arg(dataset).arg("-o").arg(profile).args(options);
@@ -330,8 +330,8 @@ fn a_run_adds_itself() {
     assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("job: the recording was added"), "{said}");
-    // Each launcher has its own variables, and ranks that start in one directory get profiles of
-    // their own.
+    // Each launcher sets different variables. Ranks that start in the same directory get separate
+    // profiles.
     let launchers: [(u32, &[(&str, &str)]); 3] = [
         (0, &[("RANK", "0"), ("WORLD_SIZE", "5"), ("TORCHELASTIC_RUN_ID", "x")]),
         (
@@ -357,7 +357,8 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
-    // The profile has what its launcher said, so it is added under the same name from anywhere.
+    // The profile contains what its launcher stated, so it is added under the same name in any
+    // environment.
     for rank in 0..3 {
         let mut export = Command::new(&program);
         export.arg("export").arg(format!("counterpoint.rank{rank}.cpt"));
@@ -366,7 +367,7 @@ fn a_run_adds_itself() {
         let said = String::from_utf8(export.output().unwrap().stdout).unwrap();
         assert!(said.ends_with(&format!("rank {rank} of run x is already there\n")), "{said}");
     }
-    // `run` passes on the program's status, and says why nothing was added.
+    // `run` returns the program's exit status, and prints why nothing was added.
     let unknown = record(&program, &dir, &scratch.join("b.cpt"), &[]).output().unwrap();
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(0));
@@ -380,8 +381,8 @@ fn a_run_adds_itself() {
     assert!(!scratch.join("c.cpt").exists(), "the program has not run");
 }
 
-/// Kills `run` and everything that it started with SIGKILL, at times from the start to the end of
-/// its life.
+/// Kills `run` and everything that it started with SIGKILL. The moments of the kills are
+/// distributed over the whole life of `run`.
 #[test]
 fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
     const KILLS: u32 = 60;
@@ -416,9 +417,8 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let mut child =
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
-        // It may have ended by itself. It is not waited for yet, so the number is its own.
-        // SAFETY: `killpg` takes numbers only. The child is waited for after this, so the number is
-        // still the child's.
+        // The group may have ended by itself. SAFETY: `killpg` takes numbers only. The child is
+        // waited for only after this call, so the number still belongs to the child.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();
         let found = Dataset::open(&dir).unwrap();
@@ -426,7 +426,7 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
         assert!(ranks == [0] || ranks == [0, 1], "{number}: {ranks:?}");
         seen[ranks.len() - 1] += 1;
-        // The next run completes the dataset, whatever was left.
+        // The next run completes the dataset, whatever the killed run has left.
         let again = record(&program, &dir, &path(format!("a{number}.cpt")), &options("1"))
             .output()
             .unwrap();

@@ -1,4 +1,4 @@
-//! Tests `diff` on scripted profiles, whose differences are known, and `run --repeat` with real
+//! Tests `diff` on scripted profiles whose differences are known, and `run --repeat` with real
 //! programs.
 //!
 //! above 600 lines: the tests of one command, which share one scripted series.
@@ -23,13 +23,14 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// A run of 20 iterations: matmul in two workgroups of `matmul` ns, then softmax of 3,000 ns. One
-/// tick is 1 ns. Each call of matmul has 4 + `more` page faults.
+/// Makes a run of 20 iterations. In each iteration, matmul runs in two workgroups of `matmul` ns,
+/// and then softmax runs for 3,000 ns. One tick is 1 ns. Each call of matmul has 4 + `more` page
+/// faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
 
-/// The same run, with softmax only if `has_softmax` is true.
+/// Makes the same run, but with softmax only if `has_softmax` is true.
 fn with_softmax(
     side: Side,
     round: u32,
@@ -63,8 +64,9 @@ fn with_softmax(
     script
 }
 
-/// A series in which matmul takes 10,000 ns in A and `b` ns in B. Times scatter by ± 1 % between
-/// rounds, in the same way for both runs of a round, and by 0.2 % between the two runs.
+/// Makes a series in which matmul takes 10,000 ns in A and `b` ns in B. From round to round, times
+/// scatter by ± 1 %, equally for both runs of a round. Between the two runs of a round, they
+/// scatter by 0.2 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),
@@ -104,7 +106,7 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
-/// B uses a tenth less processor time than A, although its calls take as long as those of A.
+/// B uses a tenth less processor time than A, although its calls take as long as the calls of A.
 #[test]
 fn processor_time_is_said_beside_the_whole() {
     let scratch = Scratch::new();
@@ -114,7 +116,7 @@ fn processor_time_is_said_beside_the_whole() {
     for round in 1..=8 {
         for (side, used) in [(Side::A, 1_000_000_000), (Side::B, 900_000_000)] {
             let mut script = script(side, round, 10_000, 0);
-            // Rounds scatter.
+            // Values scatter between rounds.
             let process_cpu_ns = used / 100 * (99 + u64::from(round) % 3);
             script.processes[0].cost = Some(ProcessCost { process_cpu_ns, ..Default::default() });
             let run = Series::run_at(&at, round, side);
@@ -149,7 +151,7 @@ fn processor_time_is_said_beside_the_whole() {
     assert_eq!(mark["kind"], "less", "{mark}");
 }
 
-/// The page has the sentences of the text and the cells of its table, and the places of the marks
+/// The page has the sentences of the text and the cells of its table. The positions of the marks
 /// agree with the numbers in JSON.
 #[test]
 fn the_page_says_what_the_text_says() {
@@ -193,7 +195,7 @@ fn the_page_says_what_the_text_says() {
     texts.extend(counters[0][1].as_array().unwrap().iter().filter_map(cell));
     for one in texts.iter().filter(|text| !["not tested", "whole"].contains(&text.as_str())) {
         let is_of_whole = one.starts_with("faster") && !printed.contains(one);
-        // The verdict about the whole is in the sentence, after "B is".
+        // The verdict about the total time is in the sentence, after "B is".
         let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
         assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
     }
@@ -216,8 +218,8 @@ fn the_page_says_what_the_text_says() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
 }
 
-/// `run` writes the page when the program has ended, and passes on the program's status even if the
-/// page cannot be written.
+/// `run` writes the page when the program has ended. It returns the program's exit status even if
+/// the page cannot be written.
 #[test]
 fn run_writes_the_page_of_what_it_recorded() {
     let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
@@ -238,7 +240,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("wrote ") && said.contains("a.html ("), "{said}");
     assert_eq!(head("a.html")["program"], "sh");
-    // The program replaces the place of the page by a directory.
+    // While the program runs, the directory for the page is removed.
     std::fs::create_dir(scratch.join("out")).unwrap();
     let (code, said) =
         run(&["-o", "b.cpt", "--html", "out/b.html", "--", "sh", "-c", "rmdir out; exit 4"]);
@@ -281,8 +283,8 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert!(said.contains("g.html: was not written"), "{said}");
 }
 
-/// A signal to `run` alone ends the program that writes the page, and nothing else. Nobody reads
-/// the pipe that is the page's file, so the writer would wait for ever.
+/// A signal that is sent only to `run` ends the process that writes the page, and nothing else. The
+/// page's file is a pipe that nobody reads, so the writer would otherwise wait for ever.
 #[test]
 fn a_signal_ends_the_writing_of_the_page() {
     let Some(counterpoint) = counterpoint("a_signal_ends_the_writing_of_the_page") else { return };
@@ -325,15 +327,15 @@ fn the_numbers_are_those_of_the_script() {
     let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
-    // B takes 0.88 times as long as A, except for the scatter of 10 to 50 ns, which both have: a
-    // typical call takes 10,020 and 8,820 ns, whose ratio is 0.88024.
+    // Without the scatter, B takes 0.88 times as long as A. Both have a scatter of 10 to 50 ns, so
+    // typical calls take 10,020 and 8,820 ns. The ratio is 0.88024.
     let change = row["change"].as_f64().unwrap();
     assert!((change + 0.1197).abs() < 0.001, "{change}");
     let low = row["change_low"].as_f64().unwrap();
     let high = row["change_high"].as_f64().unwrap();
     assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
-    // Each of the 20 dispatches has two workgroups that are 1,200 ns shorter, which makes 48,000 ns
-    // a run. The scatter changes this by a factor of about 1 − 0.0005.
+    // In each of the 20 dispatches, two workgroups are 1,200 ns shorter, which makes 48,000 ns in a
+    // run. The scatter changes this by a factor of about 1 − 0.0005.
     let part = row["part"]["ns"].as_f64().unwrap();
     assert!((part + 48_000.0).abs() < 300.0, "{part}");
     assert_eq!(row["counters"][0]["result"], "fact");
@@ -366,7 +368,7 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     assert!(said.contains("--fail-if '*matmul*>5%': matmul_64 is slower by at least 5."), "{said}");
 }
 
-/// A rule that can check nothing is an error, and not a success.
+/// If a rule finds nothing to check, the command reports an error and not success.
 #[test]
 fn a_gate_of_which_nothing_is_known_is_an_error() {
     let scratch = Scratch::new();
@@ -386,7 +388,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     assert_eq!(run("whole>50%").code, Some(0));
 }
 
-/// A run that is named twice is an error, whatever the names of its copies are.
+/// Naming the same run twice is an error, even if the names of its copies differ.
 #[test]
 fn a_run_counts_once() {
     let scratch = Scratch::new();
@@ -403,7 +405,7 @@ fn a_run_counts_once() {
     }
 }
 
-/// The lock of a series that is being recorded; the command that records the series holds it.
+/// The command that records a series holds a lock. A series with such a lock is not moved.
 #[test]
 fn a_series_is_not_moved_while_it_is_recorded() {
     let scratch = Scratch::new();
@@ -444,18 +446,18 @@ fn without_pairs_nothing_is_tested() {
         let output = golden.run(&all);
         serde_json::from_str::<Value>(&output.stdout).unwrap()
     };
-    // The runs say themselves that they are pairs.
+    // The profiles themselves contain the information that the runs are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // A run of A has no partner, so somebody has selected runs.
+    // A run of A has no partner. This means that somebody has selected runs.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
-    // The sides are exchanged: the runs of A were recorded as runs of B.
+    // The sides are exchanged: the runs of A were recorded as B.
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
 }
 
-/// Softmax is new in B and adds the most time. It is still below matmul, which is compared with
-/// something. The parts of the difference are shown next to it and add up.
+/// Softmax is new in B and adds the most time. Nevertheless, its row comes after matmul, which both
+/// sides have. The parts of the difference are shown next to the total and add up to it.
 #[test]
 fn rows_of_one_side_come_last_and_the_parts_add_up() {
     let scratch = Scratch::new();
@@ -479,7 +481,8 @@ fn rows_of_one_side_come_last_and_the_parts_add_up() {
     assert!(text.contains("in calls of a run (medians); the differences of pairs have the mean +"));
 }
 
-/// After Ctrl-C, the last round has no B, or the program of a run was ended.
+/// After Ctrl-C, the last round is incomplete: it has no run of B, or the program of a run was
+/// ended by the signal.
 #[test]
 fn incomplete_rounds_are_left_out() {
     let scratch = Scratch::new();
@@ -524,7 +527,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let (first, order) = record("first", "5");
     let (_, again) = record("again", "5");
     assert_eq!(order, again);
-    // There is one run of each program as a warm-up, and then one of each in every round.
+    // The warm-up has one run of each program, and so has every round.
     assert_eq!((&order[..2], order.len()), ("AB", 14));
     let rounds: Vec<&str> = (1..7).map(|round| &order[2 * round..2 * round + 2]).collect();
     assert!(rounds.contains(&"AB") && rounds.contains(&"BA"), "{rounds:?}");
@@ -538,7 +541,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let manifest = Manifest::read(&Series::run_at(&first, 1, Side::B)).unwrap();
     assert_eq!(manifest.labels["commit"], "1a2b");
     assert!(!first.join("warm-up").exists());
-    // If a series goes to the same place, the first series is moved away.
+    // If a new series gets the name of an existing one, the existing series is moved away.
     record("first", "6");
     assert!(Series::is_at(&scratch.join("first.old")));
 }
@@ -560,7 +563,7 @@ fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
     assert!(!scratch.join("x.series").exists());
 }
 
-/// The default name of a single profile is allowed as the name of a series.
+/// A series may have the default name of a single profile.
 #[test]
 fn a_series_goes_where_it_is_told() {
     let Some(counterpoint) = counterpoint("diff: place of a series") else { return };
@@ -603,7 +606,8 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
     let scratch = Scratch::new();
     let (at, count) = (scratch.join("x.series"), scratch.join("count"));
-    // The seventh run (in the third round, after two runs of the warm-up) waits for the signal.
+    // The seventh run waits for the signal. It is in the third round, after two runs of the
+    // warm-up.
     let program =
         format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
     let mut run = Command::new(counterpoint);
@@ -620,7 +624,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     }
     assert_eq!(lines(), 7);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    // As a terminal does, this sends the signal to the whole group.
+    // The signal is sent to the whole process group, as a terminal does.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

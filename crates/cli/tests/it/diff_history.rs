@@ -21,7 +21,7 @@ fn write(dir: &Path, runs: u64) {
         let process = script.process(7);
         process.library("m", &["matmul", "softmax"]);
         let thread = process.thread("main");
-        // The noise is about 1 %, and it differs between the two ops.
+        // The noise is about 1 %. It differs between the two ops.
         let noise = [run * 7 % 11, run * 5 % 13];
         let slower = if run < AT { 10 } else { 12 };
         for call in 0..10 {
@@ -79,8 +79,8 @@ fn a_slowdown_has_a_commit() {
     }
     let point = &document["points"][AT as usize];
     assert_eq!((&point["name"], &point["labels"]["commit"]), (&"commit c9".into(), &"c9".into()));
-    // There are ten calls of matmul, of 12 × 1,008 ns (63 modulo 11 is 8), and of softmax, of 10 ×
-    // 1,006 ns (45 modulo 13 is 6).
+    // There are ten calls of matmul with 12 × 1,008 ns each (63 modulo 11 is 8), and ten calls of
+    // softmax with 10 × 1,006 ns each (45 modulo 13 is 6).
     assert_eq!(point["whole_ns"].as_f64().unwrap(), 10.0 * (12.0 * 1_008.0 + 10.0 * 1_006.0));
 
     let (output, text) = history(&dir, &["--format", "markdown", "--fail-if", "*matmul*>15%"]);

@@ -1,5 +1,5 @@
-//! Tests `doctor -e`, which says for each counter whether it works, and sets the exit code. The
-//! texts about a machine are tested in the crate `machine`, on trees of files.
+//! Tests `doctor -e`. It says for each counter whether the counter works, and its exit code depends
+//! on that. The crate `machine` tests the texts about a machine, on trees of files.
 
 use std::process::{Command, Output};
 
@@ -51,8 +51,8 @@ fn counters_that_work() {
     }
 }
 
-/// A name that does not exist here is reported as a counter that does not work, and does not hide
-/// other counters.
+/// A name that does not exist on this machine is reported as a counter that does not work. The
+/// other counters are still reported.
 #[test]
 fn counters_that_do_not_work() {
     let (code, document) =
@@ -74,7 +74,7 @@ fn counters_that_do_not_work() {
     }
 }
 
-/// A list that cannot be parsed is an error, while a counter that does not work is a finding.
+/// A list that cannot be parsed is an error. A counter that does not work is a result and no error.
 #[test]
 fn lists_that_cannot_be_read() {
     for (list, message) in [
@@ -89,7 +89,8 @@ fn lists_that_cannot_be_read() {
     }
 }
 
-/// `run` names all counters that do not work, not only the first one, and each remedy once.
+/// `run` names all counters that do not work, and not only the first one. Each remedy is printed
+/// once.
 #[test]
 fn run_names_all_counters_that_do_not_work() {
     let scratch = testkit::Scratch::new();

@@ -1,6 +1,6 @@
 //! Runs every example of every page.
 //!
-//! A fenced block of README.md, docs/ or the Python package's README has a language:
+//! A fenced block of README.md, docs/ or the Python package's README states its language:
 //!
 //! | block | contents |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `rust` | run by `crates/measure/tests/documented.rs` |
 //! | `text` | not an example |
 //!
-//! A comment before a block, which readers of the page do not see, gives instructions:
+//! A comment before a block gives instructions. Readers of the page do not see it:
 //!
 //! | comment | meaning |
 //! |---|---|
@@ -19,9 +19,9 @@
 //! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory contains the files that pages assume: `mlp.vmfb`, `dist/`, and `PROGRAM`, which
-//! runs the module. If the text of a page names an option of a command, the option must be in the
-//! command's `--help`.
+//! The directory in which blocks run contains the files that pages assume: `mlp.vmfb`, `dist/`, and
+//! `PROGRAM`, which runs the module. If the text of a page names an option of a command, the option
+//! must be in the command's `--help`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -77,7 +77,7 @@ fn blocks(page: &Path) -> Vec<Block> {
             (false, None, Some(("before", command))) => next.before.push(command.to_owned()),
             (false, None, Some(("not run", why))) => next.not_run = Some(why.to_owned()),
             (false, None, Some(("file", name))) => next.file = Some(name.to_owned()),
-            // Comments apply to the block that follows immediately.
+            // A comment applies only to the block that follows it immediately.
             (false, None, _) => next = Block::default(),
         }
     }
@@ -86,7 +86,7 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns the lines for a shell; `None` if the block has none.
+    /// Returns the block's lines for a shell. `None` if it has none.
     fn commands(&self) -> Option<String> {
         match self.language.as_str() {
             "sh" => Some(self.text.clone()),
@@ -99,8 +99,8 @@ impl Block {
     }
 }
 
-/// Each block has a known language, and shell commands are not marked as text, so no block is
-/// overlooked.
+/// Each block has a known language, and no block with shell commands is marked as text. So no block
+/// is overlooked.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];
@@ -196,8 +196,8 @@ fn every_command_line_runs() {
     assert!(ran >= 4 || iree.is_none() || tvm.is_none(), "only {ran} blocks were run");
 }
 
-/// If the text of a page contains `counterpoint COMMAND --option`, the command exists and has the
-/// option.
+/// If the text of a page contains `counterpoint COMMAND --option`, the command must exist and have
+/// the option.
 #[test]
 fn commands_in_running_text_exist() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -224,7 +224,7 @@ fn commands_in_running_text_exist() {
             };
             let at = format!("{}: `{span}`", page.display());
             let text = help(&[first]).unwrap_or_else(|| panic!("{at}: no such command"));
-            // `query` has commands, and also takes options without a command.
+            // `query` has subcommands, but it can also be used with options only.
             let nested = words.get(1).filter(|word| !word.starts_with('-'));
             let nested = nested.filter(|_| text.contains("Commands:"));
             let text = match nested {
@@ -249,7 +249,7 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers together form one program, which finds the agent and adds its
+/// The examples of the headers are combined to one program, which finds the agent and adds its
 /// collector.
 #[test]
 fn examples_of_the_headers_run() {
@@ -259,7 +259,7 @@ fn examples_of_the_headers_run() {
     let add = collector.pop().unwrap();
     let agent = in_comments("agent.h");
     let [find] = agent.as_slice() else { panic!("{agent:?}") };
-    // These are the parts that the examples leave to the reader.
+    // These parts are missing in the examples, because readers must write them.
     let source = format!(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
          #include \"counterpoint/collector.h\"\n\

@@ -1,5 +1,5 @@
-//! Tests that `run` takes full pages while the program runs. Whatever happens to `run` meanwhile,
-//! every call is in the profile exactly once.
+//! Tests that `run` moves full pages out of the pool (drains them) while the program runs. Whatever
+//! happens to `run`, every call is in the profile exactly once.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// A program under `run` that counts its calls for ever. The number of calls that have returned is
-/// in a shared file.
+/// A program under `run` that makes calls for ever. The number of calls that have returned is in a
+/// shared file.
 struct Recording {
     program: PathBuf,
     scratch: testkit::Scratch,
@@ -55,7 +55,8 @@ impl Recording {
         self.wait_for("more calls", || self.returned() >= before + more);
     }
 
-    /// Returns the header and the claims of the pool. The offsets come from docs/file-format.md.
+    /// Returns the header of the pool and the table of its claimed pages. The offsets come from
+    /// docs/file-format.md.
     fn pool(&self) -> Vec<u8> {
         let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
         let mut start = vec![0; 4096 + 4 * record::pool::PAGES];
@@ -63,7 +64,7 @@ impl Recording {
         start
     }
 
-    /// Returns how many pages were offered to `run` so far.
+    /// Returns how many pages have been offered to `run` so far.
     fn offers(&self) -> u32 {
         u32::from_le_bytes(*self.pool()[28..].first_chunk().unwrap())
     }
@@ -81,13 +82,14 @@ impl Recording {
     fn kill_program(&self) {
         let pid = profile::Profile::open(&self.profile()).unwrap().processes[0].id.pid;
         let identity = profile::ProcessId::of(pid).unwrap();
-        // SAFETY: `kill` takes numbers only. The process is alive, because nothing else ends it.
+        // SAFETY: `kill` takes numbers only. The process is still alive, because nothing else ends
+        // it.
         assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGKILL) }, 0);
         self.wait_for("end of the program", || !identity.is_alive());
     }
 
-    /// Checks that every call that returned is in the profile, and no other call except one that
-    /// had not returned yet.
+    /// Checks that the profile has every call that returned. It may also have one call that had not
+    /// returned yet.
     fn check(mut self) {
         self.run.wait().unwrap();
         let returned = self.returned();
@@ -101,7 +103,8 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
-        // If `run` was killed, the rest is still in the pool, because a view only reads.
+        // If `run` was killed, the remaining pages are still in the pool, because a view only
+        // reads.
         recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
         let after = self::report(&self.program, &self.profile());
@@ -121,7 +124,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Begins a recording. Skips the test on machines where `run` does not take pages.
+/// Begins a recording. Skips the test on machines where `run` does not drain pages.
 fn begin(test: &str) -> Option<Recording> {
     let program = counterpoint(test)?;
     if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
@@ -135,7 +138,7 @@ fn begin(test: &str) -> Option<Recording> {
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
     it.wait_for("offers", || it.offers() >= 8);
-    // However many pages became full, the thread has only its page and two more.
+    // However many pages were filled, the thread uses only its current page and two offered ones.
     assert!(it.claims() <= 3, "{} pages", it.claims());
     // A view during the recording sees at least the calls that had returned before.
     let returned = it.returned();
@@ -177,7 +180,7 @@ fn a_program_goes_on_alone_after_run_was_killed() {
     it.check();
 }
 
-/// Each thread fills several pages and ends, while `run` may be taking one of its pages.
+/// Each thread fills several pages and ends. At that time, `run` may be draining one of its pages.
 #[test]
 fn threads_that_end_leave_no_page_behind() {
     let Some(program) = counterpoint("threads that end") else { return };
@@ -208,21 +211,21 @@ fn threads_that_end_leave_no_page_behind() {
     }
 }
 
-/// The program is replaced by another one while `run` is stopped, so pages that were offered have not
-/// been taken.
+/// While `run` is stopped, the program is replaced by another one. Pages that were offered at that
+/// time are not lost.
 #[test]
 fn an_exec_while_pages_are_offered_loses_nothing() {
     let Some(mut it) = begin("exec while pages are offered") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGSTOP);
-    // After this many calls, as many pages wait as a thread may offer, and the thread has appended
-    // further pages itself.
+    // After this many calls, a thread has offered as many pages as it may, and has written the next
+    // full pages to the file itself.
     it.wait_for_calls(150_000);
     assert_eq!(it.claims(), 3, "the thread's page and two that were offered");
     let counted = std::fs::OpenOptions::new().write(true).open(it.scratch.join("counted")).unwrap();
     let more = 150_000u64;
     std::os::unix::fs::FileExt::write_all_at(&counted, &more.to_le_bytes(), 8).unwrap();
-    // Each program that a process executes has a part of its own.
+    // Each program that a process executes has a separate part in the profile.
     let parts = || std::fs::read_dir(it.profile().join("processes")).unwrap().count();
     it.wait_for("part of the new program", || parts() == 2);
     it.signal_run(libc::SIGCONT);
@@ -240,8 +243,8 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
     assert_eq!(calls, [returned, more]);
 }
 
-/// The calls of each thread stay in their order, whether the thread or `run` appended their pages.
-/// The host numbers the calls by their workgroup.
+/// The calls of each thread stay in their order, whether the thread or `run` wrote their pages to
+/// the file. The host uses the workgroup to number the calls.
 #[test]
 fn calls_stay_in_order() {
     const CALLS: u32 = 150_000;
@@ -252,8 +255,8 @@ fn calls_stay_in_order() {
     run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
     run.arg(&programs.host).arg(&programs.library).args(["threads", "4"]).arg(CALLS.to_string());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // While `run` is stopped, the threads append pages that are newer than the pages that `run` has
-    // to take.
+    // While `run` is stopped, the threads write pages that are newer than the pages that wait for
+    // `run`.
     for _ in 0..8 {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             std::thread::sleep(Duration::from_millis(2));
@@ -280,7 +283,7 @@ fn calls_stay_in_order() {
     }
 }
 
-/// Each pass has a pool of its own, which is drained while its program runs.
+/// Each pass has a separate pool, which is drained while the pass's program runs.
 #[test]
 fn every_pass_is_drained() {
     let Some(program) = counterpoint("drained passes") else { return };
@@ -304,9 +307,9 @@ fn every_pass_is_drained() {
     }
 }
 
-/// The program may not make a file longer than 256 KiB, so `run` leaves the pages to the program as
-/// long as it runs. Pages that the program cannot append stay in memory, and `run` moves them at
-/// the end.
+/// The program may not make a file longer than 256 KiB, so `run` does not drain pages as long as
+/// the program runs. Pages that the program cannot write to the file stay in memory, and `run`
+/// moves them at the end.
 #[test]
 fn a_limit_of_file_sizes_loses_nothing() {
     let Some(program) = counterpoint("limited files") else { return };
@@ -326,8 +329,8 @@ fn a_limit_of_file_sizes_loses_nothing() {
     }
 }
 
-/// With one processor, `run` takes no pages, because it could only do so while the program does not run. The
-/// threads append all pages themselves.
+/// On a single processor, `run` drains no pages, because it could do so only while the program does
+/// not run. The threads write all pages to the file themselves.
 #[test]
 fn nothing_is_offered_on_a_single_processor() {
     let Some(program) = counterpoint("a single processor") else { return };
@@ -341,8 +344,8 @@ fn nothing_is_offered_on_a_single_processor() {
     assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
 }
 
-/// If a program truncates its pool, `run` does not end, and the pages that were drained are kept.
-/// The calls that were only in the pool are a named loss.
+/// If a program truncates its pool, `run` continues, and the pages that were drained are kept. The
+/// calls that were only in the pool are reported as a loss with a name.
 #[test]
 fn a_program_that_truncates_its_pool_ends_as_without_us() {
     let Some(program) = counterpoint("truncated pool") else { return };
@@ -375,10 +378,10 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
     }
 }
 
-/// A program that truncates the pool that it has mapped itself dies at its next recorded call,
-/// because no process can access memory that its file no longer has, and the recorder must not set
-/// a handler of SIGBUS. `run` reports the death and keeps the pages that were drained. Until that
-/// call, the program goes on.
+/// If a program truncates a pool that it has mapped itself, it dies at its next recorded call. No
+/// process can access memory that its file no longer has, and the recorder must not install a
+/// handler of SIGBUS. Until that call, the program runs normally. `run` reports the death and keeps
+/// the pages that were drained.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };
@@ -399,8 +402,7 @@ fn a_program_that_truncates_its_own_pool() {
         assert!(said.contains(pool.to_str().unwrap()), "{said}");
         let report = report(&program, &profile);
         let calls = report["total"]["calls"].as_u64().unwrap();
-        // A call takes 3 to 5 bytes of a page, and a thread offers at most two pages that `run` has not
-        // taken yet.
+        // A call takes 3 to 5 bytes of a page. At most two pages of a thread wait for `run`.
         assert!((100_000..=200_000).contains(&calls), "{report}");
         let losses = report["losses"].as_array().unwrap();
         assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{report}");

@@ -1,5 +1,6 @@
-//! Tests that `recover` and `hook report`, which change a profile and delete its pool, give up the
-//! right to change anything else. `strace` and the kernel's refusals show this.
+//! Tests `recover` and `hook report`, which change a profile and delete its pool. They must give up
+//! the right to change anything else. The test observes this with `strace`, and by what the kernel
+//! refuses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +16,17 @@ use crate::foreign::everything;
 use crate::support::memory::Memory;
 use crate::views_only_read::{CHANGES, Killed, PART, change, is_change, is_confined, traced};
 
-/// The kernels that are tested: this one, one without Landlock, and one with the first version of
-/// Landlock, which cannot allow moving a file to another directory.
+/// The kernels that are tested: the kernel of this machine, a kernel without Landlock, and one with
+/// the first version of Landlock, which cannot allow moving a file to another directory.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("this kernel", &["-e", "trace=none"]),
     ("no Landlock", &["-e", "inject=landlock_create_ruleset:error=ENOSYS"]),
     ("the first Landlock", &["-e", "inject=landlock_create_ruleset:retval=1:when=1"]),
 ];
 
-/// Runs a command under `strace`. Returns its output, the calls that changed something after the
-/// command had given up its last rights, and the rules by which it gave up rights. Descriptors are
-/// shown with their paths.
+/// Runs a command under `strace`. Returns its output, the system calls that changed something after
+/// the command had given up its last rights, and the rules with which it gave up rights.
+/// Descriptors are shown with their paths.
 fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     let (output, log) = traced(&["-y", "-v", "-e", &format!("{CHANGES},landlock_add_rule")], words);
     assert!(is_confined(&log), "{log}");
@@ -40,14 +41,14 @@ fn allows_changes(rule: &str) -> bool {
     ["_WRITE_FILE", "_REMOVE_", "_MAKE_", "_REFER", "_TRUNCATE"].iter().any(|r| rule.contains(r))
 }
 
-/// Returns the directory that a rule is about.
+/// Returns the directory to which a rule applies.
 fn place(rule: &str) -> PathBuf {
     let path = rule.split("parent_fd=").nth(1).and_then(|rest| rest.split(['<', '>']).nth(1));
     PathBuf::from(path.unwrap_or_else(|| panic!("{rule}")))
 }
 
-/// Returns the directories in which anything may be changed, each with whether more may be done
-/// there than removing empty directories.
+/// Returns the directories in which the rules allow any change. The value says whether they allow
+/// more than removing empty directories.
 fn changeable(rules: &[String]) -> BTreeMap<PathBuf, bool> {
     let mut all = BTreeMap::new();
     for rule in rules.iter().filter(|rule| allows_changes(rule)) {
@@ -69,8 +70,8 @@ fn assert_within(changes: &[String], places: &[&Path]) {
     assert!(!changes.is_empty());
 }
 
-/// Returns the contents of a profile: the length of each file. The manifest has times in it, so its
-/// length is left out.
+/// Returns the contents of a profile as the length of each file. The manifest is left out, because
+/// it contains times and its length varies.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let all = everything(dir).into_keys().map(|path| {
         let name = path.strip_prefix(dir).unwrap().to_owned();
@@ -93,7 +94,7 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // The last set of rules is in force while the profile is read and changed.
+    // These are the rules that apply while the profile is read and changed.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();
@@ -123,7 +124,7 @@ fn recover_does_the_same_with_and_without_landlock() {
     }
 }
 
-/// Pools whose profile is gone are found in all places of pools, wherever their profiles were.
+/// Pools whose profile no longer exists are found in all places where pools can be.
 #[test]
 fn recover_frees_pools_that_are_left_over() {
     for (name, options) in KERNELS {
@@ -146,7 +147,7 @@ fn recover_frees_pools_that_are_left_over() {
     }
 }
 
-/// Makes a profile that `hook prepare` has prepared and into which a program has recorded.
+/// Makes a profile as `hook prepare` does, and with the recording of a program.
 fn hooked(csv: &Path) -> Killed {
     let killed = Killed::new();
     change(&killed.dir, |manifest| manifest.origin = Origin::Hook);
@@ -186,8 +187,8 @@ fn hook_report_removes_the_profile_and_writes_its_tables_only() {
     assert_eq!(table.lines().count(), 3, "{table}");
 }
 
-/// The files with tables have the names that the original hook gave them, so a user may have put a
-/// link there.
+/// Tables are written to files with the names that the original hook used. A user may have made
+/// links with these names.
 #[test]
 fn hook_report_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {

@@ -1,5 +1,6 @@
-//! Tests that every view marks numbers of calls that are estimates, because a host announced its
-//! calls only in some steps: with `~` for people, and with the ends of the interval for programs.
+//! Tests that every view marks numbers of calls that are estimates. They are estimates if a host
+//! announced its calls to the recorder only in some steps. The mark for people is `~`. Programs get
+//! the ends of the interval.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +11,10 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Two ops on one thread. `mm` was announced in 104 of 134 steps. 40 of its calls were counted. In
-/// the 100 steps of the sample, which have weight 1, it was called 200 times in all: 2 times in
-/// each step, but once in ten of the steps and 3 times in ten others. So 30 · 2 more calls are
-/// estimated:
+/// There are two ops on one thread. `mm` was announced in 104 of 134 steps, and 40 of its calls
+/// were counted. The sample consists of the 100 steps with weight 1, in which `mm` was called 200
+/// times: once in ten steps, 3 times in ten steps, and twice in all others. So 30 · 2 additional
+/// calls are estimated for the 30 other steps:
 ///
 /// ```text
 ///   c̅ = 2     m = n = 100     s² = 100/99 · (420/100 − 4) = 0.20202
@@ -21,7 +22,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 ///   t(0.975; 99) = 1.98422     half of the interval: 5.86, so 100 calls are from 94.14 to 105.86
 /// ```
 ///
-/// `first` was called outside of steps: 4 calls, exactly.
+/// `first` was called exactly 4 times, outside of steps.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.02);
@@ -58,7 +59,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&run(&[args, &["--format", "json"]].concat())).unwrap()
 }
 
-/// Returns the row of a table in CSV that begins with a name, as pairs of column names and values.
+/// Returns the row with this name from a CSV table, as pairs of column names and values.
 fn row(csv: &str, name: &str) -> Vec<(String, String)> {
     let mut lines = csv.lines();
     let head = lines.next().unwrap().split(',');
@@ -105,7 +106,7 @@ fn every_view_marks_estimated_calls() {
     let counts = csv(&["export", "--what", "counts"]);
     assert_eq!(ends(&row(&counts, "mm"), "calls"), within);
     assert_eq!(ends(&row(&counts, "first"), "calls"), ["4", "4"].map(str::to_owned));
-    // The page has the cells of the report, and says how many calls there are.
+    // The page has the cells of the report, and the text about how many calls there are.
     let page = scratch.join("page.html");
     run(&["report", dir, "--html", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
@@ -114,8 +115,8 @@ fn every_view_marks_estimated_calls() {
     assert!(head["tables"].to_string().contains("\"~100"), "{}", head["tables"]);
 }
 
-/// One of the two runs is a sample. Its numbers of calls are marked, and are not reported as a
-/// different number of calls.
+/// One of the two runs is a sample. Its numbers of calls are marked, and `diff` does not report
+/// them as differences.
 #[test]
 fn diff_marks_them_and_finds_no_difference_in_them() {
     let (_a, a) = script().written();
@@ -138,8 +139,8 @@ fn diff_marks_them_and_finds_no_difference_in_them() {
     assert!(cell(&mm, "calls_a_low").starts_with("94."), "{mm:?}");
 }
 
-/// An exported trace says which numbers are estimates, and cannot be imported as if its slices were
-/// all calls.
+/// An exported trace says which numbers are estimates. It cannot be imported, because then its
+/// slices would be taken for all calls.
 #[test]
 fn traces_say_so_and_are_not_imported_as_exact() {
     let (scratch, dir) = script().written();
@@ -161,8 +162,8 @@ fn refused(trace: &Path, to: &Path) {
     assert!(!output.status.success() && said.contains("Counterpoint wrote this trace"), "{said}");
 }
 
-/// A dataset has the ends of the interval next to the number. For an exact number, both ends are
-/// the number itself.
+/// A dataset contains the ends of the interval next to the number. If the number is exact, both
+/// ends equal it.
 #[test]
 fn datasets_have_the_ends() {
     let Some(python) = testkit::python::with("estimates in datasets", "pyarrow.parquet") else {

@@ -1,4 +1,4 @@
-//! Tests what `explain` says about scripted profiles in each format, and when it says nothing.
+//! Tests what `explain` prints about scripted profiles in each format, and when it prints nothing.
 //! `crates/analysis/tests/explain.rs` tests that it finds the real causes.
 
 use std::path::Path;
@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Two threads, each on a CPU of its own. Calls of `matmul` take 100 to 129 ns. On `main`, one in 9
-/// of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of `softmax` take 40 to
-/// 59 ns, independently of the counters. All calls of `copy` take 10 ns.
+/// There are two threads, each on its own CPU. Calls of `matmul` take 100 to 129 ns. On `main`, one
+/// in 9 of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of `softmax` take
+/// 40 to 59 ns, independently of the counters. All calls of `copy` take 10 ns.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -56,7 +56,7 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
-    // The op can be given as an option, as in `stats`.
+    // The op can also be given as an option, as in `stats`.
     let named = golden.run(&["explain", "matmul", &profile]);
     let swapped = golden.run(&["explain", &profile, "matmul"]);
     assert_eq!(swapped.stdout, named.stdout);
@@ -78,7 +78,8 @@ fn says_what_goes_with_slow_calls() {
     assert_eq!(silent["ops"][0]["findings"], json!([]));
 }
 
-/// Rows that differ only in their arguments are one op, and the arguments are a variable.
+/// Rows that differ only in their arguments belong to one op. The arguments are then one of the
+/// variables.
 #[test]
 fn arguments_are_a_variable() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! Tests profiles that somebody made to harm their readers: no view writes, deletes, follows links
-//! or waits.
+//! Tests profiles that somebody made to harm their readers. No view writes, deletes, follows links,
+//! or waits for ever.
 //!
 //! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
@@ -21,8 +21,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 use crate::support::memory::Memory;
 
-/// Two threads of a process that ended long ago. Each has 2 calls in a page that was not written
-/// out, and one call in a page that was.
+/// Makes a profile with two threads of a process that ended long ago. Each thread has 2 calls in a
+/// page that was not written to the file, and one call in a page that was.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -42,7 +42,7 @@ fn crashed() -> ProfileScript {
 
 const PART: &str = "processes/4000711-1000-0";
 
-/// Returns the command lines of every way to look at a profile. Output files go to `out`.
+/// Returns command lines for all views of a profile. They write their output files to `out`.
 fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     let (dir, out) = (dir.as_os_str(), out.as_os_str());
     let view = |words: &[&str], with_output: bool| {
@@ -76,7 +76,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     .collect()
 }
 
-/// Runs a command, which must end by itself and soon.
+/// Runs a command. It must end by itself within a minute.
 fn run(words: &[OsString]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
         .args(words)
@@ -98,7 +98,7 @@ fn run(words: &[OsString]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // This checks only that the command ends, not how fast it is.
+        // This only checks that the command ends, and not how fast it is.
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -111,7 +111,7 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Returns for everything below a directory its kind, size, content, owner and time of change.
+/// Returns the kind, size, content, owner and time of change of everything below a directory.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -175,9 +175,9 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// The manifest has `"pool": "/path/of/a/victim"`, in every variant: the victim is text, or the
-/// real pool of another profile, it is reached through links, it is inside of the profile, or it is
-/// at the place where pools are.
+/// The manifest names the path of a victim as its pool. In all variants, the victim stays
+/// unchanged: it is text, or the real pool of another profile; the path leads through links, into
+/// the profile, or to the place where pools are.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -205,7 +205,7 @@ fn a_manifest_that_names_a_victim() {
             PathBuf::new(),
             shm.join("pool"),
         ];
-        // Here the victim is at the correct place, and is text or another profile's pool.
+        // Now a victim is at the correct place of the pool. It is text or another profile's pool.
         fs::DirBuilder::new().mode(0o700).create(&shm).unwrap();
         for in_shm in [&b"precious"[..], &real] {
             fs::write(shm.join("pool"), in_shm).unwrap();
@@ -213,15 +213,15 @@ fn a_manifest_that_names_a_victim() {
                 change(&dir, |manifest| {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
-                    // Every pool here has the scripted id. Without the id, no pool is even
-                    // examined.
+                    // Every pool here has the scripted id. With another id, a pool would not even
+                    // be examined.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // This path looks like the pool's path of a profile that was moved, but that
-                // profile has no pool.
+                // This path looks like the pool's path of a profile that was moved, but no pool is
+                // there.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -232,7 +232,7 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// A pool that is inside of its profile, and links in the profile that lead out of it: nothing may
+/// A pool that is inside of its profile, or links in the profile that lead out of it. Nothing may
 /// be appended to the targets of the links.
 #[test]
 fn files_that_lead_out_of_the_profile() {
@@ -283,7 +283,7 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// With pipes and devices in every place, no view may even open them.
+/// Pipes and devices are put in the place of every file. No view may even open them.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -326,7 +326,8 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // These files are read only by exports, or the pool has newer data.
+            // These files are read only by exports, or they are not read because the pool has newer
+            // data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -339,7 +340,7 @@ fn pipes_in_every_place() {
     }
 }
 
-/// Makes a killed recording whose pool is in shared memory, where `run` creates it.
+/// Makes a killed recording whose pool is in shared memory, as `run` creates it.
 fn in_memory(scratch: &Scratch, name: &str) -> (PathBuf, PathBuf) {
     pooled(scratch, name, Path::new("/dev/shm"))
 }
@@ -375,8 +376,8 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// After `cp -a`, the copy shows the pool's contents and leaves them there, and the original
-/// collects them. After `mv`, a profile is the same profile, wherever it is.
+/// After `cp -a`, the copy shows the pool's contents without moving them, and the original moves
+/// them into the profile. After `mv`, the moved profile is still the original.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -389,7 +390,8 @@ fn a_copy_is_read_and_the_original_collects() {
 
     let moved = scratch.join("moved.cpt");
     fs::rename(&dir, &moved).unwrap();
-    // Another directory under the name that the pool contains is not the profile either.
+    // The pool contains the path of its profile. Another directory at this path is not the profile,
+    // either.
     copy(&copied, &dir);
     let report = look(&dir, &[scratch.path(), &shm], "a copy under the old name");
     assert_eq!(losses(&report), [("pool_of_original".to_owned(), 1)]);
@@ -403,8 +405,8 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
 }
 
-/// An archive can contain a profile with a pool inside of it, and whoever unpacks the archive owns
-/// both. Still, the profile must not decide where `hook report` writes, and must not be deleted.
+/// An archive can contain a profile with its pool. A user who unpacks the archive owns both.
+/// Nevertheless, the profile must not decide where `hook report` writes, and must not be deleted.
 #[test]
 fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let scratch = Scratch::new();
@@ -424,13 +426,14 @@ fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
     assert_eq!(everything(scratch.path()), before);
-    // A profile that was made here, and whose pool names its directory, is reported and removed.
+    // A profile that was made on this machine, and whose pool contains the profile's path, is
+    // reported and removed.
     let output = run(&["hook".into(), "report".into(), made.clone().into()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// Returns the contents of files by name, without following links.
+/// Returns the contents of all files, without following links. The key is the path.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -443,13 +446,11 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Exchanges, atomically, the names of a file in an open directory and a file elsewhere. The
-/// directory is open so that the path does not lead through something that another thread has put
-/// there.
+/// Atomically exchanges a file in an open directory with a file elsewhere. The directory is already
+/// open, so that a path cannot lead through something that another thread has put there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    // This fails while the other thread has moved one of the files; then the exchange is tried
-    // again.
+    // The exchange fails while the other thread has moved one of the files. It is then tried again.
     //
     // SAFETY: the names are C strings that outlive the call.
     unsafe {
@@ -460,9 +461,9 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
 }
 
 /// While views and `recover` run, another thread exchanges every file and directory of the profile
-/// for links, hard links and pipes that lead to a victim's files of the same names. At whatever
-/// moment this happens, the victim's files stay unchanged, nothing is created next to them, and
-/// every command ends. `COUNTERPOINT_RACE_S` is the number of seconds to try.
+/// for links, hard links and pipes that lead to a victim's files of the same names. Whenever this
+/// happens, the victim's files stay unchanged, nothing is created next to them, and every command
+/// ends. `COUNTERPOINT_RACE_S` is the duration of the test in seconds.
 #[test]
 fn exchanging_files_during_a_view_does_no_harm() {
     let seconds = std::env::var("COUNTERPOINT_RACE_S").ok().and_then(|n| n.parse().ok());
@@ -475,8 +476,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     fs::remove_dir_all(victim.join("pool")).unwrap();
     fs::create_dir(victim.join("pool")).unwrap();
     fs::write(victim.join("pool/pool"), "precious").unwrap();
-    // The victim's files are damaged, so that a view that reads or repairs them would show or
-    // change something.
+    // The victim's files are damaged. If a view read or repaired them, its output or the files
+    // would show that.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
         bytes.truncate(bytes.len() / 2);
@@ -547,8 +548,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool with a second name is not deleted, and a pool that was renamed into the place of another
-/// one is not trusted.
+/// A pool with a second name is not deleted. A pool that was renamed to the name of another pool is
+/// not trusted.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -568,7 +569,7 @@ fn pools_that_are_not_what_they_were() {
     assert!(!shm.exists());
 }
 
-/// If root opens another user's profile, it is read without changing it.
+/// If root opens another user's profile, nothing in it is changed.
 #[test]
 fn another_users_profile_is_left_as_it_is() {
     let scratch = Scratch::new();
@@ -581,10 +582,10 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The profile of a killed recording is deleted. The next `recover` frees its memory, and before
-/// that, `doctor` shows the memory. The memory of a profile that was moved, may have been moved, or
-/// is still being recorded stays. The test uses a place of its own for pools, because other tests
-/// run `recover` as well, and it must not see their pools.
+/// The profile of a killed recording is deleted. `doctor` shows the memory that the recording still
+/// uses, and the next `recover` frees it. The memory is not freed if the profile was moved, may
+/// have been moved, or is still being recorded. The test has its own directory for pools, so that
+/// `recover` in other tests does not find them.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let Some(memory) = Memory::new("memory of deleted profiles") else { return };
@@ -620,7 +621,7 @@ fn memory_of_deleted_profiles_is_freed() {
     assert!(all().is_empty() && shm.exists(), "another process uses it");
     drop(writer);
     assert!(shown(&shm));
-    // Without the right to look up a file by its handle, it is unknown whether the profile was
+    // Without the right to look up a file by its handle, it is not known whether the profile was
     // moved.
     let unable = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search"];
     let other = scratch.join("other.cpt");
@@ -638,9 +639,9 @@ fn memory_of_deleted_profiles_is_freed() {
     }
 }
 
-/// In a real recording, `run` and its program are killed and the profile is deleted, and the next
-/// `run` frees the memory. The memory of a copied, moved or running profile stays until it may be
-/// freed.
+/// `run` and its program are killed during a real recording, and the profile is deleted. The next
+/// `run` frees the memory. The memory of a copied, moved or running profile is not freed until this
+/// is safe.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";
@@ -696,7 +697,7 @@ fn the_next_run_frees_what_a_kill_left() {
     kill(run_of_second, &second);
     fs::remove_dir_all(&moved).unwrap();
     next();
-    // Without the right to look up files by their handles, a day must pass first.
+    // Without the right to look up files by their handles, the memory is only freed after a day.
     if profile::pools::user() == 0 {
         assert!(!pool(&first).exists() && !pool(&second).exists());
         assert!(!pool(&first).parent().unwrap().exists(), "its directory is removed, too");

@@ -1,5 +1,5 @@
-//! Tests names with characters that control a terminal, or that hide or reorder text. None of these
-//! characters reaches a terminal, with any command and format. Programs get every byte.
+//! Tests names with characters that control a terminal, or that hide or reorder text. No command
+//! prints such a character to a terminal, in any format. Programs get every byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::pty;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Text with an escape sequence that sets the title, one that clears the screen as an eight-bit
-/// control, a right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a
-/// line that looks like one of ours.
+/// A text with an escape sequence that sets the title, an eight-bit control that clears the screen,
+/// a right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a line that
+/// looks like one of our messages.
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
@@ -28,7 +28,7 @@ fn evil(name: &str) -> String {
 }
 
 /// Whether a character must not reach a terminal, according to the Unicode Standard and ECMA-48.
-/// The list is repeated here, because the test must not rely on the program.
+/// The test has its own list, because it must not rely on the program's list.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -44,7 +44,7 @@ fn assert_harmless(what: &str, text: &str) {
     assert_eq!(found, None, "{what}: {text:?}");
 }
 
-/// Checks that a text is harmless, and that no line of it looks like one of ours.
+/// Checks that a text is harmless, and that none of its lines looks like one of our messages.
 fn assert_nothing_forged(what: &str, text: &str) {
     assert_harmless(what, text);
     assert!(
@@ -126,7 +126,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     };
     let row = serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": 2,
         "args": {"name": evil("row")}});
-    // The trace also has an end without a begin, so that `check` finds something.
+    // The trace also has an end without a begin, so that `check` reports an error.
     let end = serde_json::json!({"ph": "E", "ts": 3, "pid": 1, "tid": 9, "name": evil("end")});
     let wrong = serde_json::json!({"ph": evil("Q"), "ts": 3, "pid": 1, "tid": 9});
     let events = serde_json::json!({"traceEvents": [row, slice(1), slice(10), end, wrong],
@@ -206,7 +206,7 @@ fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     add(&["run", "-o", &again, "-e", &name("counter"), "--events-dir", &tables, "--", "true"]);
     add(&["run", "-o", &trace, "--", "true"]);
     add(&["env", "-o", &trace]);
-    // Error messages of clap repeat the arguments.
+    // Error messages of clap contain the arguments.
     add(&[&name("command")]);
     add(&["report", &format!("--{}", name("option"))]);
     add(&["report", "--by", &name("kind")]);
@@ -231,8 +231,8 @@ fn no_hostile_character_reaches_a_terminal() {
     }
 }
 
-/// Text for people contains none of these characters, even if it goes to a file, because a log may
-/// be read on a terminal later.
+/// Text for people contains none of these characters, even if it is written to a file, because
+/// somebody may read the file on a terminal later.
 #[test]
 fn no_hostile_character_is_in_messages_and_tables() {
     let scratch = Scratch::new();
@@ -247,7 +247,7 @@ fn no_hostile_character_is_in_messages_and_tables() {
     }
 }
 
-/// Only our own colours are printed, and some are printed.
+/// Colours are printed, but only our own ones.
 #[test]
 fn only_our_own_colours_are_printed() {
     let scratch = Scratch::new();
@@ -283,11 +283,11 @@ fn programs_get_every_byte() {
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
-    // The message about the profile's metric comes first.
+    // Before the document is a message about the profile's metric.
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 
-    // Python's csv module reads the text as RFC 4180 in a few lines.
+    // Python's csv module reads the text. It implements RFC 4180 independently.
     let reader = "import csv, json, sys\n\
                   rows = list(csv.reader(open(sys.argv[1], newline='')))\n\
                   print(json.dumps(rows))";
@@ -306,8 +306,8 @@ fn programs_get_every_byte() {
         assert!(read.status.success(), "{read:?}");
         let rows: Vec<Vec<String>> = serde_json::from_slice(&read.stdout).unwrap();
         let place = rows[0].iter().position(|name| name == column).unwrap();
-        // As docs/schema.md says, a text that a spreadsheet would evaluate has one apostrophe in
-        // front.
+        // A text that a spreadsheet would evaluate begins with an apostrophe, as docs/schema.md
+        // says.
         let texts: Vec<&str> =
             rows.iter().filter_map(|row| row[place].strip_prefix('\'')).collect();
         assert!(texts.contains(&evil(value).as_str()), "{words:?}: {rows:?}");

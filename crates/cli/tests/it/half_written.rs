@@ -1,5 +1,5 @@
-//! Tests files that cannot be written completely: an earlier file of the same name stays, and
-//! nothing else is left behind.
+//! Tests files that cannot be written completely. An earlier file of the same name is kept, and no
+//! other file is left.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,8 +9,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Runs the command in a shell in which no file can be larger than 4 or 8 KiB, depending on the
-/// size of a block.
+/// Runs the command in a shell that limits the size of files. The limit is 4 or 8 KiB, depending on
+/// the shell's size of a block.
 fn limited(args: &[&str], paths: &[&Path]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", PROGRAM]);
@@ -90,7 +90,7 @@ fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // The first name leads to a device, and the second has the greatest possible length.
+    // The first name is a link to a device. The second name has the greatest possible length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

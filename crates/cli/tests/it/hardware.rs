@@ -1,6 +1,6 @@
 //! Tests the checks of `cargo xtask hardware` (tests/hardware) on machines without the hardware.
-//! Counters of the kernel stand in for a PMU. Each check must succeed with them, and must fail with
-//! a program that does not do what its source says.
+//! Counters of the kernel replace the PMU. Each check must succeed with them. It must fail with a
+//! program that does not do what its source says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ fn checks() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hardware")
 }
 
-/// Runs the checks. If something that they need is missing, says so and returns `None`.
+/// Runs the checks. If something that they need is missing, skips the test and returns `None`.
 fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     let program = counterpoint(test)?;
     let dist = program.parent()?.parent()?.to_owned();
-    // TVM's Python is used if it is there, so that ops of TVM are counted as well.
+    // If TVM's Python is installed, it is used, so that ops of TVM are counted as well.
     let of_tvm =
         std::env::var_os("COUNTERPOINT_VENV_TVM").map(|venv| Path::new(&venv).join("bin/python"));
     let python = of_tvm.filter(|python| python.exists()).unwrap_or("python3".into());
@@ -36,7 +36,7 @@ fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     Some((output, page))
 }
 
-/// Returns the status of each check, and its text.
+/// Returns the status and the text of each check.
 fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     let rows = page.lines().filter_map(|line| {
         let (status, rest) = line.split_once("  ")?;
@@ -49,7 +49,7 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Whether a breakpoint can be opened here; some virtual machines have none.
+/// Whether a breakpoint can be opened on this machine. Some virtual machines have no breakpoints.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -61,7 +61,8 @@ fn has_breakpoints(test: &str) -> bool {
     opens
 }
 
-/// Checks for which nothing can stand in. PyTorch is installed in an environment of its own.
+/// Checks of parts that nothing can replace. PyTorch is listed because it is in another
+/// environment.
 const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "ops of PyTorch"];
 
 /// Whether a check may be absent on some machines.
@@ -107,7 +108,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     ] {
         let (status, said) = &rows[name];
         assert!(status == "absent" || said.contains(found), "{name}: {said}");
-        // What PAPI counts on a machine without a PMU depends on the processor.
+        // It depends on the processor which counters PAPI has on a machine without a PMU.
         if status == "absent" && !said.starts_with("PAPI counts nothing") {
             skip(TEST, said);
         }
@@ -135,7 +136,7 @@ fn every_check_of_a_pmu_can_fail() {
     }
 }
 
-/// Counters of real processors can be named on any machine.
+/// Counters of processors by all vendors can be named on any machine.
 #[test]
 fn counters_of_every_vendor_are_chosen() {
     let script = "
@@ -157,8 +158,8 @@ print('done')
     assert_eq!(output.stdout, b"done\n", "{output:?}");
 }
 
-/// On a machine without the hardware, the page names each missing part, with the command that shows
-/// it elsewhere, and this is not a failure.
+/// On a machine without the hardware, the page names each missing part and the command that checks
+/// it elsewhere. This is not a failure.
 #[test]
 fn what_a_machine_lacks_is_named() {
     let Some((output, page)) = run("hardware_absent", &["--quick"]) else { return };
@@ -170,7 +171,7 @@ fn what_a_machine_lacks_is_named() {
         let (status, said) = &rows[name];
         match &**status {
             "absent" => assert!(said.contains(command), "{name}: {said}"),
-            // This machine has the part, so the check ran and succeeded.
+            // This machine has the part, so the check ran, and it must have succeeded.
             status => assert_eq!(status, "ok", "{name}: {said}"),
         }
     }

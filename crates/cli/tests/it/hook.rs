@@ -1,5 +1,5 @@
-//! Tests the replacement for IREE's original call hook, for which only the library is preloaded and
-//! variables are set.
+//! Tests the replacement for IREE's original call hook. To use it, a user only preloads the library
+//! and sets variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 
-/// An environment with the library to preload, and its own directory for temporary files.
+/// An environment with the library that is preloaded, and with its own directory for temporary
+/// files.
 struct Dropped {
     scratch: testkit::Scratch,
     program: PathBuf,
@@ -23,7 +24,7 @@ impl Dropped {
         self.program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
     }
 
-    /// Runs `command` with the variables `IREE_HOOK_…`.
+    /// Runs `command` with variables of the form `IREE_HOOK_…`.
     fn run(&self, command: &mut Command, variables: &[(&str, &str)]) -> Output {
         command.env("LD_PRELOAD", self.library()).env("TMPDIR", self.scratch.path());
         for (name, value) in variables {
@@ -32,7 +33,7 @@ impl Dropped {
         command.output().unwrap()
     }
 
-    /// Returns what is left in the directory for temporary files.
+    /// Returns the paths that are left in the directory for temporary files.
     fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
@@ -57,7 +58,7 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A part of the report: its subject, its calls, and its lines.
+/// A part of the report: the thread and op it is about, the number of calls, and its lines.
 #[derive(Debug)]
 struct Part {
     thread: String,
@@ -66,11 +67,11 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// Returns the text before the report in `text`, and the parts of the report.
+/// Splits `text` into the text before the report and the parts of the report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
-    // The host's last line may have no line feed.
+    // The last line of the host may not end with a line feed.
     for line in text.replace("Statistics for", "\nStatistics for").lines() {
         if let Some(rest) = line.strip_prefix("Statistics for ") {
             let rest = rest.strip_suffix(':').unwrap();
@@ -97,7 +98,7 @@ fn parts(text: &str) -> (String, Vec<Part>) {
 }
 
 impl Part {
-    /// Returns the number after `label` in the description of `variable`.
+    /// Returns the number that follows `label` in the part's description of `variable`.
     fn number(&self, variable: &str, label: &str) -> Option<f64> {
         let is_it = |line: &&String| line.starts_with(&format!("  {variable}"));
         let from = self.lines.iter().position(|l| is_it(&l) && l.ends_with(':'))?;
@@ -122,10 +123,11 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
-    // The threads come first, because the original hook printed each thread when it ended.
+    // The threads come before their total, because the original hook printed each thread when the
+    // thread ended.
     assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
-    // Equal names of threads are distinguished. Without a filter, each part names its function.
+    // Threads with equal names are distinguished. Without a filter, each part names its function.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for part in &parts {
@@ -138,8 +140,9 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// With several counters at once, each is correct in the report and in the CSV file, under the name
-/// that was typed. Functions have separate parts, and tables can be switched off.
+/// Several counters are used at once. Each counter is correct in the report and in the CSV file,
+/// under the name that the user typed. Functions have separate parts, and tables can be switched
+/// off.
 #[test]
 fn several_counters() {
     let Some(dropped) = Dropped::new("hook counters") else { return };
@@ -188,8 +191,8 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The filter is one exact name, whatever characters the name contains. With a filter, parts name
-/// no op.
+/// The filter is one exact name, whatever characters the name contains. If there is a filter, parts
+/// do not name the op.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -220,8 +223,8 @@ fn calls_of_the_first_milliseconds_are_left_out() {
     assert_eq!(calls("3600000"), 0);
 }
 
-/// Counters that the machine does not have, that do not exist, or that cannot be counted are each
-/// left out with one line, and the program continues.
+/// Some counters do not exist on the machine, do not exist at all, or cannot be counted. For each
+/// of them, one line is printed, and the program continues without it.
 #[test]
 fn counters_that_do_not_work_are_left_out() {
     let Some(dropped) = Dropped::new("hook open") else { return };
@@ -241,8 +244,8 @@ fn counters_that_do_not_work_are_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// If the variable asks for the list, the program ends at its first executable. What the program
-/// printed before comes before the list.
+/// If the variable for the list is set, the program ends at its first executable. The program's
+/// earlier output comes before the list.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -261,7 +264,7 @@ fn the_list_ends_the_program() {
     assert_eq!(amd[40..47], *" [AMD] ");
     assert!(amd.len() > 50);
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
-    // A program without executables does not end early, and prints no list.
+    // A program without executables runs to its end, and prints no list.
     let output = dropped.run(Command::new("echo").arg("fine"), &[("LIST_EVENT_TYPES", "1")]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("fine\n", ""));
 }
@@ -282,7 +285,7 @@ fn a_program_without_executables_is_left_alone() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The host does not notice the helper processes: its own children, SIGCHLD, timers, descriptors,
+/// The host does not notice the helper processes. Its own children, SIGCHLD, timers, descriptors,
 /// signal mask and errno are the same as without the library.
 #[test]
 fn the_program_does_not_notice() {
@@ -301,8 +304,7 @@ fn the_program_does_not_notice() {
     }
 }
 
-/// If the program does not end in an orderly way, there is no report, and the profile stays and can
-/// be read.
+/// If the program crashes, there is no report. The profile is kept and can be read.
 #[test]
 fn a_profile_left_by_a_crash_can_be_read() {
     let Some(dropped) = Dropped::new("hook crash") else { return };
@@ -324,7 +326,8 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The name says what was counted: only user mode, because no mode was typed.
+        // The name contains what was counted. It was only user mode, because the user typed no
+        // mode.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -344,13 +347,14 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // These are the same numbers as under `counterpoint run`: 450 in the parent, 200 in the child.
+    // These are the same numbers as under `counterpoint run`: 450 calls in the parent and 200 in
+    // the child.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// If the program is not next to the library, the library prints one line that says so, and records
-/// nothing.
+/// If the program `counterpoint` is not next to the library, the library prints one line about it
+/// and records nothing.
 #[test]
 fn the_library_alone_does_no_harm() {
     let Some(dropped) = Dropped::new("hook alone") else { return };
@@ -363,8 +367,8 @@ fn the_library_alone_does_no_harm() {
     assert_eq!(err(&output), "counterpoint: no program counterpoint beside libcounterpoint.so\n");
 }
 
-/// The variables of `run` take precedence, because the hook's variables are for programs without
-/// `run`.
+/// The variables of `run` take precedence, because the hook's variables are for programs that are
+/// started without `run`.
 #[test]
 fn under_run_the_hooks_variables_are_ignored() {
     let Some(dropped) = Dropped::new("hook under run") else { return };
@@ -383,7 +387,7 @@ fn under_run_the_hooks_variables_are_ignored() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// Runs stock IREE on `local-task`, where the original hook's functions are never called.
+/// Tests stock IREE on `local-task`. There, the functions of the original hook are never called.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };
@@ -417,7 +421,7 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    // In the files, the calls of each function can be distinguished as well.
+    // The files also keep the calls of different functions apart.
     let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();

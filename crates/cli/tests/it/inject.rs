@@ -1,5 +1,5 @@
 //! Injects a panic at every point of the agent where this is possible. The agent must turn itself
-//! off and count a loss with its name, and the host must continue as if nothing had happened.
+//! off and report this as a loss. The host must continue as if nothing had happened.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,8 +19,8 @@ fn library_of(program: &Path) -> std::path::PathBuf {
 /// Returns the injection points that the library itself lists.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
-    // SAFETY: `path` is a C string, and the library can be loaded into any process. Its function
-    // has this type and returns a C string of the library, which is never unloaded.
+    // SAFETY: `path` is a C string, and the library can be loaded into any process. The function
+    // has this type. It returns a C string that belongs to the library, which is never unloaded.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null(), "{path:?}");
@@ -49,7 +49,8 @@ fn tvm_host() -> Command {
     command
 }
 
-/// Returns a host with instrumented loops, whose hits are timed and counted, or logged.
+/// Returns a host with instrumented loops. In this mode, their hits are timed and counted, or
+/// logged.
 fn loops_host(mode: &str) -> Command {
     let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
     let mut command = Command::new(host);
@@ -64,7 +65,7 @@ fn torch_host(plugins: &Path) -> Command {
     command
 }
 
-/// Returns a host that makes a recording as PyTorch does.
+/// Returns a host that makes a recording with PyTorch's profiler, as PyTorch does.
 fn log_host() -> Command {
     Command::new(Programs::get().other("log_host"))
 }
@@ -73,7 +74,7 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A host and how it is recorded. It must end in the same way with a panic at any point.
+/// A host, and how it is recorded. It must end in the same way if a panic is injected at any point.
 struct Host<'a> {
     what: &'a str,
     command: Command,
@@ -86,7 +87,7 @@ impl Host<'_> {
         Host { what, command, events: "page-faults:u", options: vec!["--loops"] }
     }
 
-    /// Returns the points that a recording of the host reaches.
+    /// Returns the points that the agent reaches while it records the host.
     fn reached(&mut self, program: &Path, scratch: &testkit::Scratch) -> Vec<String> {
         let log = scratch.join("log");
         std::fs::write(&log, "").unwrap();
@@ -96,14 +97,15 @@ impl Host<'_> {
         read_log(&log)
     }
 
-    /// Records the host with a panic at `point`. Returns whether the agent turned itself off.
+    /// Records the host while a panic is injected at `point`. Returns whether the agent turned
+    /// itself off.
     fn panics_at(&mut self, program: &Path, point: &str, bare: &(Option<i32>, String)) -> bool {
         let what = self.what;
         self.command.env(VARIABLE, format!("{point}:panic"));
         let recorded = Recorded::run_with(program, self.events, &self.options, &mut self.command);
         self.command.env_remove(VARIABLE);
         assert_eq!(outcome(&recorded.output), *bare, "{what}, {point}: {}", recorded.stderr());
-        // The command line prints messages about recordings of PyTorch's profiler, so these lines
+        // These lines are messages of the command line about recordings of PyTorch's profiler. They
         // do not come from the agent.
         let said = recorded.stderr();
         let lines = said.lines().filter(|line| !line.contains("torch.profiler in log_host"));
@@ -112,7 +114,7 @@ impl Host<'_> {
     }
 }
 
-/// Returns the names of the points in a log, each once.
+/// Returns the names of the points in a log, without duplicates.
 fn read_log(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap();
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -165,7 +167,8 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(never.is_empty(), "nothing reaches {never:?}");
 }
 
-/// Returns a program with a profiler plugin, which is asked for its events while the program runs.
+/// Returns a program with a profiler plugin. The plugin is asked for its events while the program
+/// runs.
 fn with_plugin(plugin: &str) -> Host<'_> {
     let mut command = Command::new(Programs::get().other("plugged"));
     command.arg("threads");
@@ -173,7 +176,7 @@ fn with_plugin(plugin: &str) -> Host<'_> {
     Host { what: "plugin", command, events: "none", options }
 }
 
-/// Returns `entries` with the variables of IREE's original hook.
+/// Returns the program `entries`, with the variables of IREE's original hook.
 fn dropped_in(program: &Path, scratch: &testkit::Scratch) -> Command {
     let mut command = entries();
     command
@@ -190,8 +193,8 @@ fn dropped_in_reaches(program: &Path, scratch: &testkit::Scratch) -> Vec<String>
     read_log(&log)
 }
 
-/// Runs `entries` with a panic at `point` and with the variables of IREE's original hook, which ask
-/// for a report at the end.
+/// Runs `entries` with the variables of IREE's original hook, which ask for a report at the end. A
+/// panic is injected at `point`.
 fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let bare = outcome(&entries().output().unwrap());
     let scratch = testkit::Scratch::new();
@@ -201,8 +204,8 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     assert_eq!(code, bare.0, "{point}: {output:?}");
     // The host's output comes before the report, if there is a report.
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // The message comes from the agent if there is no profile, or else from the report or from a
-    // profile that was left behind.
+    // If there is no profile, the agent prints the message. Otherwise, the message is in the
+    // report, or in a profile that was left.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
         profile::Profile::open(&entry.unwrap().path())
@@ -212,7 +215,7 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
 }
 
 /// At each point, a signal handler forks, and the child returns from the handler and continues.
-/// Both processes succeed, and the parent loses nothing.
+/// Both processes succeed, and no data of the parent is lost.
 #[test]
 fn a_handler_may_fork_anywhere() {
     let Some(program) = injecting("fork in a handler") else { return };
@@ -227,7 +230,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // If the signal came, one child more has run than without the signal.
+        // If the signal arrived, one more child has run.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);
@@ -237,10 +240,11 @@ fn a_handler_may_fork_anywhere() {
             recorded.calls_per_process()
         );
         let mut losses = recorded.losses();
-        // The handler's child also clears the environment of its own child, so this loss can occur.
-        losses.remove("child_without_variables");
-        // A call that the child ends for its parent is in the records of neither process, so this
+        // The handler's child also clears the environment of its own child process. Therefore this
         // loss can occur.
+        losses.remove("child_without_variables");
+        // If a call begins in the parent and ends in the child, it is in the records of neither
+        // process. Therefore this loss can occur.
         losses.remove("call_cut_short");
         assert!(losses.is_empty(), "{point}: {losses:?}");
     }

@@ -1,5 +1,5 @@
-//! Tests other libraries that replace the same functions as our library: each sees the same calls
-//! as without our library, in whichever order the libraries are loaded.
+//! Tests other libraries that replace the same functions as our library. Each of them sees the same
+//! calls as without our library, in whichever order the libraries are loaded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -22,15 +22,15 @@ fn marked() -> Command {
     command
 }
 
-/// Returns the line in which the library says which calls it has seen.
+/// Returns the line that the library prints about the calls that it has seen.
 fn seen(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
     lines.join("\n")
 }
 
-/// The calls that the library sees. Its own constructor calls `mmap` once, and the program makes
-/// all other calls.
+/// The calls that the library sees. Its own constructor calls `mmap` once. The program makes all
+/// other calls.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]
@@ -46,7 +46,7 @@ fn the_next_definition_is_called() {
             "{what}: {alone:?}"
         );
 
-        // `run` puts our library before those in `LD_PRELOAD`.
+        // `run` puts our library before the libraries in `LD_PRELOAD`.
         let mut command = marked();
         command.env("LD_PRELOAD", &library);
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
@@ -55,8 +55,8 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // Here the other library is before ours, which a user must arrange. It asks for glibc's
-        // `dlsym` by its version, so ours is not called, and the executable's library is not found.
+        // A user can put the other library before ours. It asks for glibc's `dlsym` with a version,
+        // so our `dlsym` is not called, and the executable's library is not found.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -67,7 +67,7 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // Here there is no profile to record into.
+        // Our library is loaded, but there is no profile to record into.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

@@ -1,4 +1,5 @@
-//! Tests IREE 3.7.0 from its wheels, the last release whose executable libraries have version 5.
+//! Tests the wheels of IREE 3.7.0. It is the last release whose executable libraries have version
+//! 5.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +17,8 @@ fn linker(venv: &Path) -> PathBuf {
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// Compiles a model without data tiling, which 3.7.0 uses and 3.13.0 does not, so that both
-/// versions have the same dispatches.
+/// Compiles a model without data tiling, so that both versions have the same dispatches. By
+/// default, 3.7.0 uses data tiling and 3.13.0 does not.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
@@ -37,9 +38,9 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs both kinds of executables on both devices, and checks each call of each export, the
-/// program's output and status, and that nothing is lost. The expected counts come from IREE
-/// 3.13's own profiler.
+/// Runs both kinds of executables on both devices. Checks each call of each export, the program's
+/// output and status, and that nothing is lost. The expected counts come from the profiler of IREE
+/// 3.13.
 #[test]
 fn every_call_of_version_5() {
     let Some(program) = counterpoint("iree v5") else { return };

@@ -1,6 +1,6 @@
 //! Tests the profiles that are kept for ever (`fixtures/profiles`), one for each version of the
 //! format and of its pages. They can be opened, and their contents equal those that a decoder in
-//! Python has read. That decoder was written only from the description of the format.
+//! Python has read. The decoder was written only from the description of the format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles")
 }
 
-/// Copies the profile, so that nothing can change the original.
+/// Copies the profile, so that tests cannot change the original.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -40,7 +40,8 @@ fn setup() -> (Scratch, String, Golden) {
 
 type Row = BTreeMap<String, String>;
 
-/// Returns the rows of a table without quoted fields, by column name.
+/// Returns the rows of a CSV table without quoted fields. The fields of a row are found by column
+/// name.
 fn table(text: &str) -> Vec<Row> {
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
     let header: Vec<String> = lines.next().unwrap().collect();
@@ -61,7 +62,7 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// Compares the profile in `dir` with the results of the decoder in Python, which are in `kept`.
+/// Compares the profile in `dir` with the results of the Python decoder, which are in `kept`.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);
@@ -96,7 +97,7 @@ fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     }
 }
 
-/// If a process ran to its end, its calls are those that IREE's own profiler counted.
+/// If a process ran to its end, the recorded calls equal those that IREE's own profiler counted.
 #[test]
 fn calls_equal_those_that_iree_counts() {
     let expected = std::fs::read(kept().join("../iree/expected.json")).unwrap();

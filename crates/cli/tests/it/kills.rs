@@ -1,5 +1,5 @@
-//! Kills programs with SIGKILL at random moments: no complete record is lost, none is invented, and
-//! each loss has its name.
+//! Kills programs with SIGKILL at random moments. No complete record is lost, no record is
+//! invented, and each loss is reported with its name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// Returns the number of kills of the two tests together; 1,000 by default.
+/// Returns how often the two tests together kill a program. The default is 1,000.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// The report of a victim of `tests/programs/killer.c`: its process id, and how many calls of each
-/// of its threads had returned.
+/// What a victim of `tests/programs/killer.c` reports: its process id, and how many calls of each
+/// of its threads have returned.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -71,14 +71,15 @@ impl Numbers {
     }
 }
 
-/// Checks every call of every victim. The calls have the numbers 0, 1, 2, …, up to the number of
-/// returned calls, or one more if a call had been recorded but not yet counted. There are no other
-/// calls, and every loss has its name.
+/// Checks every call of every victim. The calls have the numbers 0, 1, 2, … up to the number of
+/// returned calls. One more call is allowed, which was recorded but not yet counted. Every loss
+/// must have its name.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls only shows that a call was cut short, so it makes no entry.
+            // A page without calls is ignored here, because it only shows that a call was cut
+            // short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -87,7 +88,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     for ((process, _), numbers) in states.iter().flatten() {
         let process = &profile.processes[*process];
         assert_eq!(process.libraries.len(), 1, "{when}: {:?} has the names", process.id);
-        // The thread is identified by its worker number, which each call has.
+        // Each call contains the number of its worker, which identifies the thread.
         let (worker, other) = numbers.workers.unwrap_or_default();
         assert_eq!(worker, other, "{when}: the calls of two threads in one");
         found.entry((process.id.pid, worker)).or_default().join(numbers);
@@ -122,8 +123,8 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
-        // The victims of one batch are few enough that their data in the pool does not fill a small
-        // /dev/shm.
+        // The number of victims in a batch is limited, so that their data in the pool does not fill
+        // a small /dev/shm.
         let batch = (all - killed).min(250);
         killed += batch;
         let scratch = testkit::Scratch::new();
@@ -142,7 +143,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // The process that recovers the data may be killed as well, and is then started again.
+        // The process that recovers the data may be killed, too. It is then started again.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -154,7 +155,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // If this were not so, the test would have checked almost nothing.
+    // Otherwise the test would have checked almost nothing.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 
@@ -168,13 +169,13 @@ fn kills_of_programs_with_counters() {
     kill("kills with counters", "page-faults:u,task-clock:u", kills().div_ceil(2), 3_000, "kill");
 }
 
-/// The process exits in an orderly way while detached threads continue to call until the very end.
+/// The process exits normally while detached threads continue to make calls until the very end.
 #[test]
 fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
-/// The processes that are killed during a recording.
+/// The process that is killed during a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
     Target,
@@ -183,8 +184,8 @@ enum Victim {
 }
 
 /// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned
-/// calls in shared memory. The profile must have that many calls, or one more that had been
-/// recorded but not yet counted.
+/// calls in shared memory. The profile must have the same number of calls. It may have one more,
+/// which was recorded but not yet counted.
 #[test]
 fn kills_of_run_too() {
     let Some(program) = counterpoint("kill run") else { return };
@@ -228,8 +229,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
     let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
-        // SAFETY: `kill` takes numbers only. The process is our child or grandchild, and is still
-        // alive because nothing else ends it.
+        // SAFETY: `kill` takes numbers only. The process is our child or grandchild, and it is
+        // still alive because nothing else ends it.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     if victim != Victim::Target {
@@ -262,7 +263,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["name"], "call_cut_short", "{loss}");
         assert_eq!(loss["count"], 1, "{loss}");
     }
-    // A view leaves the data in the pool, so `recover` moves it.
+    // A view leaves the data in the pool. `recover` moves it into the profile.
     let recovered = Command::new(program).arg("recover").arg(&path).output().unwrap();
     assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let pool = profile::Manifest::read(&path).unwrap().pool;

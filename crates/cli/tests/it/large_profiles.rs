@@ -1,5 +1,5 @@
-//! Tests that the memory of a view grows with the contents of a profile, and not with the product
-//! of the possible rows and columns. docs/security.md states the factors.
+//! Tests that the memory of a view grows with the contents of a profile, and not with the number of
+//! possible rows times the number of possible columns. docs/security.md states the factors.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,11 +9,11 @@ use profile::manifest::MetricInfo;
 use testkit::{CallScript, ProfileScript, Scratch};
 
 const OPS: u32 = 800;
-/// The difference of memory between two processes with profiles of this size that may have other
-/// causes.
+/// How much the memory of two processes with profiles of this size may differ for other reasons, in
+/// bytes.
 const NOISE: u64 = 24 << 20;
 
-/// Runs a command. Returns the greatest amount of memory that it had, and the number of bytes that
+/// Runs a command. Returns the largest amount of memory that it used, and the number of bytes that
 /// it printed.
 fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
@@ -31,8 +31,8 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     (usage.ru_maxrss as u64 * 1024, out.metadata().unwrap().len())
 }
 
-/// Makes a profile with this many metrics of two counters. With `read`, the calls have values of
-/// the counters.
+/// Makes a profile with this many metrics of two counters. If `read` is set, the calls have values
+/// of the counters.
 fn make(at: &Path, metrics: u32, read: bool) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -75,7 +75,8 @@ fn metrics_without_values_take_no_memory() {
         let (of_absent, _) = peak(&absent);
         let (of_known, _) = peak(&known);
         let values = u64::from(OPS) * shown;
-        // A table may need more memory, because it is laid out as a whole and each cell is a text.
+        // A table may need more memory, because all of its cells exist as texts before it is
+        // printed.
         let texts = if format == "table" { 48 * values } else { 0 };
         assert!(of_absent < base + NOISE + texts, "{format}: {base} {of_absent}");
         assert!(of_known < base + NOISE + texts + 128 * values, "{format}: {base} {of_known}");

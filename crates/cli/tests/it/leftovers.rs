@@ -1,5 +1,5 @@
-//! Tests details of `run`: stopping and continuing, scripts without `#!`, and an output that is a
-//! link.
+//! Tests details of `run`: stopping and continuing, scripts without `#!`, and an output path that
+//! is a link.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Recorded, counterpoint, plain};
 
-/// Returns the state letter of a process: field 3 of `/proc/PID/stat`.
+/// Returns the letter of a process's state, which is field 3 of `/proc/PID/stat`.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
@@ -21,8 +21,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// SIGTSTP to `run` stops the program and `run`, and SIGCONT continues both. The test does this
-/// twice.
+/// SIGTSTP to `run` stops both the program and `run`, and SIGCONT continues both. The test does
+/// this twice.
 #[test]
 fn stopped_and_continued() {
     let Some(program) = counterpoint("stopped") else { return };
@@ -54,7 +54,7 @@ fn stopped_and_continued() {
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
-/// A script without `#!` runs as it would with `execvp`: `/bin/sh` reads it.
+/// A script without `#!` is run by `/bin/sh`, as `execvp` does.
 #[test]
 fn a_script_without_interpreter() {
     let Some(program) = counterpoint("bare script") else { return };
@@ -63,7 +63,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // The script is started as a shell or `env` would start it.
+    // The script is started in the same way as by a shell or `env`.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -73,7 +73,8 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// The output is a link to a profile. The profile is moved aside, and a new one takes its place.
+/// The output path is a link to a profile. The profile is moved aside, and the new profile takes
+/// its place.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -100,8 +101,8 @@ fn an_output_that_is_a_link() {
     assert!(!worked && words.contains("dangling.cpt"), "{words}");
 }
 
-/// A killed `run` left a directory without a manifest. The next `run` takes its place, and frees
-/// the pool. A directory with any other content is kept.
+/// A killed `run` left a directory without a manifest. The next `run` replaces the directory and
+/// frees the pool. A directory with any other content is kept.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };
@@ -131,8 +132,8 @@ fn a_profile_without_its_manifest_is_made_again() {
     assert!(profile::Manifest::read(&dir).is_ok() && !pool.exists());
     std::fs::remove_dir_all(&dir).unwrap();
 
-    // If there is no memory file system, the pool is inside of the profile, and is made before the
-    // other files.
+    // If there is no file system in memory, the pool is inside of the profile and is created before
+    // the other files.
     std::fs::create_dir_all(dir.join("pool")).unwrap();
     record::pool::create(&dir.join("pool/pool"), &record::pool::Owner::default()).unwrap();
     assert_eq!(run().status.code(), Some(6));

@@ -1,5 +1,5 @@
-//! Tests `run --live` on real terminals: what it shows, that `q` and Ctrl-C work, that the terminal
-//! is restored, and what happens without a terminal.
+//! Tests `run --live` on real terminals: what it shows, that `q` and Ctrl-C work, that it restores
+//! the terminal, and what happens without a terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use testkit::Scratch;
 use crate::pty;
 use crate::support::{Iree, counterpoint};
 
-/// A program on a terminal, with everything that the terminal has received so far.
+/// A program on a terminal, and the text that the terminal has received so far.
 struct Session {
     ours: File,
     theirs: OwnedFd,
@@ -31,8 +31,7 @@ impl Session {
         }
         let of = || theirs.try_clone().unwrap();
         command.stdin(of()).stdout(of()).stderr(of());
-        // The terminal belongs to a session of its own, so that its keys become signals for the
-        // program.
+        // The terminal gets its own session, so that pressed keys become signals for the program.
         let setup = || {
             // SAFETY: the calls take numbers only, and change the child in which they run.
             let done = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
@@ -55,7 +54,8 @@ impl Session {
         }
     }
 
-    /// Waits until the output after `from` contains `text`. Returns the position after it.
+    /// Waits until the output after position `from` contains `text`. Returns the position after
+    /// `text`.
     fn until(&mut self, from: usize, text: &str) -> usize {
         let begun = Instant::now();
         loop {
@@ -96,7 +96,7 @@ impl Session {
     }
 }
 
-/// A program that calls dispatches of IREE until it is told to stop, or for ever.
+/// A program that calls dispatches of IREE for ever, or until it is told to stop.
 const PROGRAM: &str = r#"
 import os, sys, time
 import numpy as np
@@ -147,8 +147,8 @@ fn the_view_is_refreshed_and_left_by_q() {
     let entered = session.until(0, ENTER);
     let first = session.until(entered, "_matmul_64x256x784_f32");
     assert_ne!(session.settings(), before);
-    // Waits until the view is drawn a second time. Then the terminal becomes smaller, and the next
-    // view must fit it.
+    // Waits until the view is drawn for the second time. Then the terminal becomes smaller, and the
+    // next view must fit into it.
     let second = session.until(first, "_matmul_64x256x784_f32");
     session.size(50, 8);
     let small = session.until(second, "\x1b[H");
@@ -162,13 +162,13 @@ fn the_view_is_refreshed_and_left_by_q() {
     assert!(lines.len() <= 8, "{lines:?}");
     let plain = |line: &String| line.replace("\x1b[1m", "").replace("\x1b[0m", "");
     assert!(lines.iter().all(|line| plain(line).chars().count() <= 50), "{lines:?}");
-    // The program's output is not drawn over the view. It is shown when the user leaves the view.
+    // The program's output is not drawn over the view. It appears when the user leaves the view.
     assert!(!session.shown.contains("line of the program"));
     session.ours.write_all(b"xq").unwrap();
     let left = session.until(small, LEAVE);
     session.until(left, "line of the program False False");
     assert_eq!(session.settings(), before);
-    // The program must go on.
+    // The program must continue to run.
     assert!(session.child.try_wait().unwrap().is_none());
     std::fs::write(&of.stop, "").unwrap();
     assert_eq!(session.end().code(), Some(7), "{}", session.shown);
@@ -188,7 +188,7 @@ fn ctrl_c_ends_the_program() {
     session.until(0, "_matmul_");
     session.ours.write_all(b"\x03").unwrap();
     let status = session.end();
-    // Python prints what ended it, and ends by the same signal.
+    // Python prints which exception ended it, and ends by the same signal.
     assert!(session.shown.contains("KeyboardInterrupt"), "{}", session.shown);
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert!(signal == Some(libc::SIGINT) || status.code() == Some(130), "{status:?}");

@@ -1,5 +1,5 @@
-//! Tests programs that lock their memory: the recorder uses only a small part of the memory that
-//! they may lock.
+//! Tests programs that lock their memory. The recorder takes only a small part of the memory that
+//! the program may lock.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -37,7 +37,8 @@ fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     }
 }
 
-/// With the right to lock memory without a limit (CAP_IPC_LOCK), only necessary memory is locked.
+/// A program with the right to lock any amount of memory (CAP_IPC_LOCK) still locks only necessary
+/// memory of the recorder.
 #[test]
 fn a_program_may_lock_its_memory() {
     let Some(program) = counterpoint("locked") else { return };
@@ -52,7 +53,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// Linux's default limit is 8 MiB.
+/// The limit is 8 MiB, which is Linux's default.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };
@@ -73,7 +74,7 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // There is room for the library but not for the pool, so nothing is recorded, and a message
+    // There is room for the library but not for the pool. So nothing is recorded, and a message
     // says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));

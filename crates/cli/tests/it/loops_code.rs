@@ -1,5 +1,5 @@
-//! Tests what `loops report --asm` and `--source` show of programs that clang compiled, and what
-//! they show if the files were stripped, changed or removed.
+//! Tests what `loops report --asm` and `--source` show for programs that clang compiled, also if
+//! the files were stripped, changed or removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,9 +90,9 @@ fn row<'a>(module: &'a Value, function: &str, depth: Option<u64>) -> &'a Value {
     rows.iter().find(is).unwrap()
 }
 
-/// Returns how many machine loops the function `matmul_ijk` and two of its loops have. The function
-/// has three loops inside of each other. At -O1 they are not changed, so there is one machine loop
-/// for each.
+/// Returns the number of machine loops of the function `matmul_ijk` and of two of its loops. The
+/// function has three nested loops. At -O1, the compiler does not change them, so there is one
+/// machine loop for each.
 fn machine_loops(module: &Value) -> Vec<usize> {
     let count =
         |depth| row(module, "matmul_ijk", depth)["code"]["machine_loops"].as_array().unwrap().len();
@@ -164,24 +164,24 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     let titles = shown
         .lines()
         .filter(|line| line.contains("(llvm)") && line.contains("machine code: matmul_ijk+"));
-    // There are four: the function and its three loops.
+    // There are four titles: for the function and for its three loops.
     assert_eq!(titles.count(), 4, "{shown}");
     let both = |line: &&str| line.contains("getelementptr") && line.contains(" │ ");
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
-    // The code is described in words: the innermost loop multiplies a row by a column, whose stride
-    // is in a register.
+    // The code is described in words. The innermost loop multiplies a row by a column, and the
+    // stride of the column is in a register.
     let words =
         shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
     assert_eq!(words.count(), 4, "{shown}");
     let rows = module(&profile, &["--asm"]);
     let words = &row(&rows, "matmul_ijk", Some(2))["code"]["words"];
     assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
-    // In a narrow terminal, one text is below the other.
+    // In a narrow terminal, the texts are below each other.
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
-    // The margin has the hits: 16 × 24 for the inner loop.
+    // The margin contains the hits. The inner loop has 16 × 24 hits.
     let shown = report(&profile, &["--source"]);
     let inner = module(&profile, &[]);
     let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
@@ -212,7 +212,7 @@ fn a_stripped_program_is_understood() {
     let function = row(&found, "matmul_ijk", None);
     assert_eq!(function["code"]["function"], Value::Null);
     assert_eq!(found["code"]["build_id"], Value::Null);
-    // A file with the same bytes but another time may be another build.
+    // If the file has the same bytes but another time, it may be another build.
     output(Command::new("touch").arg(&kernels.program));
     let found = module(&moved, &["--asm"]);
     let problem = found["code_problem"].as_str().unwrap();
@@ -222,8 +222,8 @@ fn a_stripped_program_is_understood() {
     );
 }
 
-/// A page opens files that a profile names only if the user asks for it. For a function without
-/// code, it says why.
+/// A page opens files that a profile names only if the user asks for it. If a function has no code,
+/// the page says why.
 #[test]
 fn a_page_opens_files_only_on_request() {
     let test = "a_page_opens_files_only_on_request";
@@ -250,8 +250,8 @@ fn a_page_opens_files_only_on_request() {
     let asked = listing(&["--code"]);
     assert!(machine(&asked), "{asked}");
     assert_eq!(listing(&["--objects", directory]), asked);
-    // The profile may be somebody else's, so files are read only below the directories that the
-    // reader names.
+    // The profile may now be somebody else's, so files are read only below directories that the
+    // reader of the profile names.
     fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
     for options in [&[][..], &["--code"]] {
         let foreign = listing(options);
@@ -262,8 +262,8 @@ fn a_page_opens_files_only_on_request() {
     assert_eq!(listing(&["--objects", directory]), asked);
 }
 
-/// If everybody can write to the profile's directory, the profile may come from anybody, so files
-/// that it names are read only below directories that the reader names.
+/// If everybody can write to the profile's directory, anybody may have made the profile. So files
+/// that the profile names are read only below directories that the reader names.
 #[test]
 fn files_that_somebody_else_names_are_not_opened() {
     let test = "files_that_somebody_else_names_are_not_opened";
@@ -288,7 +288,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     let plain = kernels.record("plain.cpt", &[]);
     let kept = kernels.record("kept.cpt", &["--keep-code"]);
     let same = module(&plain, &["--asm"]);
-    // Another program takes the place of the file.
+    // The file is replaced by another program.
     fs::remove_file(&kernels.program).unwrap();
     fs::copy("/bin/true", &kernels.program).unwrap();
     let changed = module(&plain, &["--asm"]);
@@ -301,7 +301,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     fs::remove_file(&kernels.program).unwrap();
     let gone = module(&plain, &["--asm"]);
     assert!(gone["code_problem"].as_str().unwrap().contains("No such file"), "{gone}");
-    // The code that was kept is the code that ran, wherever the profile is.
+    // The kept code is the code that ran, wherever the profile is.
     let moved = kernels.scratch.join("moved.cpt");
     fs::rename(&kept, &moved).unwrap();
     let found = module(&moved, &["--asm"]);
@@ -344,7 +344,8 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
 fn code_that_has_no_room_is_a_loss() {
     let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
     let profile = kernels.scratch.join("full.cpt");
-    // Bytes after the end of an ELF file are not loaded. A block has 512 or 1,024 bytes.
+    // Bytes after the end of an ELF file are not loaded into memory. A block of the limit has 512
+    // or 1,024 bytes.
     let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
     std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
     drop(program);
@@ -363,8 +364,8 @@ fn code_that_has_no_room_is_a_loss() {
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
 
-/// The listings of a page have the lines of `loops report --asm --source --only`, with the times of
-/// loops in the margin of their first lines.
+/// The listings of a page have the lines of `loops report --asm --source --only`. The times of a
+/// loop are in the margin of its first line.
 #[test]
 fn the_page_lists_the_code_of_functions() {
     let Some(kernels) = Kernels::new("the_page_lists_the_code_of_functions", &["-Wl,--build-id"])
@@ -379,7 +380,7 @@ fn the_page_lists_the_code_of_functions() {
     let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
     let listings = head["listings"].as_array().unwrap();
     let listing = listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap();
-    // The table of the module is sorted as its column's head says.
+    // The rows of the module's table are sorted by the column that `sort` names.
     let tables = head["tables"].as_array().unwrap();
     let table = tables.iter().find(|one| one["id"] == listing["table"]).unwrap();
     assert_eq!(table["sort"], "inclusive_ns");

@@ -1,7 +1,7 @@
 //! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers. Builds with make, CMake
-//! and cargo need one variable for it. Their programs print the same as without instrumentation,
-//! and their loops have the hits that were computed on paper. Everything else that clang says and
-//! does is unchanged.
+//! and cargo only have to set one variable to use them. The built programs print the same as
+//! without instrumentation, and their loops have the hits that were computed on paper. In all other
+//! respects, clang behaves as usual.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -47,8 +47,8 @@ fn has(test: &str, program: &str) -> bool {
     found
 }
 
-/// Records a program, compares what it prints, and returns the hits of each function and loop that
-/// was hit: `(function, depth of the loop, hits)`, sorted.
+/// Records a program and checks what it prints. Returns `(function, depth of the loop, hits)` for
+/// each function and loop that was hit, sorted.
 fn hits(
     program: &Path,
     recorded: &Path,
@@ -77,8 +77,8 @@ fn hits(
     all
 }
 
-/// Returns the source of a function that adds up a triangle in two loops. The outer one is
-/// instrumented.
+/// Returns the source of a function with two nested loops, which adds up products over a triangle.
+/// The outer loop is instrumented.
 fn kernel(number: u64) -> String {
     format!(
         "double kernel{number}(const double *a, int n) {{\n  double sum = 0;\n  for (int i = 0; i < n; i++)\n    \
@@ -113,10 +113,10 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // The file of dependencies names the object, as without instrumentation.
+    // As without instrumentation, the file of dependencies names the object.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
-    // Each kernel adds up 0 + 1 + 2 + 3 products: 6 for each call, and kernel k is called k times.
+    // A call of a kernel adds up 0 + 1 + 2 + 3 = 6 products. Kernel k is called k times.
     let found = hits(&program, &folder.join("prog"), folder, "1140\n");
     for number in 1..20 {
         let name = format!("kernel{number}");
@@ -182,7 +182,8 @@ fn a_program_of_cargo() {
     let manifest =
         "[package]\nname = \"prog\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The linker gets the library's object in an archive, and the program's object by itself.
+    // The linker gets the library's object in an archive, and the program's object as a separate
+    // file.
     let of = |name: &str, public: &str| {
         format!(
             "#[inline(never)]\n{public}fn {name}(a: &[f64]) -> f64 {{\n    let mut s = 0.0;\n    for i in 0..a.len() \
@@ -211,7 +212,7 @@ fn a_program_of_cargo() {
     }
 }
 
-/// Runs clang, and then `counterpoint cc` in its place, and returns the outputs of both.
+/// Runs clang, and then `counterpoint cc` instead of clang. Returns both outputs.
 fn both(program: &Path, clang: &Path, folder: &Path, words: &[&str]) -> [Output; 2] {
     let alone = run(Command::new(clang).args(words).current_dir(folder));
     let mut ours = Command::new(program);
@@ -232,8 +233,8 @@ fn what_clang_says_and_does_stays() {
     fs::write(folder.join("undefined.c"), "int g(void);\nint main(void) { return g(); }\n")
         .unwrap();
     fs::write(folder.join("arguments"), "-O2 -c\n\"a.c\" -o from-file.o").unwrap();
-    // Here clang compiles nothing or finds an error. The output and the status are then those of
-    // clang alone.
+    // In these cases, clang compiles nothing or finds an error. The output and the status must be
+    // those of clang alone.
     for words in [
         &["-E", "a.c"][..],
         &["-M", "a.c"],
@@ -261,7 +262,7 @@ fn what_clang_says_and_does_stays() {
             "{words:?}"
         );
     }
-    // These commands are compiled, but not instrumented, and one line says so.
+    // These commands compile without instrumentation. One line says so.
     for (words, made, why) in [
         (&["-S", "-O2", "a.c"][..], "a.s", "it asks for assembly"),
         (&["-c", "-O2", "-flto", "a.c", "-o", "lto.o"], "lto.o", "-flto leaves"),
@@ -275,8 +276,8 @@ fn what_clang_says_and_does_stays() {
         assert!(folder.join(made).is_file(), "{words:?}");
     }
     left_to_clang(&program, &clang, folder);
-    // These commands are instrumented without a message: arguments in a file, preprocessed source,
-    // and compiling and linking in one command.
+    // These commands are instrumented without a message. Their arguments are in a file, they
+    // compile preprocessed source, or they compile and link in one step.
     let preprocessed = both(&program, &clang, folder, &["-E", "a.c", "-o", "a.i"]);
     assert!(preprocessed.iter().all(|output| output.status.success()));
     fs::write(
@@ -294,7 +295,7 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(String::from_utf8_lossy(&ours.stderr), "", "{words:?}");
         assert!(has_descriptor(&folder.join(made)), "{words:?}");
     }
-    // The status is the number of products: 0 + 1 + 2.
+    // The exit status is the number of products: 0 + 1 + 2.
     assert_eq!(run(&mut Command::new(folder.join("prog"))).status.code(), Some(3));
     // The linker's errors are passed on, and so are errors in the options that select loops.
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
@@ -306,8 +307,8 @@ fn what_clang_says_and_does_stays() {
         let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
         (wrong.status.code(), String::from_utf8_lossy(&wrong.stderr).into_owned())
     };
-    // A wrong option ends each command that compiles, whether or not that command would be
-    // instrumented.
+    // If a command compiles, a wrong option is an error. It does not matter whether the command
+    // would be instrumented.
     let other = folder.join("no-clang");
     fs::write(&other, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -327,8 +328,8 @@ fn what_clang_says_and_does_stays() {
     }
 }
 
-/// Checks commands that `counterpoint cc` does not understand for certain. It says so in one line
-/// and then leaves the command to clang.
+/// Checks commands that `counterpoint cc` may misunderstand. It says so in one line and lets clang
+/// execute them unchanged.
 fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::create_dir(folder.join("folder")).unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
@@ -378,8 +379,8 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
         assert!(said.lines().filter(own).eq(alone.lines()), "{words:?}: {said}");
         assert_eq!(ours.status.code(), clang.status.code(), "{words:?}");
     }
-    // A response file that is not understood is left to clang. If the source has an error, the
-    // object of an earlier build is removed.
+    // A command with a response file that `counterpoint cc` does not understand is executed by
+    // clang alone. If the source has an error, the object of an earlier build is removed.
     let [clang_alone, ours] = both(program, clang, folder, &["@marked"]);
     assert_eq!((ours.status, ours.stderr), (clang_alone.status, clang_alone.stderr));
     fs::write(folder.join("bad.o"), "old").unwrap();
@@ -387,7 +388,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
     assert!(!run(&mut command).status.success());
     assert!(!folder.join("bad.o").exists());
-    // A wrong file of defaults causes one line, and no failure.
+    // A wrong file of defaults causes one line of output, and no failure.
     let project = folder.join("folder");
     fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
     let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! Tests `counterpoint loops instrument` as a command: its files, its standard input and output,
-//! and its messages. The text that it writes is tested in `crates/ir/tests`.
+//! Tests the command `counterpoint loops instrument`: its files, its standard input and output, and
+//! its messages. `crates/ir/tests` tests the text that it writes.
 
 use std::fs;
 use std::io::Write;
@@ -57,7 +57,7 @@ fn standard_input_and_output_are_dashes() {
     assert!(words(&done).contains("left out: 1 loop by depth or height, 1 function by name"));
     assert!(String::from_utf8(done.stdout).unwrap().contains("CPLOOPS1"));
     assert!(scratch.join("t.json").exists());
-    // Without --table, no table is written when the text goes to standard output.
+    // If the text goes to standard output and --table is not given, no table is written.
     let done = instrument(&scratch, &["-"], TEXT);
     assert!(done.status.success() && !done.stdout.is_empty());
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);

@@ -1,5 +1,5 @@
-//! Tests `loops compile-iree` with the stock compiler, and what its modules count in stock runtimes
-//! and in our own loader (`tests/programs/iree_elf.c`).
+//! Tests `loops compile-iree` with the stock compiler. Also tests what the compiled modules count
+//! in stock runtimes and in our own loader (`tests/programs/iree_elf.c`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,14 @@ const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64x
 }
 ";
 
-/// The flag that selects the CPU. For this CPU the compiler makes 8 workgroups (`hal.return %c8,
-/// %c1, %c1`). Each has 8 rows and 64 columns, in 64 / 8 = 8 steps of 8 columns (`bb1`), with 64 /
-/// 8 = 8 steps of 8 terms inside (`bb2`): 8 · 8 · 8 · (8 · 8 · 8) = 64³ multiplications.
+/// The flag that selects the CPU. For this CPU, the compiler makes 8 workgroups (`hal.return %c8,
+/// %c1, %c1`). A workgroup computes 8 rows and 64 columns in 64 / 8 = 8 steps of 8 columns (`bb1`).
+/// A step has 64 / 8 = 8 inner steps of 8 terms (`bb2`). Together, these are 8 · 8 · 8 · (8 · 8 ·
+/// 8) = 64³ multiplications.
 const CPU: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 const WORKGROUPS: u64 = 8;
-/// The numbers computed on paper: function or loop, hits, iterations, and hits of each workgroup.
+/// The numbers that were computed on paper: the function or loop, its hits, its iterations, and its
+/// hits in each workgroup.
 const PAPER: [(&str, u64, Option<u64>, f64); 3] =
     [("function", 8, None, 1.0), ("bb1", 8, Some(64), 1.0), ("bb2", 64, Some(512), 8.0)];
 
@@ -127,8 +129,8 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // Each hit has as many iterations as the others. There are so few hits that all of them are
-        // timed.
+        // All hits have the same number of iterations. All of them are timed, because there are so
+        // few.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {
@@ -144,8 +146,8 @@ fn run_module(iree: &Iree, module: &Path, device: &str) -> Command {
     command
 }
 
-/// In every mode, on both devices and in both kinds of executables, the hits are those computed on
-/// paper, and the product equals that of a module that was never instrumented.
+/// The hits are those that were computed on paper, in every mode, on both devices and in both kinds
+/// of executables. The product equals that of a module without instrumentation.
 #[test]
 fn hits_are_extents_times_tiles_times_workgroups() {
     let Some(setup) = setup("loops of IREE: hits") else { return };
@@ -204,7 +206,8 @@ fn a_dispatch_has_its_loops_below_it() {
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
-    // Loops and their dispatches are always shown as they were recorded.
+    // The comparison needs raw values, because loops and their dispatches are always shown as they
+    // were recorded.
     let report = run.report(&["--raw"]);
     let dispatch = &report["loops"]["in_dispatches"][0];
     assert_eq!(dispatch["name"], "mm_dispatch_0_matmul_64x64x64_f32");
@@ -219,7 +222,8 @@ fn a_dispatch_has_its_loops_below_it() {
         let (share, inclusive) = (row["share"].as_f64(), row["inclusive_ns"].as_f64());
         assert!((share.unwrap() - inclusive.unwrap() / total).abs() < 1e-9, "{row}");
     }
-    // The measured time of an inner part of a hit is shorter than the time of the part around it.
+    // The measured time of an inner loop is shorter than the time of the loop or function around
+    // it.
     let raw = setup.loops(&run.path());
     let ticks: Vec<u64> =
         self::rows(&raw).iter().map(|row| row["measured_ticks"].as_u64().unwrap()).collect();
@@ -231,8 +235,8 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[0].contains("per workgroup") && lines[0].contains("of dispatch"), "{text}");
     assert!(lines[1].starts_with("mm_dispatch_0_matmul_64x64x64_f32  "), "{text}");
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
-    // In folded stacks, a loop's time is a part of its dispatch's time, and all stacks together
-    // have the time in calls.
+    // In folded stacks, a loop's time is a part of its dispatch's time. The sum of all stacks is
+    // the time in calls.
     let whole = run.report(&["--tree"])["self_ns"].as_f64().unwrap().round() as u64;
     let (inner, all) = folded(&run.path(), "bb2");
     let (outer, _) = folded(&run.path(), "bb1");
@@ -241,7 +245,8 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(0 < inner && inner < outer && outer < dispatch && dispatch <= all, "{inner} {outer}");
 }
 
-/// In mode log, each begin and each end of a hit lies in the workgroup call in which it happened.
+/// In mode log, the start and the end of each hit are inside of the workgroup call in which the hit
+/// happened.
 #[test]
 fn logged_hits_have_workgroups() {
     let Some(setup) = setup("loops of IREE: workgroups") else { return };
@@ -270,8 +275,8 @@ fn logged_hits_have_workgroups() {
     assert_eq!(begun, paper.collect());
 }
 
-/// Every workload has the same output to the last bit with and without recording, and each dispatch
-/// function has as many hits as IREE's own profiler counts workgroup calls.
+/// Every workload has exactly the same output with and without recording. Each dispatch function
+/// has as many hits as IREE's own profiler counts workgroup calls.
 #[test]
 fn all_workloads_compute_the_same() {
     let Some(setup) = setup("loops of IREE: workloads") else { return };
@@ -334,9 +339,9 @@ fn all_workloads_compute_the_same() {
     }
 }
 
-/// Runs an executable in a loader that is not IREE's: the executable is unmapped and mapped again,
-/// loaded twice, in a forked child, with read-only or shared data, and before the recorder itself
-/// is loaded.
+/// Runs an executable in a loader that does not belong to IREE. The executable is unmapped and
+/// mapped again, loaded twice, used in a forked child, used with read-only or shared data, and
+/// loaded before the recorder itself.
 #[test]
 fn executables_come_and_go() {
     let Some(setup) = setup("loops of IREE: loader") else { return };
@@ -388,8 +393,8 @@ fn executables_come_and_go() {
     as_on_paper(&setup.loops(&path), 1, "late");
 }
 
-/// One Python process loads two models twenty times, on both devices. Hits are counted exactly, and
-/// each module is listed once.
+/// One Python process loads two models twenty times on each device. The numbers of hits are exact,
+/// and each module is listed once.
 #[test]
 fn python_loads_and_unloads() {
     let Some(setup) = setup("loops of IREE: python") else { return };
@@ -397,7 +402,7 @@ fn python_loads_and_unloads() {
     let module = setup.matmul("sampled", &[], &[]);
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(setup.iree.tool("python"));
-        // The same module is loaded twice at once.
+        // The same module is given twice, so it is loaded twice at the same time.
         command.args(["-c", SCRIPT, device]).arg(&module).arg(&module);
         let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
         let alone = plain(&mut command, setup.scratch.path());
@@ -409,8 +414,8 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// The same function is instrumented as MLIR and as LLVM IR. The two instrumenters agree in all
-/// loops, and with the numbers computed on paper.
+/// The same function is instrumented as MLIR and as LLVM IR. The two instrumenters agree with each
+/// other about all loops, and with the numbers computed on paper.
 #[test]
 fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
@@ -482,7 +487,8 @@ fn the_module_has_its_text_and_tables_beside_it() {
     let function = table["entries"][0]["text"][0].as_u64().unwrap() as usize;
     assert!(lines[function - 1].contains("llvm.func @mm_dispatch_0"), "{}", lines[function - 1]);
     assert!(!text.contains("counterpoint"));
-    // The table embedded in the module equals this file, and the report also takes the file.
+    // This file equals the table that is embedded in the module. The report can read either of
+    // them.
     let mut command = run_module(&setup.iree, &output, "local-sync");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
@@ -494,7 +500,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     assert_eq!(report["modules"][0]["rows"][0]["hits"].as_u64(), Some(WORKGROUPS));
 }
 
-/// A failure names what failed, the file, and the reason, and it leaves no file.
+/// The message about a failure contains what failed, the file, and the reason. No file is left.
 #[test]
 fn failures_say_why_and_leave_nothing() {
     let Some(setup) = setup("loops of IREE: failures") else { return };
@@ -557,7 +563,7 @@ fn failures_say_why_and_leave_nothing() {
     let same = same.output().unwrap();
     assert!(said(&same).contains("it is the same file as"), "{}", said(&same));
     assert_eq!(std::fs::read_to_string(&model).unwrap(), MATMUL);
-    // No compiler can be found in this environment.
+    // In this environment, the compiler cannot be found.
     let mut nowhere = setup.compile(&model, &output, &[], &[]);
     nowhere.env_clear().env("PATH", "/nonexistent");
     let nowhere = nowhere.output().unwrap();

@@ -1,6 +1,6 @@
 //! Tests that instrumented code finds the recorder in every kind of loader. The code is
-//! `tests/programs/loops/nest.ll`, a module written by hand in LLVM IR. docs/loops.md has a table
-//! of the loaders.
+//! `tests/programs/loops/nest.ll`, a handwritten module in LLVM IR. docs/loops.md has a table of
+//! the loaders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
      if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
      module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
 
-/// Returns a clang that reads opaque pointers.
+/// Returns a clang that can read LLVM IR with opaque pointers.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -49,8 +49,8 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs the program alone and recorded. nest(10, 32) gives 320, with one hit of the function, one
-/// of its loop and ten of the inner loop.
+/// Runs the program with and without recording. nest(10, 32) returns 320. It has one hit of the
+/// function, one hit of the function's loop, and ten hits of the inner loop.
 fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
     let mut command = Command::new(loader);
     command.args(arguments);
@@ -83,7 +83,7 @@ fn executables_of_clang_and_of_rustc_find_the_recorder() {
         done(Command::new(&clang).args(flags).arg(&main).arg(&text).arg("-o").arg(&executable));
         counts(&program, &flags.join(" "), &[], &executable);
     }
-    // No library can be preloaded into this program, which is statically linked.
+    // This program is statically linked, so no library can be preloaded into it.
     done(
         Command::new(&clang)
             .args(["-O2", "-static"])
@@ -119,7 +119,7 @@ fn modules_of_tvm_find_the_recorder() {
     let (script, library) = (script.to_str().unwrap(), scratch.join("nest.so"));
     let orc = text.to_str().unwrap();
     counts(&program, "ORC", &[script, orc], &python);
-    // The module itself selects the older of TVM's two JITs.
+    // TVM has two JITs. This flag of the module selects the older one.
     let flag = "!llvm.module.flags = !{!90}\n\
          !90 = !{i32 4, !\"tvm_target\", !\"{\\22kind\\22:\\22llvm\\22,\\22jit\\22:\\22mcjit\\22}\"}\n";
     let older = fs::read_to_string(&text).unwrap() + flag;

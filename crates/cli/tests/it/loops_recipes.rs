@@ -1,6 +1,6 @@
-//! Tests the recipes of docs/loops.md for clang and rustc. Their example programs are built by
-//! their own scripts, give the same results with and without a recorder, and their loops have the
-//! hits that were computed on paper.
+//! Tests the recipes of docs/loops.md for clang and rustc. The scripts of the examples build the
+//! programs. The programs compute the same results with and without a recorder, and their loops
+//! have the hits that were computed on paper.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,8 +20,8 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the major version in the text of a compiler that prints `LLVM version: 22.1.2` or
-/// `22.1.8`.
+/// Returns the major version of a compiler. The compiler's output contains a text such as `LLVM
+/// version: 22.1.2` or `22.1.8`.
 fn major(words: &[&str]) -> Option<u32> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -29,7 +29,7 @@ fn major(words: &[&str]) -> Option<u32> {
     line.trim_start_matches("LLVM version: ").split('.').next()?.trim().parse().ok()
 }
 
-/// Returns a clang of this version of LLVM or a later one.
+/// Returns a clang of at least this version.
 fn clang(test: &str, least: u32) -> Option<PathBuf> {
     let found = testkit::c::clang(least);
     if found.is_none() {
@@ -38,7 +38,7 @@ fn clang(test: &str, least: u32) -> Option<PathBuf> {
     found
 }
 
-/// Returns the sum that the examples print: the sum of the products of rows (i % 7) and columns (i
+/// Returns the sum that the examples print: the sum of all products of rows (i % 7) and columns (i
 /// % 5).
 fn sum() -> String {
     let of = |modulus: u64, row: u64, column: u64| (row * N + column) % modulus;

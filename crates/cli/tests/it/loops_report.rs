@@ -1,5 +1,5 @@
-//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The counts are
-//! those that the source implies, and a planted delay is shown at its place.
+//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The counts
+//! follow from the source, and a deliberate delay is shown in the right loop.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use crate::stacks_export::folded;
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
-/// The lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
+/// The line of each of the four loops in `siblings.c`, and how often the loop's body runs in a hit.
 const SIBLINGS: [(u64, u64); 4] = [(26, 50), (27, 60), (28, 70), (29, 80)];
 const ROUNDS: u64 = 300;
 
@@ -22,7 +22,8 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the newest clang of this machine, if it writes LLVM IR that can be instrumented.
+/// Returns the newest clang of this machine. `None` if it is too old to write LLVM IR that can be
+/// instrumented.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -61,7 +62,8 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Returns the rows of a run in which the loop with this number waits.
+    /// Records a run in which the loop with the number `slow` waits. Returns the rows of the
+    /// report.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -83,7 +85,7 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
-        // In folded stacks, the loops lie in no call and have their own times.
+        // In folded stacks, the loops are in no call and have their own times.
         let own = modules[0]["rows"].as_array().unwrap().iter();
         let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
@@ -92,8 +94,7 @@ impl Instrumented {
     }
 }
 
-/// Returns the own time of a row: the compensated time, or the measured time if the cost of a hit
-/// is not known.
+/// Returns the self time of a row: compensated or, if the cost of a hit is not known, as measured.
 fn self_ns(row: &Value) -> Option<f64> {
     let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
     times["self"]["ns"].as_f64()
@@ -118,18 +119,19 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            // Only timed hits count their iterations, whose number is the same in each.
+            // Iterations are counted only in timed hits. Each hit has the same number of
+            // iterations.
             assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
             assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
-            // The waits take about 0.14 s. A hit of another loop in which the thread loses its CPU
-            // takes a few milliseconds.
+            // The waits take about 0.14 s. A thread that loses its CPU in another loop's hit loses
+            // only milliseconds.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // The waiting is not in the self time of the function and loop around either. On a busy
-        // machine, samples miss the few hits in which the thread lost its CPU. The time of those
-        // hits is then in the self time of the function or loop around.
+        // The self time of the function or loop around does not contain the waits. In mode sampled,
+        // this is not checked: on a busy machine, samples miss the few hits in which the thread
+        // lost its CPU, and the time of those hits is in the self time around.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }
@@ -144,8 +146,8 @@ fn a_delay_shows_up_in_its_loop_sampled() {
     delay_is_where_it_is("a_delay_shows_up_in_its_loop_sampled", "sampled");
 }
 
-/// In mode timed, the times of the children and the self time add up to the parent's time in each
-/// thread, to the last tick.
+/// In mode timed, the self time and the times of the children add up exactly to the parent's time,
+/// in each thread.
 #[test]
 fn children_and_self_are_the_parent() {
     let test = "children_and_self_are_the_parent";
@@ -160,7 +162,7 @@ fn children_and_self_are_the_parent() {
     assert_eq!(children + own, number(&outer["measured_ticks"]));
 }
 
-/// Mode log writes the same table, with the addresses of the loops in the machine code, and slices.
+/// Mode log also writes the table, with the loops' addresses in the machine code, and slices.
 #[test]
 fn mode_log_has_offsets_and_slices() {
     let test = "mode_log_has_offsets_and_slices";
@@ -187,12 +189,14 @@ fn mode_log_has_offsets_and_slices() {
             places.push((cells[2].to_owned(), begin, end));
         }
     }
-    // The function contains its loop. That loop contains the four others, which follow one another.
+    // The function contains one loop. That loop contains the four other loops, which follow one
+    // another.
     assert_eq!(places.iter().map(|p| p.0.as_str()).collect::<String>(), "-01111");
     assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:x?}");
     assert!(places[2..].iter().all(|p| p.2 < places[1].2 && places[1].2 < places[0].2));
     assert!(places[2..].windows(2).all(|pair| pair[0].2 < pair[1].1), "{places:x?}");
-    // The trace has the first 100 hits of each of the four loops, inside of the outer loop.
+    // The trace has the first 100 hits of each of the four loops. All of them are inside of the
+    // outer loop.
     let trace: Value = serde_json::from_str(&view(&["trace", "export", "-o", "-"])).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["cat"] == "loop").collect();
@@ -204,9 +208,9 @@ fn mode_log_has_offsets_and_slices() {
     assert_eq!(trace["counterpoint_end"]["loops"]["modules"], 1);
 }
 
-/// Perfetto's trace processor nests the hits as the source does. (It reads the times of Chrome's
-/// JSON as doubles, which are off by up to 1 ns. That is enough to separate hits of some
-/// nanoseconds, so this test reads the other format.)
+/// Perfetto's trace processor nests the hits as in the source. (It reads times of Chrome's JSON as
+/// doubles, which are wrong by up to 1 ns. That can separate hits of some nanoseconds, so this test
+/// uses the other format.)
 #[test]
 fn perfetto_nests_the_hits() {
     let test = "perfetto_nests_the_hits";
@@ -235,7 +239,7 @@ fn perfetto_nests_the_hits() {
     assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
 }
 
-/// pyarrow reads from Parquet the same rows and the same records of mode log that the CSV has.
+/// pyarrow reads the same rows and the same records of mode log from Parquet as from the CSV.
 #[test]
 fn parquet_says_what_csv_says() {
     const COMPARE: &str = include_str!("loops_report.py");
@@ -261,7 +265,7 @@ fn parquet_says_what_csv_says() {
     }
 }
 
-/// The other views show the loops or refer to them, and the line that `recover` prints names them.
+/// The other views show the loops or refer to them, and so does the line that `recover` prints.
 #[test]
 fn other_views_know_loops() {
     let test = "other_views_know_loops";
@@ -279,7 +283,7 @@ fn other_views_know_loops() {
     assert_eq!(report["loops"]["hits"], hits);
     assert_eq!(report["loops"]["most_expensive"].as_array().unwrap().len(), 5);
     let (text, _) = view(&["report", "--width", "100"]);
-    // `report` shows what was recorded. Here that is loops, as `loops report` shows them.
+    // Only loops were recorded, so `report` shows them as `loops report` does.
     assert_eq!(text, view(&["loops", "report", "--width", "100"]).0);
     let by_loop = ["report", "--by", "loop", "--format"];
     for format in ["json", "csv"] {

@@ -1,6 +1,7 @@
 //! Tests instrumented loops under `counterpoint run --loops`, in programs that were instrumented by
-//! hand (`tests/programs/loops/instrumented.h`). In all of them `nest(n, m)` is one hit of the
-//! function (id 0), one of its loop (id 1) if n > 0, and n of the inner loop (id 2) if m > 0.
+//! hand (`tests/programs/loops/instrumented.h`). In all of these programs, `nest(n, m)` has one hit
+//! of the function (id 0), one hit of the function's loop (id 1) if n > 0, and n hits of the inner
+//! loop (id 2) if m > 0.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,7 @@ impl Looped {
         Self { recorded, loops }
     }
 
-    /// Returns what each thread of each module counted. The order has no meaning.
+    /// Returns the hits of each thread in each module, sorted.
     fn threads(&self) -> Vec<Hits> {
         let mut all: BTreeMap<(usize, u32), Hits> = BTreeMap::new();
         for row in &self.loops.rows {
@@ -114,7 +115,7 @@ fn hits_are_those_of_the_source_in_every_mode() {
 #[test]
 fn costs_are_measured_with_the_module_s_own_code() {
     let Some(program) = support::counterpoint("loops: costs") else { return };
-    // For each mode: whether it has timed hits, and whether it has hits that are only counted.
+    // Each mode, whether it has timed hits, and whether it has hits that are only counted.
     for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
         let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
         let module = &run.loops.modules[0];
@@ -125,7 +126,8 @@ fn costs_are_measured_with_the_module_s_own_code() {
     }
 }
 
-/// The first hits are timed. After them, each gap is one more than a random number below the mask.
+/// The first hits are all timed. After them, the gap between two timed hits is one more than a
+/// random number below the mask.
 #[test]
 fn sampling_follows_the_options() {
     let Some(program) = support::counterpoint("loops: sampling") else { return };
@@ -136,8 +138,8 @@ fn sampling_follows_the_options() {
         run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
     };
     let row = inner("--loops");
-    // The first 100 hits are timed, then 99,900 hits with gaps of 1 to 128: at least 99,900 / 128 =
-    // 780 of them.
+    // First, 100 hits are timed. The other 99,900 hits have gaps of 1 to 128, so at least 99,900 /
+    // 128 = 780 of them are timed.
     assert!(row.begun >= 100 + 780 && row.begun < 10_000, "{row:?}");
     assert_eq!(row.first_ended, 100);
     assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
@@ -156,7 +158,8 @@ fn each_thread_has_its_own_numbers() {
     assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
     run.all_ended();
     run.is_without_losses();
-    // Two threads run one loop at the same time. They meet at a barrier every thousand iterations.
+    // Two threads run the same loop at the same time. They meet at a barrier every thousand
+    // iterations.
     let run = Looped::run(&program, &host(&[]), &["parallel", "50000"]);
     assert_eq!(run.threads(), [nest(50_000, 3), nest(50_000, 3)]);
     run.is_without_losses();
@@ -169,12 +172,12 @@ fn a_thousand_short_threads_need_no_more_room_than_one() {
     let all = run.threads().iter().fold(Hits::new(), plus);
     let expected = [(0, 3000), (1, 3000), (2, 6000)].into_iter().collect();
     assert_eq!(all, expected);
-    // Kernels use thread ids again, so there may be fewer than 3000 different threads in the rows.
+    // A kernel reuses thread ids, so there may be fewer than 3000 different thread ids in the rows.
     assert_eq!(run.loops.rows.len(), 9000);
     run.is_without_losses();
 }
 
-/// The pool has 2048 pages, and each thread takes one. Threads that come later count nothing, and
+/// The pool has 2048 pages, and each thread needs one. Threads that start later count nothing, and
 /// each of them is reported as a loss.
 #[test]
 fn more_threads_at_a_time_than_the_pool_has_pages() {
@@ -188,7 +191,7 @@ fn more_threads_at_a_time_than_the_pool_has_pages() {
     assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 2500 - 2048)].into());
 }
 
-/// Twelve threads load and unload libraries at once, while one of them forks.
+/// Twelve threads load and unload libraries at the same time, while one of them forks.
 #[test]
 fn threads_load_and_unload_while_one_forks() {
     let Some(program) = support::counterpoint("loops: stress") else { return };
@@ -209,8 +212,8 @@ fn threads_load_and_unload_while_one_forks() {
 fn a_forked_child_counts_for_itself() {
     let Some(program) = support::counterpoint("loops: fork") else { return };
     let run = Looped::run(&program, &host(&[]), &["fork", "4"]);
-    // The child goes on in the middle of nest(4, 3), for which it has no table, and then calls
-    // nest(5, 6).
+    // The child continues in the middle of nest(4, 3), whose hits it cannot count because it has no
+    // table yet. Then it calls nest(5, 6).
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(4, 3), nest(5, 6)]));
     run.all_ended();
@@ -232,8 +235,8 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     run.is_without_losses();
 }
 
-/// A program may write no files. Its counts stay in the pool, from which they are collected, and
-/// the pool names its module.
+/// A program may not write any file. Its counts stay in the pool, from which a later command
+/// collects them. The pool contains the name of the module.
 #[test]
 fn a_program_that_may_write_no_file_loses_no_hit() {
     let Some(program) = support::counterpoint("loops: file size") else { return };
@@ -255,7 +258,7 @@ fn exec_exit_and_exceptions_lose_nothing() {
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(1, 1), nest(2, 2)]));
     run.is_without_losses();
-    // `exit` leaves the loop in the third iteration, and the exit handler runs nest(1, 1).
+    // `exit` leaves the loop in the third iteration. After that, the exit handler runs nest(1, 1).
     let run = Looped::run(&program, &host(&[]), &["exit", "3"]);
     assert_eq!(run.threads(), [plus(nest(2, 1), &[(0, 1), (1, 1), (2, 1)].into())]);
     run.is_without_losses();
@@ -270,7 +273,8 @@ fn exec_exit_and_exceptions_lose_nothing() {
     if let Some(throws) = Programs::get().cpp("loops: exceptions", "loops_throws") {
         let run = Looped::run(&program, &throws, &[]);
         assert_eq!(run.recorded.stdout(), "5\n");
-        // Of four iterations, the first enters the inner loop and the second throws.
+        // In the first of four iterations, the inner loop is entered. In the second one, an
+        // exception is thrown.
         assert_eq!(run.threads(), [[(0, 5), (1, 5), (2, 5)].into()]);
         run.is_without_losses();
     }
@@ -281,12 +285,13 @@ fn libraries_come_go_and_come_again() {
     let Some(program) = support::counterpoint("loops: dlopen") else { return };
     let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
     let path = library.to_str().unwrap();
-    // A library that is loaded 200 times is one module, whose counts go on.
+    // A library that is loaded 200 times is one module, and its counts continue.
     let run = Looped::run(&program, &host(&[]), &["library", path, "200"]);
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), [[(0, 200), (1, 200), (2, 600)].into()]);
     run.is_without_losses();
-    // Two copies that are loaded at the same time are two modules with the same identity.
+    // Two copies of the library that are loaded at the same time are two modules with the same
+    // identity.
     let copy = run.recorded.directory.join("copy.so");
     fs::copy(&library, &copy).unwrap();
     let run = Looped::run(&program, &host(&[]), &["early", path, copy.to_str().unwrap()]);
@@ -296,8 +301,8 @@ fn libraries_come_go_and_come_again() {
     run.is_without_losses();
 }
 
-/// A library that a program is linked with is initialised before the preloaded recorder: its
-/// constructor runs first.
+/// If a program is linked with an instrumented library, the library's constructor runs before the
+/// preloaded recorder is initialised.
 #[test]
 fn a_library_whose_constructor_runs_first_is_found() {
     let Some(program) = support::counterpoint("loops: linked") else { return };
@@ -321,7 +326,8 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2048 pages of 64 KiB, or 1,048,576 entries, of which the headers take some.
+    // The pool has 2048 pages of 64 KiB, which is room for 1,048,576 entries. Headers take some of
+    // this room.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -373,14 +379,13 @@ fn the_log_has_the_first_hits_and_where_they_were() {
     assert_eq!(run.threads(), [nest(3, 1)]);
     let events = &run.loops.events;
     assert!(events.windows(2).all(|pair| pair[0].ticks < pair[1].ticks), "{events:?}");
-    // Addresses are offsets in the program's file. Two begins of the same loop have the same
-    // address, and all addresses lie in the file.
+    // Addresses are offsets in the program's file, and all of them are below the file's length. Two
+    // begins of the same loop have the same address.
     assert_eq!(events[2].address, events[4].address);
     let length = fs::metadata(&host).unwrap().len();
     assert!(events.iter().all(|event| event.address < length), "{events:?}");
     run.is_without_losses();
-    // 1 MiB has room for 43,690 records. The remaining begins and ends of the hits are reported as
-    // losses.
+    // In 1 MiB is room for 43,690 records. Later begins and ends of hits are reported as losses.
     let run =
         Looped::run_with(&program, "none", "--loops=log=1000000", &host, &["nest", "100000", "1"]);
     assert_eq!(run.threads(), [nest(100_000, 1)]);
@@ -396,24 +401,25 @@ fn counters_are_summed_by_id() {
     let run = Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
     run.is_without_losses();
     let of = |id: u32| run.loops.rows.iter().find(|row| row.id == id).unwrap();
-    // The outer loop is hit twice, once with sixty new pages. The inner loop touches no new page.
+    // The outer loop has two hits, in one of which sixty new pages are touched. The inner loop
+    // touches no new page.
     assert_eq!((of(1).hits, of(1).counted, &of(1).counters[..]), (2, 2, &[60][..]));
     assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
-    // Reading the counters at the begin and end of a hit costs at least as much as counting the
-    // hit.
+    // The cost of reading the counters at the start and end of a hit is at least as large as the
+    // cost of counting the hit.
     let cost = run.loops.modules[0].cost.unwrap();
     assert!(cost.reading > cost.counted, "{cost:?}");
-    // Frames that were left by `longjmp` take no room for good: 100 hits are left that way, and at
-    // most 32 can be open.
+    // The runtime has room for 32 open hits. `longjmp` leaves 100 hits without ending them, and
+    // their room is used again.
     let run =
         Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
     assert_eq!(run.threads(), [[(0, 100), (1, 100)].into()]);
     assert!(run.loops.rows.iter().all(|row| row.counted == 0), "{:?}", run.loops.rows);
 }
 
-/// Tests a session in a process that was not started by `run`. The library is loaded long after the
-/// module's constructor has found no runtime, and finds the module by the note that the module
-/// left.
+/// Tests a session in a process that was not started by `run`. The module's constructor has found
+/// no runtime and has left a note. The library is loaded much later, and finds the module by this
+/// note.
 #[test]
 fn a_late_library_finds_what_was_there_before() {
     let Some(program) = support::counterpoint("loops: late") else { return };
@@ -437,14 +443,14 @@ fn a_late_library_finds_what_was_there_before() {
     let finished = Command::new(&program).args(["session", "finish"]).arg(&path).output().unwrap();
     assert!(finished.status.success(), "{finished:?}");
     let after = Profile::open(&path).unwrap().loops().unwrap();
-    // The rows are the same in the pool and after they were moved into the profile.
+    // The rows in the pool are the same as the rows in the profile after they were moved.
     assert_eq!(before.rows, after.rows);
     let hits: Hits = after.rows.iter().map(|row| (row.id, row.hits)).collect();
     assert_eq!(hits, nest(4, 5));
 }
 
 /// A program that is linked with `libcounterpoint_loops.a` finds the shared library, whether or not
-/// the program exports its symbols. It does not take itself for the runtime.
+/// the program exports its symbols. The program does not mistake itself for the runtime.
 #[test]
 fn a_program_may_link_the_client() {
     let Some(program) = support::counterpoint("loops: client") else { return };
@@ -462,8 +468,8 @@ fn a_program_may_link_the_client() {
     }
 }
 
-/// A destructor of thread-specific data enters instrumented functions after the thread's tables
-/// were freed.
+/// After the thread's tables were freed, a destructor of thread-specific data enters instrumented
+/// functions.
 #[test]
 fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     let Some(program) = support::counterpoint("loops: destructors") else { return };
@@ -472,8 +478,8 @@ fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     run.is_without_losses();
 }
 
-/// Every byte of a file of loops is cut or changed. That causes losses and never a panic, and the
-/// records before the damage are kept.
+/// A file of loops is cut at every byte, and every byte is changed. This causes losses and never a
+/// panic. The records before the damage are kept.
 #[test]
 fn damage_is_a_loss() {
     let Some(program) = support::counterpoint("loops: damage") else { return };
@@ -493,7 +499,7 @@ fn damage_is_a_loss() {
         assert!(rows >= seen && rows <= whole, "cut at {cut}: {rows}");
         seen = rows;
     }
-    // A frame of a kind that this version does not know is skipped, without a loss.
+    // A frame of an unknown kind is skipped, and this is not a loss.
     let mut kinds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -508,7 +514,8 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
-    // The file claims to be a terabyte long. The hole is reported as one place.
+    // The file is a terabyte long, but most of it is a hole. The hole is reported as one damaged
+    // place.
     fs::write(&file, &bytes).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let loops = run.recorded.profile().loops().unwrap();

@@ -1,5 +1,5 @@
-//! Tests the numbers of iterations of single hits: the recorded numbers are those that the program
-//! was written to have.
+//! Tests the numbers of iterations of single hits. The recorded numbers must be those that the
+//! program was written to have.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,13 +18,13 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the iterations of each hit of `work` in one thread, as `trips.c` has them.
+/// Returns the number of iterations of each hit of `work` in one thread, as in `trips.c`.
 fn planted() -> impl Iterator<Item = u64> {
     (0..ROUNDS).map(|r| if r < 100 { 1000 } else { r * 7919 % 9 })
 }
 
-/// Returns the histogram of these iterations in `threads` threads: the first and last number of
-/// iterations of each bin, and its hits.
+/// Returns the histogram of these iterations for `threads` threads. A bin has the first number of
+/// iterations, the last number, and the hits.
 fn histogram(threads: u64) -> Vec<(u64, u64, u64)> {
     let ranges = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (512, 1023)];
     let hits = |(from, to)| planted().filter(|n| (from..=to).contains(n)).count() as u64;
@@ -49,7 +49,7 @@ impl Planted {
         let source = source.join("../../tests/programs/loops/trips.c").canonicalize().unwrap();
         let [text, instrumented, program] =
             ["t.ll", "t.lwp.ll", "t"].map(|name| scratch.join(name));
-        // The decision stays in the first block, so that a hit can have no iteration.
+        // The loop's condition stays in its first block, so that a hit can have no iteration.
         let compile = ["-O1", "-fno-unroll-loops", "-mllvm", "-rotation-max-header-size=0"];
         let compile = [&compile[..], &["-g", "-S", "-emit-llvm", "-o"]].concat();
         output(Command::new(&clang).args(compile).arg(&text).arg(&source));
@@ -140,7 +140,7 @@ fn every_hit(test: &str, mode: &str) {
         })
         .collect();
     assert_eq!(rows.matches(&own.join(" ")).count() as u64, threads, "{rows}");
-    // Without the option, only the sums are recorded.
+    // Without the option, only the sums of iterations are recorded.
     let [work, fixed] = program.rows(&program.record("", threads));
     assert_eq!((&work["trips"], &fixed["trips"]), (&Value::Null, &Value::Null));
     assert_eq!(work["iterations"], all);
@@ -156,10 +156,11 @@ fn trips_of_every_hit_when_counted() {
     every_hit("trips_of_every_hit_when_counted", "count");
 }
 
-/// The first 100 hits run a thousand times each, the others four times on average. One in 64 of the
-/// others is timed: 311 of 19,900, whose mean has a standard error of 2.6 / √311 = 0.15 iterations.
-/// So the estimate is within a sixth (4.4 standard errors) of the true number. If it were computed
-/// from the first hits, too, it would be fifty times that.
+/// The first 100 hits have a thousand iterations each, and the others have four on average. One in
+/// 64 of the others is timed, which makes 311 of 19,900. The mean of these 311 has a standard error
+/// of 2.6 / √311 = 0.15 iterations. So the estimate differs from the true number by less than a
+/// sixth (4.4 standard errors). If the first hits were also used for the estimate, it would be
+/// fifty times the true number.
 #[test]
 fn first_hits_do_not_speak_for_the_others() {
     let Some(program) = Planted::new("first_hits_do_not_speak_for_the_others", "sampled") else {
@@ -187,8 +188,8 @@ fn first_hits_do_not_speak_for_the_others() {
     }
 }
 
-/// More threads live at the same time than a pool usually has pages for. All of them are counted
-/// only if the pool was asked to be larger.
+/// At one time, there are more threads than a pool usually has pages. All of them are counted only
+/// if the user asked for a larger pool.
 #[test]
 fn more_threads_than_the_usual_pool_has_pages() {
     let Some(program) = Planted::new("more_threads_than_the_usual_pool_has_pages", "count") else {
@@ -215,7 +216,7 @@ fn more_threads_than_the_usual_pool_has_pages() {
         (&(threads * 10).into(), &(threads * 10_000).into())
     );
     assert_eq!((&fixed["hits"], &fixed["threads"]), (&(threads * 10).into(), &threads.into()));
-    // With the usual pool, the number of threads that are missing is reported. Each thread has one
+    // With the usual pool, the number of threads without a page is reported. Each thread has one
     // module.
     let profile = program.record_rounds(&["--loops"], 10, threads);
     let [work, _] = program.rows(&profile);

@@ -1,4 +1,4 @@
-//! The tests of the command line. They are one program, because each separate program would have to
+//! The tests of the command line. All of them are one program. Separate programs would each have to
 //! compile and link the same support code and the same libraries.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

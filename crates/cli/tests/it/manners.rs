@@ -1,5 +1,5 @@
-//! Tests what all commands share: the pager, colours, completions, manual pages, and the suggestion
-//! of the next command.
+//! Tests what all commands have in common: the pager, colours, completions, manual pages, and the
+//! suggestion of the next command.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -45,7 +45,7 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let (status, text) = marked(&["report", &profile]);
     assert_eq!(status, Some(0));
     assert!(text.lines().count() > 10 && text.lines().all(|l| l.starts_with("PAGE:")), "{text}");
-    // The text is as wide as the terminal and has its colours.
+    // The text has the width of the terminal, and it has colours.
     assert!(text.contains("\x1b[") && text.lines().all(|l| l.chars().count() < 120), "{text}");
     // Without the pager, the text is the same.
     let (_, plain) = marked(&["report", "--no-pager", &profile]);
@@ -53,12 +53,12 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     assert_eq!(text.replace("PAGE:", ""), plain);
     let (_, explained) = marked(&["explain", &profile]);
     assert!(explained.lines().all(|line| line.starts_with("PAGE:")), "{explained}");
-    // Commands that are not views use no pager, and neither do views that print into a pipe.
+    // Commands that are not views use no pager. Views that print into a pipe use none, either.
     assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
     let mut piped = counterpoint(&["report", &profile]);
     let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
     assert!(!piped.contains("PAGE:"));
-    // The exit status must come from the view, and not from the pager.
+    // The exit status must be that of the view, and not that of the pager.
     assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
 }
 
@@ -74,7 +74,7 @@ fn a_pager_that_is_missing_or_leaves_early() {
     let (status, text) = with("no-such-pager-anywhere");
     assert_eq!(status, Some(2));
     assert!(text.contains("the pager no-such-pager-anywhere cannot be started"), "{text}");
-    // The pager ends before it has read everything.
+    // This pager ends before it has read everything.
     assert_eq!(with("true").0, Some(0));
 }
 
@@ -108,7 +108,7 @@ fn what_to_type_next_fits_what_was_recorded() {
         };
         let next = format!("; next: counterpoint {command} {profile}{page}\n");
         assert!(told.ends_with(&next), "{told}");
-        // The suggested command can be run, also with the suggested option.
+        // The suggested command works, also with the suggested option.
         let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
         let (typed, page) = typed.split_once(" (").unwrap_or((typed, ""));
         let mut words: Vec<&str> = typed.split(' ').collect();
@@ -121,7 +121,7 @@ fn what_to_type_next_fits_what_was_recorded() {
     }
 }
 
-/// A run that makes a page does not suggest to make one.
+/// If a run makes a page, it does not suggest making one.
 #[test]
 fn a_page_that_was_asked_for_is_not_suggested() {
     let scratch = Scratch::new();
@@ -136,7 +136,8 @@ fn a_page_that_was_asked_for_is_not_suggested() {
     assert!(with.starts_with(without.trim_end()) && with.contains("--html=iree.html"), "{with}");
 }
 
-/// A name of a format or a choice of ops that one view accepts is accepted by the others as well.
+/// If one view accepts the name of a format or a way to choose ops, the other views accept it as
+/// well.
 #[test]
 fn views_take_each_others_words() {
     let scratch = Scratch::new();
@@ -217,9 +218,10 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// Returns what a command shows on a terminal while it reads a FIFO. The last part of the FIFO's
-/// content is written when the command has returned to the begin of a line `times` times. If
-/// `times` is 0, the last part is written later than the command would have shown its first line.
+/// Returns what a command shows on a terminal while it reads a FIFO. The last part of the content
+/// is written to the FIFO when the command has returned to the start of its line `times` times. If
+/// `times` is 0, the last part is written after the time at which the command would have shown its
+/// first line.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
@@ -231,8 +233,8 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // The command still has descriptors of the terminal, which would keep the terminal open in this
-    // process.
+    // The value `command` still has descriptors of the terminal, which would keep the terminal open
+    // in this process.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();
@@ -260,14 +262,15 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
 fn progress_is_shown_on_a_terminal_and_erased() {
     let scratch = Scratch::new();
     let words = ["trace", "check"];
-    // The line is written again and again, and the name is shortened to the width of the terminal.
+    // The line is drawn several times. The name is shortened to the width of the terminal.
     let text = shown_while_it_waits(&scratch, &words, 3);
     let parts: Vec<&str> = text.split(pty::ERASE).collect();
     for line in &parts[1..3] {
         assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
         assert!(line.contains('…') && line.chars().count() < 50, "{line:?}");
     }
-    // The line is erased completely, and the answer stands where it would stand without it.
+    // The line is erased completely. The result is then printed in the place where it would be
+    // without the line.
     let last = parts.last().unwrap();
     assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
     let left = pty::without_progress(&text);
@@ -301,7 +304,7 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
         &["report", &profile],
     ] {
         let plain = told(words);
-        // What went wrong in the recording is printed even with `-q`.
+        // Problems of the recording are printed even with `-q`.
         let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let quiet = words_of(&told(&[&["-q"], words].concat()));
         assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
@@ -317,8 +320,8 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Views read their appearance from the files of defaults. A mistake in such a file is reported,
-/// and the view is shown.
+/// Views read the settings of their appearance from the files of defaults. If such a file has a
+/// mistake, the mistake is reported and the view is shown.
 #[test]
 fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let scratch = Scratch::new();
@@ -345,7 +348,7 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
         assert_eq!(run(words).2, Vec::<String>::new(), "{words:?}");
     }
-    // `run` refuses, because the file of defaults also determines what is recorded.
+    // `run` reports an error, because the file of defaults also determines what is recorded.
     let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
     assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }

@@ -1,5 +1,5 @@
-//! Tests `counterpoint merge`, which makes one profile of several. The numbers of the profiles were
-//! computed on paper.
+//! Tests `counterpoint merge`, which makes one profile from several profiles. The numbers of the
+//! profiles were computed on paper.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns the profile of one rank of a job of two ranks. Rank *n* has 2 + n calls of `f`, which take
-/// 100 + n ns each and begin every 1,000 ns from 1,000 on. Each call reads 3 + n of its first counter.
+/// Makes the profile of rank *n* of a job with two ranks. Rank *n* has 2 + n calls of `f`, which
+/// take 100 + n ns each. The first one begins at 1,000 ns, and one begins every 1,000 ns. Each call
+/// reads 3 + n of its first counter.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");
@@ -81,7 +82,7 @@ impl Made {
         serde_json::from_str(&self.done(&[words, &["--format", "json"]].concat())).unwrap()
     }
 
-    /// Returns the rows of a CSV file, by column.
+    /// Runs a command that prints CSV. Returns its rows, whose fields are found by column.
     fn csv(&self, words: &[&str]) -> Vec<BTreeMap<String, String>> {
         let text = self.done(&[words, &["--format", "csv"]].concat());
         let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
@@ -104,7 +105,7 @@ fn pick<'a>(rows: &'a Value, fields: &[&str]) -> Vec<Vec<&'a Value>> {
     rows.map(|row| fields.iter().map(|field| &row[*field]).collect()).collect()
 }
 
-/// Rank 1 lacks one counter, so its values of that counter are missing and not 0.
+/// Rank 1 does not have one of the counters. Its values of that counter are missing, and not 0.
 #[test]
 fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let (a, b) = (rank(0, &["page-faults", "migrations"]), rank(1, &["migrations"]));
@@ -137,7 +138,7 @@ fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let truncated: Vec<&Value> = lost.iter().filter(|l| l["name"] == "name_truncated").collect();
     assert_eq!(truncated[0]["count"], 3, "1 of rank 0 and 2 of rank 1");
 
-    // Both processes have the function, which is one op.
+    // Both processes have the function `f`. It is one op.
     let all = made.json(&["report", "all.cpt", "--raw"]);
     assert_eq!(json!(pick(&all, &["op", "calls"])), json!([["f", 5]]));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
@@ -179,14 +180,15 @@ fn what_was_merged_can_be_merged_again() {
     }
     made.done(&["merge", "again.cpt", "-o", "alone.cpt"]);
     assert_eq!(export("alone.cpt"), expected);
-    // The rank is not known, so the row has the profile's name.
+    // The rank is not known, so the row has the name of the profile.
     let report = made.csv(&["report", "again.cpt", "--by", "rank"]);
     let mut rows: Vec<&str> = report.iter().map(|row| row["rank"].as_str()).collect();
     rows.sort_unstable();
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
-/// Both passes of a rank have its calls, so a rank's numbers are the mean of the two passes.
+/// Both passes of a rank repeat the same calls, so the numbers of a rank are means over the two
+/// passes.
 #[test]
 fn passes_stay_passes() {
     let made = Made::new(&[]);
@@ -214,7 +216,7 @@ fn passes_stay_passes() {
     assert_eq!(alone("alone.cpt"), alone("b.cpt"));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
     assert_eq!(json!(pick(&one, &fields)), alone("b.cpt"));
-    // The rows of each pass have its number.
+    // The rows of each pass contain the number of the pass.
     let exported = made.csv(&["export", "all.cpt"]);
     let passes: Vec<&str> = exported.iter().map(|row| row["pass"].as_str()).collect();
     assert_eq!(passes.iter().filter(|pass| **pass == "1").count(), 5, "{passes:?}");
@@ -286,8 +288,9 @@ fn kernel(made: &Made, name: &str, lasts: i64) {
     writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
 }
 
-/// Two ranks have the same process id. Each has a call with the id 7, which launched a kernel. Rank
-/// 1 also has a thread without calls whose number is that of a thread of rank 0 with calls.
+/// Two ranks have the same process id. In each rank, a call has the id 7 and has launched a kernel.
+/// Rank 1 also has a thread without calls. Its number is the same as that of a thread of rank 0
+/// that has calls.
 #[test]
 fn equal_ids_of_several_profiles_are_not_confused() {
     let mut scripts = [rank(0, &[]), rank(1, &[])];
@@ -325,7 +328,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     let report = made.json(&["report", "all.cpt"]);
     let silent = &report["silent_threads"];
     assert_eq!(json!([silent[0]["name"], silent[0]["process"]]), json!(["silent", 1]), "{silent}");
-    // All threads are in one table. Threads that never called come last.
+    // One table has all threads. Threads without calls come last.
     let text = made.done(&["report", "all.cpt", "--by", "thread", "--width", "200"]);
     let names: Vec<&str> = text.lines().skip(2).filter(|line| line.contains(" (10")).collect();
     assert_eq!(names.len(), 3, "{text}");
@@ -335,7 +338,8 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     assert_eq!(text.matches("  between  ").count(), 1, "{text}");
 }
 
-/// A plugin's events belong to a whole recording, and this recording has two ranks.
+/// A plugin's events belong to a whole recording. This recording has two ranks, so it is not known
+/// to which rank an event belongs.
 #[test]
 fn events_of_one_rank_of_a_recording_are_not_known() {
     let mut script = rank(0, &[]);
@@ -350,7 +354,7 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     }
     let ops = made.json(&["report", "a.cpt", "--rank", "1", "--raw"]);
     assert_eq!(json!(pick(&ops, &["op", "calls"])), json!([["f", 3]]));
-    // A timeline of one rank has the calls of that rank, and none of the events.
+    // A timeline of one rank has the calls of that rank, and no events.
     kernel(&made, "a.cpt", 30);
     let names = |options: &[&str]| {
         let output = made.run(&[&["trace", "export", "a.cpt", "-o", "-"], options].concat());
@@ -371,8 +375,8 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     );
 }
 
-/// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Both machines have the same
-/// time of day.
+/// Machine B was started 5 s after machine A, and its clock has 2 ticks per ns. The clocks for the
+/// time of day agree.
 #[test]
 fn times_of_two_machines_are_on_one_clock() {
     let a = rank(0, &[]);
@@ -387,7 +391,7 @@ fn times_of_two_machines_are_on_one_clock() {
     thread.items.clear();
     thread.call(CallScript::new(0, 14_000, 600));
     let made = Made::new(&[("a.cpt", &a), ("b.cpt", &b)]);
-    // The first profile may also be that of the machine that was started later.
+    // The order of the profiles does not matter: the machine that was started later may come first.
     for order in [["a.cpt", "b.cpt"], ["b.cpt", "a.cpt"]] {
         let said = made.done(&["merge", order[0], order[1], "-o", "all.cpt"]);
         let lines: Vec<&str> = said.lines().collect();
@@ -404,7 +408,7 @@ fn times_of_two_machines_are_on_one_clock() {
         let utc = made.csv(&["export", "all.cpt", "--rank", "1", "--clock", "utc"]);
         assert_eq!(utc[0]["start_unix_ns"], "1700000005000007000");
     }
-    // Both machines are named, and the note says that it is not known how well their clocks agree.
+    // The report names both machines, and says that it is not known how well their clocks agree.
     let verbose = made.done(&["report", "all.cpt", "--by", "rank", "--verbose"]);
     assert!(
         verbose.contains("rank 0 on paper") && verbose.contains("rank 1 on other"),
@@ -476,7 +480,7 @@ fn an_earlier_profile_keeps_a_place() {
     assert_eq!(made.csv(&["export", "all.cpt.old"]).len(), 2);
 }
 
-/// Both ranks have a thread 100 in a process 100, as in two containers.
+/// Both ranks have a thread 100 in a process 100, as can happen in two containers.
 #[test]
 fn each_rank_has_rows_of_its_own_in_a_timeline() {
     let a = rank(0, &["x"]);
@@ -515,7 +519,7 @@ fn each_rank_has_rows_of_its_own_in_a_timeline() {
     starts.dedup();
     assert_eq!(starts.len(), 5, "each arrow has an id of its own");
     assert_eq!(made.run(&["trace", "check", "all.json"]).code, Some(0));
-    // An export of a single rank names that rank.
+    // The export of a single rank contains the number of that rank.
     made.done(&["trace", "export", "all.cpt", "--rank", "1", "-o", "one.json"]);
     let text = std::fs::read(made.scratch.join("one.json")).unwrap();
     let trace: Value = serde_json::from_slice(&text).unwrap();

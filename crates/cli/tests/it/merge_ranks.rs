@@ -1,5 +1,5 @@
-//! Tests ranks of a job that running programs recorded: the numbers that the launchers' variables
-//! give, and what Perfetto's trace processor and HolisticTraceAnalysis read from merged recordings.
+//! Tests ranks of a job, recorded from running programs: the numbers in the launchers' variables,
+//! and what Perfetto's trace processor and HolisticTraceAnalysis read from merged recordings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::{Programs, counterpoint};
 
 const RANKS: u32 = 8;
 const VENDORS: [&str; 2] = ["ares", "boreas"];
-/// The number of kernels on each of a plugin's two devices.
+/// The number of kernels on each device. A plugin has two devices.
 const KERNELS: u64 = 50;
 
 /// Runs a command that must succeed, and returns its standard output.
@@ -28,8 +28,8 @@ fn report(program: &Path, profile: &str, options: &[&str]) -> Value {
     serde_json::from_str(&said(program, &arguments)).unwrap()
 }
 
-/// Records eight ranks, as mpirun starts them, with two plugins that give their devices and arrows
-/// the same numbers.
+/// Records eight ranks in the way in which mpirun starts them. There are two plugins that give
+/// their devices and arrows the same numbers.
 #[test]
 fn eight_ranks_with_two_plugins_are_one_timeline() {
     let Some(program) = counterpoint("eight ranks") else { return };
@@ -71,7 +71,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // A stream whose number cannot be that of a thread is a track of the process itself.
+    // If the number of a stream cannot be the number of a thread, the stream is a track of the
+    // process itself.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -97,8 +98,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
-/// Each process has the name of the job from its own launcher, which may have been started by `run`, and the
-/// recording has the one from the launcher of `run`.
+/// For each process, the job's name comes from the process's own launcher, which may have been
+/// started by `run`. For the recording, the name comes from the launcher that started `run`.
 #[test]
 fn the_name_of_a_job_is_recorded() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -122,8 +123,8 @@ fn the_name_of_a_job_is_recorded() {
     assert_eq!(both, [some("77"), some("t")]);
 }
 
-/// The number of the rank comes from the launcher's variables. If a person gives another one, that
-/// one is used.
+/// The number of the rank comes from the launcher's variables. A number that a person gives takes
+/// precedence.
 #[test]
 fn ranks_come_from_launchers_and_from_people() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -154,8 +155,8 @@ fn ranks_come_from_launchers_and_from_people() {
     assert!(text.contains("--rank 2: must be below --world-size 2"), "{text}");
 }
 
-/// A Python program that reads a directory of traces, one per rank, and prints the time in kernels
-/// by rank.
+/// A Python program that reads a directory with one trace for each rank. It prints the time in
+/// kernels of each rank.
 const LOOK: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)
@@ -203,7 +204,7 @@ fn hta_reads_the_ranks_of_a_merged_profile() {
     assert_eq!(found, json!(expected));
 }
 
-/// torchrun starts a job in which rank n multiplies matrices 3 + n times. `run` records the
+/// torchrun starts a job. In this job, rank n multiplies matrices 3 + n times. `run` records the
 /// launcher and all ranks.
 #[test]
 fn torchrun_records_every_rank() {
@@ -248,7 +249,7 @@ fn torchrun_records_every_rank() {
         [vec![json!("rank 0"), json!(1), json!(3)], vec![json!("rank 1"), json!(1), json!(4)]]
     );
 
-    // Tools that compare ranks read one file for each rank.
+    // Tools that compare ranks expect one file for each rank.
     let Some(python) = crate::support::hta(test) else { return };
     let traces = scratch.join("traces");
     std::fs::create_dir(&traces).unwrap();
@@ -263,8 +264,8 @@ fn torchrun_records_every_rank() {
     assert_eq!(found, json!({"0": 3, "1": 4}));
 }
 
-/// A Python program that reads a directory of traces, one per rank, and prints how many matrices
-/// each rank has multiplied.
+/// A Python program that reads a directory with one trace for each rank. It prints how many
+/// multiplications each rank has made.
 const COUNT: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)

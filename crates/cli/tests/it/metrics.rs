@@ -1,5 +1,5 @@
 //! Tests metrics in `report`, `stats` and `export`. The expected values are computed on paper. For
-//! random profiles and expressions, Python computes them with fractions.
+//! random profiles and expressions, a Python program computes them with fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile of two groups of counters; one tick is 1 ns. The second call of `f` has no
-/// reading of the first group, and in the last call of `f` that group was multiplexed.
+/// Returns a profile with two groups of counters. One tick is 1 ns. In the second call of `f`, the
+/// first group was not read. In the last call of `f`, it was multiplexed.
 ///
 /// ```text
 ///         duration   cycles  instructions  cache-misses   read
@@ -72,7 +72,8 @@ fn a_rows_metric_is_computed_from_the_sums() {
         let unit = metric["unit"].as_str().unwrap().to_owned();
         (metric["value"].as_f64(), metric["calls"].as_u64().unwrap(), unit)
     };
-    // (6,000 + 2,000) / (3,000 + 4,000). The mean of the ratios 2 and 0.5 would be 1.25.
+    // The value is (6,000 + 2,000) / (3,000 + 4,000). It is not the mean of the ratios 2 and 0.5,
+    // which would be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
     // The two calls have 7,000 cycles in 3,000 ns.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
@@ -80,7 +81,7 @@ fn a_rows_metric_is_computed_from_the_sums() {
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
     // All calls together have 1,400 bytes in 17,000 ns.
     assert_eq!(row(0, "bandwidth"), (Some(1_400.0 / 17_000.0 * 1e3), 4, "MB/s".into()));
-    // 0/0 is missing; 0/500 ns is not.
+    // The value of 0/0 is missing. The value of 0/500 ns is 0.
     assert_eq!(row(1, "ipc"), (None, 1, "ratio".into()));
     assert_eq!(row(1, "frequency"), (Some(0.0), 1, "GHz".into()));
     assert_eq!(row(1, "per-miss").0, None);
@@ -107,7 +108,8 @@ fn a_calls_metric_is_computed_from_that_call() {
     assert_eq!(ipc["mean"], 1.25);
 }
 
-/// Tests files of metrics, definitions that replace others, and everything that is refused.
+/// Tests files of metrics, definitions that replace other definitions, and definitions that are
+/// refused.
 #[test]
 fn which_metrics_are_computed() {
     let (scratch, dir) = script().written();
@@ -148,14 +150,14 @@ fn which_metrics_are_computed() {
         golden.check(name, 2, &["report", dir, args[0], args[1]]);
     }
     golden.check("error-twice", 2, &["report", dir, "--metric", "ipc", "--metric", "ipc=cycles"]);
-    // Before a recording, metrics are checked against the requested counters.
+    // Before a recording, `run` checks that metrics use only requested counters.
     let run =
         |metric| ["run", "-e", "sim/a,readings=0:5/", "--metric", metric, "-o", dir, "--", "true"];
     golden.check("error-run", 2, &run("x = a / b"));
     golden.check("error-run-builtin", 2, &run("builtin"));
 }
 
-/// A metric may not have the name of a column, because it would hide that column.
+/// A metric may not have the name of an existing column, because it would hide that column.
 #[test]
 fn metrics_cannot_have_names_of_columns() {
     let (_scratch, dir) = script().written();
@@ -182,7 +184,7 @@ fn metrics_cannot_have_names_of_columns() {
     }
 }
 
-/// If somebody edited the manifest, only the damaged metrics are lost.
+/// If somebody edited the manifest, only the damaged metrics are missing.
 #[test]
 fn a_bad_metric_of_the_profile_is_left_out() {
     let mut script = script();
@@ -200,7 +202,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// Returns a random expression of these names. All of them are counts, so their units are the same.
+/// Returns a random expression with these names. All names are counts, so they have the same unit.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {

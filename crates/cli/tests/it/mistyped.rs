@@ -1,5 +1,6 @@
-//! Tests what people type when they do not know a name. Each answer leads to what they want, and to
-//! no wrong name. No test here needs a PMU, because `run` refuses before it looks for its library.
+//! Tests what people type when they do not know a name. Each message leads to what they want, and
+//! never suggests a wrong name. No test here needs a PMU, because `run` reports the error before it
+//! looks for its library.
 
 use std::process::Command;
 
@@ -22,7 +23,7 @@ fn refused(options: &[&str]) -> String {
     text
 }
 
-/// Without the two dashes, `run` cannot know at which word the program begins.
+/// Without the two dashes, `run` does not know which word is the program.
 #[test]
 fn a_program_without_dashes_before_it() {
     let refused = |words: &[&str]| {
@@ -59,7 +60,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // These are names of other things than counters.
+        // These are names, but not names of counters.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -80,7 +81,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("{page-faults", "expected \",\" or \"}\""),
         ("cpu/cycles", "expected a second \"/\""),
         ("", "expected a counter name"),
-        // Names that other tools give to events.
+        // These are names that other tools use for events.
         ("kprobe:do_exit", "perf probe --add 'do_exit'; -e probe:do_exit"),
         ("mem:main:x", "to count calls of a function: uprobe:PATH:FUNCTION"),
         ("mem:0x1/3:w", "a breakpoint watches 1, 2, 4 or 8 bytes"),
@@ -96,8 +97,8 @@ fn every_mistake_gets_a_helpful_answer() {
     }
 }
 
-/// Processors have four registers for breakpoints. The message must not blame a debugger, and its
-/// advice must work.
+/// Processors have four registers for breakpoints. The message must not say that a debugger uses
+/// them, and the advice in it must work.
 #[test]
 fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
@@ -117,7 +118,7 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// `list` gives the reason that `run` would give, and does not suggest to run `list`.
+/// `list` prints the reason that `run` would print. It does not suggest running `list`.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

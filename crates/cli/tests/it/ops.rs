@@ -1,4 +1,4 @@
-//! Tests `ops` and the other views on scripted profiles. The golden files contain the layout; the
+//! Tests `ops` and the other views on scripted profiles. The golden files show the layout. The
 //! numbers in them are computed on paper here.
 
 use std::path::Path;
@@ -29,8 +29,8 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
     CallScript::op(export, start, end - start)
 }
 
-/// Returns a profile of two machines and three threads; one tick is 1 ns. Faults are in brackets,
-/// and `c` is the CPU.
+/// Returns a profile of two machines and three threads. One tick is 1 ns. Page faults are in
+/// brackets, and `c` is the CPU.
 ///
 /// ```text
 ///  main    run main 1,000 – 11,000 [100]
@@ -51,9 +51,10 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 ///              region 2  3,000 – 4,900 [6]:  task 0  3,050 – 4,050 c2 [5]
 /// ```
 ///
-/// First run: own 500 + 1,000, between 400 + 1,000, and self times 100, 4,000, 1,000, 500, 1,100,
-/// 400, which add up to 10,000. Second run: own 500 + 900, between 500, self 1,000 + 100, which add
-/// up to 3,000.
+/// In the first run, the own times are 500 + 1,000, the times between ops are 400 + 1,000, and the
+/// self times are 100, 4,000, 1,000, 500, 1,100 and 400. They add up to 10,000. In the second run,
+/// the own times are 500 + 900, the time between ops is 500, and the self times are 1,000 + 100.
+/// They add up to 3,000.
 pub fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -105,7 +106,7 @@ pub fn nested() -> ProfileScript {
     script
 }
 
-/// Returns a profile of a run whose book-keeping calls were only timed; one tick is 1 ns.
+/// Returns a profile of a run whose book-keeping calls were only timed. One tick is 1 ns.
 ///
 /// ```text
 ///  run main 1,000 – 2,000 [100], failed: matmul threw
@@ -115,8 +116,8 @@ pub fn nested() -> ProfileScript {
 ///    matmul                   1,600 – 1,900 [40]
 /// ```
 ///
-/// The run's own count, without the ops that were counted, is 100 − 5 − 40 = 55. The probes took 68
-/// ns: three calls of 20 and two of 4.
+/// The run's own count is without the ops that were counted: 100 − 5 − 40 = 55. The probes took 68
+/// ns: three calls took 20 ns each, and two calls took 4 ns each.
 fn timed_only(calibrated: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -176,7 +177,7 @@ fn counts_of_timed_only_book_keeping_belong_to_its_caller() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
-    // The time of a probe that reads no counter was not measured, so the sum is unknown.
+    // The sum is unknown, because the time of a probe that reads no counter was not measured.
     let (_scratch, dir) = timed_only(false).written();
     assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
 }
@@ -279,7 +280,7 @@ fn runs_and_ops_equal_those_on_paper() {
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // The sum of 2 runs, 9 ops, 2 regions and 4 tasks, at 20 ns each.
+    // There are 2 runs, 9 ops, 2 regions and 4 tasks. The cost of each is 20 ns.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -299,7 +300,7 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// One call has 24 values of all kinds. Another process gives the same key another number.
+/// One call has 24 values of all kinds. In another process, the same key has another number.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -334,7 +335,7 @@ fn values_of_collectors() {
             .value(first + 2, 100f64.to_bits())
             .value(first + 4, 3),
     );
-    // Values that are not numbers are treated as missing.
+    // Values that are not finite numbers are treated as missing.
     let (none, infinite) = (f64::NAN.to_bits(), f64::INFINITY.to_bits());
     thread.call(op(f, 500, 600).value(first + 1, none).value(first + 2, infinite));
     let other = script.process(8);
@@ -375,8 +376,8 @@ fn values_of_collectors() {
     assert_eq!((of("calls"), of("arguments"), of("share")), ("4", "ARGS", "1"));
 }
 
-/// One thread runs two tasks although there are four processors, and a region lacks a task. Both
-/// regions are outside of ops.
+/// In one region, one thread runs two tasks although there are four processors. In another region,
+/// a task is missing. Both regions are outside of ops.
 #[test]
 fn regions_outside_of_ops() {
     let mut script = ProfileScript::monotonic();
@@ -427,7 +428,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // In compiled mode the machine is known, but makes no calls.
+    // In compiled mode, the machine is known, but it makes no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();
@@ -436,7 +437,7 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Exports the same calls next to a dispatch of IREE, in both timeline formats.
+/// Exports these calls together with a dispatch of IREE, in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();
@@ -469,7 +470,7 @@ fn timelines() {
     let matmul = slices(4711, "matmul");
     let kinds: Vec<&str> = matmul.iter().map(|e| e["cat"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["cpu_op"; 8], "2 ops, 2 regions, 4 tasks");
-    // Outer calls come first.
+    // An outer call comes before the calls inside of it.
     assert_eq!(matmul[0]["args"]["Input Dims"], json!([[32, 1024], [1024, 256], [32, 256]]));
     assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
     assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);

@@ -1,4 +1,4 @@
-//! Compares `ops` with a program that computes the rows from single calls, by brute force.
+//! Compares `ops` with a program that computes the rows from single calls by brute force.
 
 use std::path::Path;
 use std::process::Command;
@@ -83,7 +83,7 @@ fn script(r: &mut Random) -> ProfileScript {
         });
     }
     workers.sort_by_key(|call| call.call.end);
-    // A thread does one task at a time; tasks that do not fit are missing.
+    // A thread does one task at a time. Tasks that would overlap with another task are left out.
     let mut free = 0;
     workers.retain(|call| {
         let fits = call.call.start >= free;

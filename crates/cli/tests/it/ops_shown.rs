@@ -1,6 +1,6 @@
-//! Tests how the table of `ops` shows its rows: names that differ even when they are shortened, the
-//! cost, and values that are mostly the probe's own. Numbers are computed on paper; one tick is 1
-//! ns.
+//! Tests how the table of `ops` shows its rows: shortened names that still differ, the cost, and
+//! values that consist mostly of the probe's own counts. The numbers are computed on paper. One
+//! tick is 1 ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&output(dir, &[command, "--format", "json"])).unwrap()
 }
 
-/// Returns a profile of one op with five different shapes, one call each, next to another op.
+/// Returns a profile of one op that was called once with each of five shapes, and of another op.
 fn shapes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for counter in ["page-faults", "task-clock"] {
@@ -47,8 +47,7 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// In a narrow terminal, arguments are printed after the name. A filter is still compared with the
-/// name alone.
+/// In a narrow terminal, arguments follow the name. A filter is still compared with the name alone.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();
@@ -65,7 +64,8 @@ fn a_filter_chooses_the_same_ops_at_every_width() {
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
 }
 
-/// Returns a profile of two ops with a region each, whose two tasks are on one CPU.
+/// Returns a profile of two ops. Each of them has a region, and both tasks of the region are on one
+/// CPU.
 fn serial() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -92,7 +92,7 @@ fn serial() -> ProfileScript {
     script
 }
 
-/// The advice does not say whether other CPUs were free, because that is not known.
+/// The sentence does not say whether other CPUs were free, because this is not known.
 #[test]
 fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     let (_scratch, dir) = serial().written();
@@ -107,7 +107,7 @@ fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     assert!(some.contains("cores: matmul") && !some.contains("relu"), "{some}");
 }
 
-/// A name as a report prints it can be used as a pattern.
+/// A name in the form in which a report prints it can be used as a pattern.
 #[test]
 fn a_report_can_be_filtered_by_a_name_with_its_role() {
     let (_scratch, dir) = serial().written();
@@ -127,7 +127,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // The names are the text before the times, which are all the same here.
+        // The names are the text before the time. All rows have the same time.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -136,15 +136,15 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width}:\n{text}");
         assert_eq!(text.matches("relu (").count(), 0, "one name says enough:\n{text}");
     }
-    // A difference in the middle of the arguments does not fit into the column, but is shown all
-    // the same.
+    // The arguments differ in the middle, and do not fit into the column. The part that differs is
+    // still shown.
     let text = output(&dir, &["ops", "--width", "200"]);
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// The profile has fifty consecutive ops. There are 700 ticks from the end of one to the begin of
-/// the next. The bracket explains 300 − 20 of them, so the machine's own steps take 420 each time.
-/// Every probe takes 300.
+/// The profile has fifty successive ops. From the end of an op to the start of the next one are 700
+/// ticks. The bracket (the readings around a call) takes 300 − 20 of them, so the machine's own
+/// steps take 420. Every probe takes 300.
 #[test]
 fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
@@ -163,8 +163,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&300.0.into(), &16_800.0.into()));
     assert_eq!(ops["estimated_ns"], 15_000.0 + 16_800.0);
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
-    // Between two ops there are 420 ns besides the bracket. The price counts four fifths of them,
-    // with a range from half to all.
+    // Between two ops are 420 ns that do not belong to the bracket. The cost contains four fifths
+    // of this time. Its range is from half of the time to all of it.
     let whole = &["report", "--verbose"][..];
     let ops = &["ops", "--verbose"][..];
     let price = "announcing ops to the recorder 16.8 µs (10.5 µs to 21.0 µs)";
@@ -173,7 +173,7 @@ fn the_cost_equals_that_of_the_report() {
         let text = output(&dir, &[view, &["--width", "200"]].concat());
         assert!(text.contains(&price), "{text}");
     }
-    // Both views print the same price in one line.
+    // Both views print the same line about the cost.
     let line = |view: &str| {
         let text = output(&dir, &[view, "--width", "200"]);
         text.lines().find(|line| line.starts_with("price: ")).unwrap().to_owned()
@@ -181,8 +181,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!(line("ops"), line("report"));
 }
 
-/// In a run with a budget, only the timed calls have a time. Rows of a part of the run would
-/// contain only those calls, so they are refused.
+/// In a run with a budget, only timed calls have a time. Rows for a part of the run would contain
+/// only those calls, so such rows are refused.
 #[test]
 fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     let mut script = ProfileScript::monotonic();
@@ -214,7 +214,7 @@ fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     assert!(run(&["--since", "5000"]).status.success());
 }
 
-/// An empty call reads 30 of the counter: 60 % of what `f` read, and 30 % of what `g` read.
+/// An empty call reads 30 of the counter. This is 60 % of what `f` read, and 30 % of what `g` read.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {
     let mut script = ProfileScript::monotonic();
@@ -238,13 +238,13 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// Returns the rows of a document, with these fields only.
+/// Returns the rows of a document. Only these fields of them are kept.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
 }
 
-/// JSON has the rows that are chosen and their calls, which keep their numbers.
+/// JSON has the chosen rows and the calls that belong to them. The calls keep their numbers.
 #[test]
 fn json_has_the_rows_and_the_calls_that_are_chosen() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -285,7 +285,8 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
     }
 }
 
-/// There are two ranks, and the second one takes twice as long. Each has its own rows.
+/// There are two ranks, and the calls of the second one take twice as long. Each rank has its own
+/// rows.
 #[test]
 fn each_rank_has_rows() {
     let mut script = ProfileScript::monotonic();

@@ -1,6 +1,6 @@
-//! Tests pools that no profile can use: damaged pools, pools of other versions, and pools of a
-//! `run` that was killed while it made them. `doctor` shows them and the next command frees them.
-//! Files that `run` has not made are kept.
+//! Tests pools that no profile can use: damaged pools, pools of other versions, and pools that a
+//! `run` was creating when it was killed. `doctor` shows them, and the next command frees them.
+//! Files that `run` did not create are kept.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};
@@ -17,7 +17,7 @@ use testkit::{ProfileScript, Scratch};
 use crate::support::counterpoint;
 use crate::support::memory::Memory;
 
-/// A directory for pools that no other test uses, and a profile to recover.
+/// A directory for pools that no other test uses, and a profile for `recover`.
 struct Place {
     scratch: Scratch,
     profile: PathBuf,
@@ -39,7 +39,7 @@ impl Place {
         self.memory.path()
     }
 
-    /// Returns the path that commands have for a directory of this place.
+    /// Returns the path under which commands see a directory of this place.
     fn named(&self, directory: &Path) -> String {
         Path::new("/dev/shm").join(directory.file_name().unwrap()).display().to_string()
     }
@@ -52,12 +52,12 @@ impl Place {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
-    /// Runs `recover`, which frees what every `recover` and `run` frees, and returns its output.
+    /// Runs `recover` and returns its output. `recover` frees the same pools as `run`.
     fn recover(&self) -> String {
         self.run(&["recover", self.profile.to_str().unwrap()])
     }
 
-    /// Returns what `doctor` says about a directory.
+    /// Returns the text that `doctor` prints about a directory.
     fn shown(&self, directory: &Path) -> Option<String> {
         let doctor: Value =
             serde_json::from_str(&self.run(&["doctor", "--format", "json"])).unwrap();
@@ -82,15 +82,15 @@ fn age(directory: &Path) {
     File::open(directory).unwrap().set_modified(then).unwrap();
 }
 
-/// What commands do with a directory.
+/// What commands must do with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// `doctor` shows the directory, and the next command frees it, unless it is so new that a
-    /// `run` may still be making it.
+    /// `doctor` shows the directory, and the next command frees it. A very new directory is not
+    /// freed, because a `run` may still be creating its files.
     Freed(&'static str),
-    /// `doctor` shows the directory, and `recover --orphans` frees it.
+    /// `doctor` shows the directory, and only `recover --orphans` frees it.
     OnRequest(&'static str),
-    /// The directory is kept, because its file is not one of Counterpoint's.
+    /// The directory is kept, because the file in it was not made by Counterpoint.
     Kept,
 }
 
@@ -100,7 +100,7 @@ fn pool(directory: &Path) {
     create(&directory.join("pool"), &Owner::default()).unwrap();
 }
 
-/// Makes a whole pool and overwrites bytes of it.
+/// Makes a whole pool, and then overwrites some of its bytes.
 fn changed(directory: &Path, at: u64, bytes: &[u8]) {
     pool(directory);
     let file = File::options().write(true).open(directory.join("pool")).unwrap();
@@ -208,7 +208,8 @@ fn what_is_left_of_pools_is_shown_and_freed() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// A damaged pool that a process has open is in use: the program that damaged it may still run.
+/// A damaged pool that a process has open is in use, because the program that damaged it may still
+/// be running.
 #[test]
 fn a_damaged_pool_in_use_is_kept() {
     let Some(place) = Place::new("a damaged pool in use") else { return };
@@ -225,7 +226,7 @@ fn a_damaged_pool_in_use_is_kept() {
     assert!(!directory.exists());
 }
 
-/// Files with names that `run` does not give are kept. Directories and pools of another user are
+/// Files are kept if `run` does not use their names. Directories and pools of another user are
 /// kept, too.
 #[test]
 fn pools_that_run_has_not_made_are_kept() {
@@ -257,8 +258,8 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// `run` is killed at every call that creates or writes a file, until there is a manifest. The next
-/// command frees the pool in memory.
+/// Until there is a manifest, `run` is killed at every system call that creates or writes a file.
+/// The next command frees the pool in memory.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };
@@ -291,7 +292,7 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         }
         let _ = fs::remove_dir_all(&dir);
     }
-    // Kills leave at least five states: a directory, a pool without a size, a pool without a
-    // header, a whole pool, and a run file.
+    // The kills leave at least five different states: a directory, a pool without a size, a pool
+    // without a header, a whole pool, and a run file.
     assert!(left.len() >= 5, "{left:?}");
 }

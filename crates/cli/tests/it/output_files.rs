@@ -1,5 +1,5 @@
-//! Tests the files that commands write. Another user's link is never followed, an interrupted
-//! command leaves no file, and `-` is a standard stream.
+//! Tests the files that commands write. A link of another user is never followed, an interrupted
+//! command leaves no file, and `-` stands for standard input or output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::pty;
 use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// The user nobody, who plays the other user.
+/// The user id of nobody. In these tests, it is the other user.
 const OTHER: u32 = 65534;
 const THIRD: u32 = 65533;
 
@@ -33,7 +33,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Returns the commands that write a file. The file's name is appended to the words.
+/// Returns commands that write a file. The name of the file must be appended to the words.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -67,7 +67,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Makes a directory like `/tmp`: owned by root, sticky, and writable for everybody.
+/// Makes a directory like `/tmp`: it is owned by root, sticky, and writable by everybody.
 fn shared(scratch: &Scratch) -> PathBuf {
     let at = scratch.join("shared");
     fs::create_dir(&at).unwrap();
@@ -118,7 +118,8 @@ fn another_users_file_in_a_shared_directory_is_refused() {
             assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // A link of the user's own is followed, and so is a link of the directory's owner.
+        // A link that belongs to the user is followed, and so is a link that belongs to the
+        // directory's owner.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
         let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
@@ -128,9 +129,9 @@ fn another_users_file_in_a_shared_directory_is_refused() {
     }
 }
 
-/// Another user creates a file with all permissions, and set-user-id, at the path to which root
-/// exports. The new file belongs to root. With the old permissions, anybody could fill it with a
-/// program that runs as root.
+/// Root exports to a path at which another user has created a file with all permissions and
+/// set-user-id. The new file belongs to root. If it kept the old permissions, anybody could replace
+/// its contents by a program, which would then run as root.
 #[test]
 fn a_replaced_file_of_another_user_gives_no_rights() {
     if !is_root() {
@@ -160,8 +161,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
             let found = fs::metadata(&file).unwrap();
             assert_eq!(found.uid(), 0);
             let expected = match owner {
-                // The user's own file keeps its permissions, but never becomes a set-user-id
-                // program.
+                // The user's own file keeps its permissions, but not the set-user-id bit.
                 0 => mode & 0o777,
                 _ => mode & allowed,
             };
@@ -170,7 +170,8 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     }
 }
 
-/// Compares with the kernel's rule for links: the program follows and refuses the same links.
+/// Compares with the kernel's rule for links: the program and the kernel follow and refuse the same
+/// links.
 #[test]
 fn links_are_followed_where_the_kernel_would() {
     let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap_or_default();
@@ -206,8 +207,8 @@ fn links_are_followed_where_the_kernel_would() {
     }
 }
 
-/// A FIFO and devices are written directly, a directory is refused, and all output for
-/// `/dev/stdout` reaches the file or pipe that it leads to.
+/// A FIFO and devices are written directly. A directory is refused. Output for `/dev/stdout`
+/// reaches the file or pipe that it leads to.
 #[test]
 fn outputs_that_are_not_regular_files() {
     let scratch = Scratch::new();
@@ -231,7 +232,7 @@ fn outputs_that_are_not_regular_files() {
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"] {
         let output = export(Path::new(name)).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout), (Some(0), &expected), "{name}");
-        // A file on stdout is continued at its current position.
+        // If stdout is a file, the output is written at the file's current position.
         let file = scratch.join("appended");
         fs::write(&file, "before\n").unwrap();
         let to = fs::File::options().append(true).open(&file).unwrap();
@@ -251,7 +252,7 @@ fn outputs_that_are_not_regular_files() {
     let output = export(scratch.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory"));
-    // A reader that ends before it has read everything causes no failure.
+    // If the reader ends before it has read everything, this is not a failure.
     let mut command = export(Path::new("-"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -307,7 +308,7 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Starts the command with `start` and ends it by each of `signals` while it writes into `place`.
+/// Starts the command with `start`, and sends each of `signals` to it while it writes into `place`.
 /// `begun` returns whether the command has begun to write. The command must leave no file, and an
 /// earlier file must be unchanged.
 fn interrupt(
@@ -366,8 +367,8 @@ fn an_interrupted_export_leaves_nothing() {
     interrupt(&place, &signals, &start, &begun);
 }
 
-/// Without `/proc`, an unnamed file cannot get a name, and some file systems have no unnamed files.
-/// The file then has a random name from the beginning, and signals remove it.
+/// An unnamed file cannot get a name without `/proc`, and some file systems have no unnamed files.
+/// In these cases, the file has a random name from the beginning, and a signal removes it.
 #[test]
 fn an_interrupted_export_without_unnamed_files() {
     let scratch = Scratch::new();
@@ -395,8 +396,8 @@ fn an_interrupted_export_without_unnamed_files() {
     interrupt(&place, &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP], &start, &begun);
 }
 
-/// `-` is standard input for every command that reads a file: a pipe, a file, or the name of a
-/// descriptor.
+/// For every command that reads a file, `-` stands for standard input. It can be a pipe or a file.
+/// The name of a descriptor can be used as well.
 #[test]
 fn standard_input() {
     let scratch = Scratch::new();
@@ -413,7 +414,7 @@ fn standard_input() {
                 .success()
         );
     }
-    // The trace is one of another program, because Counterpoint does not import its own traces.
+    // The trace is from another program, because Counterpoint does not import its own traces.
     let foreign = scratch.join("f.json");
     fs::write(&foreign, r#"[{"ph":"X","ts":1,"dur":2,"pid":1,"tid":1,"name":"a"}]"#).unwrap();
     let out = scratch.join("i.cpt");
@@ -428,7 +429,8 @@ fn standard_input() {
     let output = piped(&[&import[..], &["-"]].concat(), &text);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(calls(), 1);
-    // Standard input is read by redirection, and a pipe by its name, like `<(…)` in a shell.
+    // The trace is read from redirected standard input and from a pipe that is given by name, like
+    // `<(…)` in a shell.
     for name in ["-", "/dev/stdin"] {
         let mut command = Command::new(PROGRAM);
         command.args(import).arg(name).stdin(fs::File::open(&foreign).unwrap());
@@ -474,7 +476,7 @@ fn piped(words: &[&str], input: &[u8]) -> Output {
     output
 }
 
-/// Traces and rows on standard output equal those in a file.
+/// Traces and rows on standard output equal those that are written to a file.
 #[test]
 fn standard_output() {
     let scratch = Scratch::new();
@@ -494,7 +496,7 @@ fn standard_output() {
         };
         let (stdout, file) = (to("-", format), fs::read(&file).unwrap());
         assert!(stdout.len() > 100, "{words:?}");
-        // Traces in this format contain the name of the file.
+        // In the other formats, traces contain the name of the file.
         if ending != "json.gz" && ending != "json" {
             assert!(stdout == file, "{words:?}");
         }
@@ -560,7 +562,7 @@ fn a_program_that_cannot_be_started() {
         let output = run.env("PATH", &path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if said.contains("libcounterpoint.so") {
-            // Only with the library does `run` get far enough to start a program.
+            // Without the library, `run` does not get far enough to start a program.
             continue;
         }
         tried += 1;

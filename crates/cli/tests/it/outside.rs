@@ -1,13 +1,13 @@
-//! Tests that the code at the begin and at the end of a call runs exactly once for each call.
-//! Another program counts them from outside.
+//! Tests that the code at the start and the code at the end of a call run exactly once for each
+//! call. Another program counts how often they run.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
 
-/// Returns the number of `read` system calls of a host that makes `calls` calls under Counterpoint,
-/// as `perf stat` counts them in the kernel, or `None` if `perf stat` cannot count them.
+/// Runs a host that makes `calls` calls under Counterpoint. Returns the number of its `read` system
+/// calls, as counted in the kernel by `perf stat`. `None` if `perf stat` cannot count them.
 fn reads(program: &Path, calls: u64) -> Option<u64> {
     let programs = Programs::get();
     let scratch = testkit::Scratch::new();
@@ -24,7 +24,8 @@ fn reads(program: &Path, calls: u64) -> Option<u64> {
     Some(count)
 }
 
-/// A begin and an end are one `read` each, so N more calls make exactly 2 N more reads.
+/// The start and the end of a call make one `read` each, so N additional calls make exactly 2 N
+/// additional reads.
 #[test]
 fn each_call_is_two_readings_and_no_more() {
     let Some(program) = counterpoint("outside") else { return };
@@ -33,8 +34,8 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // The number of calls is chosen at run time and is so small that one page holds them. Writing a
-    // page needs no read.
+    // The number of calls is chosen at run time. It is so small that the calls fit into one page.
+    // Writing a page needs no read.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

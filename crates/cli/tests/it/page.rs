@@ -1,8 +1,8 @@
-//! Tests the application of the page `report --html`, in a browser.
+//! Tests the application in the page of `report --html` in a browser.
 //!
 //! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an
-//! empty profile, a million calls. One test compares its script with the script of a page that the
-//! program wrote, so that both are known to be the same application.
+//! empty profile, a million calls. One test compares the script of such a page with the script of a
+//! page that Counterpoint wrote. So both are known to contain the same application.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     page
 }
 
-/// Opens a page and waits until its view is there.
+/// Opens a page and waits until its view is complete.
 pub fn open(browser: &mut Browser, page: &Path, fragment: &str) {
     browser.open(page, fragment);
     ready(browser);
@@ -41,11 +41,12 @@ pub fn ready(browser: &mut Browser) {
         "document.querySelector('main h1') && document.body.dataset.view && \
          (document.body.dataset.view !== 'timeline' || document.querySelector('canvas')?.dataset.frame)",
     );
-    // Charts are drawn in the frames after their place is known.
+    // Charts are drawn in the frames after their position is known.
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// Returns the fragments of all views that a page offers, with all their tables, and one op in all its forms.
+/// Returns the fragments of all views that a page offers, with all of their tables. For ops, only
+/// one op is included, in all of its forms.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -65,7 +66,7 @@ fn views(browser: &mut Browser) -> Vec<String> {
         if view.starts_with("#op") && !view.starts_with("#ops") {
             all.push("#op?by=thread&tail=all".to_owned());
         }
-        // The columns that are hidden at first are shown, too.
+        // The view is also included with all columns, because some are hidden at first.
         if browser.eval("document.querySelector('.table-box') !== null") == true {
             let separator = if view.contains('?') { '&' } else { '?' };
             all.push(format!("{view}{separator}columns=all"));
@@ -82,8 +83,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// A JavaScript expression of facts about a view: its width, wrong values such as `NaN` in its
-/// text, its title, elements that names must not create, and marks of text direction.
+/// A JavaScript expression for facts about a view: its width, wrong values such as `NaN` in its
+/// text, its title, elements that were created by hostile names, and marks of text direction.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -92,9 +93,8 @@ pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: in
        made: document.querySelectorAll('img, iframe, object, script, b > b').length, \
        moved: /[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff]/.test(document.body.textContent)})";
 
-/// Returns the violations of the rules of WCAG 2, levels A and AA, that axe-core finds. The dark
-/// scheme only has other colours than the light one, so only the rules about colours are checked in
-/// it.
+/// Returns the violations of WCAG 2, levels A and AA, that axe-core finds. The dark scheme differs
+/// from the light one only in its colours, so only the rules about colours are checked in it.
 fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
     let rules = match scheme {
         "dark" => "['color-contrast', 'link-in-text-block']",
@@ -108,8 +108,9 @@ fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
     serde_json::from_value(found).unwrap()
 }
 
-/// Visits every view of every kind of page, in a window as wide as that of a desktop, a tablet and a telephone. The
-/// browser reports no message and no request, the view fits, names are shown as text, and the view is accessible.
+/// Visits every view of every kind of page, with the window widths of a desktop, a tablet and a
+/// telephone. The browser must report no message and no request. Each view must fit into the
+/// window, show names as text, and be accessible.
 #[test]
 fn every_view_fits_is_quiet_and_accessible() {
     let Some(mut browser) = Browser::start() else { return };
@@ -141,8 +142,8 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // The elements at 800 pixels are the same as those at 1440 or at 390, so
-                    // axe-core does not check them again.
+                    // The views at 1440 and at 390 pixels have the same elements as at 800 pixels,
+                    // so axe-core checks them only at 800 pixels.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -157,7 +158,8 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Returns the path of a file of a package that `cargo xtask test` fetches. Without it the calling test is skipped.
+/// Returns the path of a file in a package that `cargo xtask test` downloads. If the package is
+/// missing, the calling test is skipped.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -196,7 +198,7 @@ fn modules_have_at_most_400_lines_and_a_header() {
     assert_eq!(files, listed);
 }
 
-/// Uses pages as a person does, in one browser.
+/// Uses pages as a person does. All parts share one browser.
 #[test]
 fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
@@ -244,7 +246,7 @@ fn hostile_names_are_shown_as_text(browser: &mut Browser, scratch: &Scratch) {
     assert!(names.iter().any(|name| name.len() > 5000 && name.starts_with("xxx")));
 }
 
-/// The rows of a comparison keep their marks, however they are sorted.
+/// The rows of a comparison keep their marks when they are sorted.
 fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compare");
     open(browser, &page, "");
@@ -254,7 +256,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // Sorted by the change, ops that became faster come first.
+    // If the rows are sorted by the change, ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -266,7 +268,8 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     browser.wait_for("document.body.dataset.view === 'recording'");
 }
 
-/// Links contain the whole state, and steps back go through earlier states.
+/// Links contain the whole state of the page. The browser's back button leads through earlier
+/// states.
 fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#ops?table=op&sort=p50_ns&filter=matmul*");
@@ -295,7 +298,7 @@ fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, sc
     browser.wait_for(
         "document.querySelector('.call-line').textContent.includes('matmul_128x64x64_f32')",
     );
-    // Zooming changes the link too, without a step of its own in the history.
+    // Zooming also changes the link, but adds no step to the browser's history.
     browser.key("w");
     browser.wait_for("/from=\\d/.test(location.hash) && /lane=\\d/.test(location.hash)");
     let link = browser.eval("location.hash");
@@ -326,7 +329,8 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // In the field of a filter, the keys that open views elsewhere are only text, so the view must not change.
+    // In the field of a filter, a key that opens a view in other places is ordinary text, so the
+    // view must not change.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -335,13 +339,14 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // A header by which the table was sorted must keep the focus, so that a second Enter reverses the order.
+    // After the table was sorted by a header, this header must keep the focus, so that a second
+    // Enter reverses the order.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=calls')");
-    // Rows of a tree are folded.
+    // Rows of a tree can be folded.
     go(browser, "#ops?table=tree");
     let rows = "document.querySelectorAll('tbody tr').length";
     let before = browser.eval(rows).as_u64();
@@ -350,7 +355,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('fold=0')");
     assert!(browser.eval(rows).as_u64() < before);
     assert_eq!(browser.eval("document.activeElement.getAttribute('aria-expanded')"), "false");
-    // The keys lead from one call to the next, and from a call to its op.
+    // Keys move from one call to the next, and from a call to its op.
     go(browser, "#timeline");
     browser.eval("document.querySelector('canvas').focus()");
     let line = "document.querySelector('.call-line').textContent";
@@ -373,7 +378,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     assert!(browser.complaints().is_empty());
 }
 
-/// At 1440 pixels, no table has columns beyond the edge to which one must scroll.
+/// At a width of 1440 pixels, all columns of each table are visible without scrolling.
 fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     let wide = "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length";
     let compared = make(scratch, "compared");
@@ -394,7 +399,7 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
         go(browser, view);
         assert_eq!(browser.eval(wide), 0, "{view}");
     }
-    // Names of C++ and of models are long, and the counters stand after the times.
+    // This page has long names of C++ and of models. The counters come after the times.
     let page = make(scratch, "long");
     open(browser, &page, "#ops?table=op");
     assert_eq!(browser.eval(wide), 0, "long names");
@@ -403,7 +408,7 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(&is_seen), true);
 }
 
-/// A table is copied as CSV with the rows that are shown and the names of the columns.
+/// A table can be copied as CSV. The copy has the names of the columns and the rows that are shown.
 fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "hostile");
     open(browser, &page, "#ops?table=op&filter=*");
@@ -429,8 +434,9 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     browser.wait_for("document.querySelector('.said').textContent === 'Copied 15 rows as CSV.'");
 }
 
-/// A timeline of a million calls is ready soon, draws frames fast enough for dragging, and does not need much
-/// memory. The times are printed. The limits that are asserted are far above the times of an idle machine.
+/// A timeline of a million calls is soon ready, draws frames fast enough for dragging, and does not
+/// need much memory. The test prints the times. Its limits are far above the times of an idle
+/// machine.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };
@@ -469,13 +475,14 @@ fn a_timeline_of_a_million_calls() {
     let text = browser.eval("document.querySelector('.counted').textContent");
     assert!(text.as_str().unwrap().starts_with("1,040,400 slices in view"), "{text}");
     assert!(pictures > 10, "the keys show {pictures} different parts");
-    // The limit is generous, because the machine draws in software and does other work.
+    // The limit is generous, because the machine draws without a GPU and does other work at the
+    // same time.
     assert!(middle < 500.0, "{times:?}");
     assert!(heap.as_f64().unwrap() < 400.0, "{heap}");
     assert!(browser.complaints().is_empty());
 }
 
-/// The theme that was chosen is used, whatever the system prefers, and it is used in print.
+/// The theme that the user chose is used, whatever the system prefers. Prints use it, too.
 fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.scheme("dark");
@@ -492,7 +499,7 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     browser.eval("localStorage.clear()");
 }
 
-/// The page that the program writes is the same application, with the numbers of the report.
+/// The page that Counterpoint writes has the same application, and the numbers of the report.
 #[test]
 fn a_page_of_the_program() {
     let Some(program) = counterpoint("page a_page_of_the_program") else { return };
@@ -550,7 +557,7 @@ fn a_page_of_the_program() {
     assert!(found, "{cells}\n{table}");
 }
 
-/// Writes a profile whose names are markup, and which has one op with simple numbers.
+/// Writes a profile whose names contain markup. One op has simple numbers.
 fn hostile_profile(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.manifest.command =

@@ -1,4 +1,4 @@
-//! Tests that the numbers in a page are those that the report prints, to the last digit.
+//! Tests that the numbers in a page equal the numbers that the report prints, to the last digit.
 
 use std::io::Read;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn setup() -> (Scratch, Golden) {
     (scratch, Golden::new(env!("CARGO_BIN_EXE_counterpoint"), golden))
 }
 
-/// Returns the words of a line of a table, without the spaces between columns.
+/// Returns the words of a line of a table.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -67,7 +67,8 @@ fn the_page_has_the_cells_of_the_report() {
         assert!(!rows.is_empty());
         let columns = table["columns"].as_array().unwrap();
         let title = |i: usize| columns[i]["title"].as_str().unwrap();
-        // The report leaves out columns without information, and shortens names.
+        // The report leaves out columns without information, and shortens names, so columns are
+        // matched by their titles.
         let head = printed.iter().find(|line| line.first().map(String::as_str) == Some(title(0)));
         let head = head.unwrap_or_else(|| panic!("{}", report.stdout));
         let mut found = 0;
@@ -104,7 +105,7 @@ fn the_page_has_the_cells_of_the_report() {
     }
 }
 
-/// The lanes have as many calls as were recorded, and their bytes end at the end of the block.
+/// The lanes contain as many calls as were recorded. Their last byte is the last byte of the block.
 #[test]
 fn the_timeline_has_all_calls() {
     let (scratch, golden) = setup();
@@ -115,7 +116,7 @@ fn the_timeline_has_all_calls() {
     let timeline = &page.head["timeline"];
     let lanes = timeline["lanes"].as_array().unwrap();
     let number = |lane: &Value, key: &str| lane[key].as_u64().unwrap() as usize;
-    // Lanes have the names that the table of threads has.
+    // The names of the lanes are the names in the table of threads.
     let tables = page.head["tables"].as_array().unwrap();
     let threads = tables.iter().find(|table| table["id"] == "thread").unwrap();
     let names: Vec<&Value> =
@@ -124,7 +125,7 @@ fn the_timeline_has_all_calls() {
     assert_eq!(of_threads.map(|lane| number(lane, "calls")).sum::<usize>(), calls);
     let end = lanes.iter().map(|lane| number(lane, "offset") + number(lane, "bytes")).max();
     assert_eq!(end, Some(page.timeline.len()));
-    // The distribution of each op counts as many calls as the op's table.
+    // The distribution of each op contains as many calls as the op's row in the table.
     for op in page.head["ops"].as_array().unwrap() {
         let counts = op["times"]["counts"].as_array().unwrap();
         let all: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
@@ -134,7 +135,7 @@ fn the_timeline_has_all_calls() {
     }
 }
 
-/// A profile without calls has a timeline of its time series.
+/// If a profile has time series but no calls, it still has a timeline.
 #[test]
 fn time_series_alone_have_a_timeline() {
     let (scratch, golden) = setup();
@@ -166,8 +167,8 @@ fn time_series_alone_have_a_timeline() {
     assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
-/// The page names the same counters of slow calls as `stats`, and each thread has its counters
-/// below its calls.
+/// For slow calls, the page names the same counters as `stats`. In the timeline, the counters of
+/// each thread are below its calls.
 #[test]
 fn counters_are_those_of_stats() {
     let (scratch, golden) = setup();
@@ -226,7 +227,7 @@ fn the_page_takes_no_options_of_the_text() {
     assert!(run.stderr.contains("/nowhere/x.html"), "{}", run.stderr);
 }
 
-/// Each slice of an imported trace is in the timeline once, at the time that the trace gives it.
+/// Each slice of an imported trace is in the timeline exactly once, at its time in the trace.
 #[test]
 fn an_imported_trace_is_shown_once() {
     let scratch = Scratch::new();

@@ -23,8 +23,8 @@ fn done(words: &[&str], paths: &[&Path]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Writes a profile of two threads. On *main*, `linear` begins at the same moment as the `addmm`
-/// inside of it, and contains a second `addmm`. On *helper*, `copy_` runs at the same time.
+/// Writes a profile of two threads. On *main*, `linear` contains two calls of `addmm`. The first of
+/// them begins at the same moment as `linear`. On *helper*, `copy_` runs at the same time.
 fn nested(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -47,14 +47,14 @@ fn nested(path: &Path) {
     script.write(path);
 }
 
-/// A slice, as Perfetto shows it: moment, length, name, depth, thread, process.
+/// A slice as Perfetto shows it: time, duration, name, depth, thread, process.
 type Seen = (i64, i64, String, i64, i64, i64);
 
 const SLICES: &str = "select s.ts, s.dur, s.name, s.depth, t.tid, p.pid from slice s \
     join thread_track tt on tt.id = s.track_id join thread t using (utid) \
     join process p using (upid) order by s.ts, s.depth";
 
-/// Returns the slices of a file, and the moment from which Perfetto counts.
+/// Returns the slices of a file, and the time that Perfetto shows as zero.
 fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     assert_eq!(oracle.faults(file), Vec::<Vec<Value>>::new());
     let start = oracle.query("select start_ts from trace_bounds")[0][0].as_i64().unwrap();
@@ -65,7 +65,7 @@ fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     (slices.collect(), start)
 }
 
-/// Follows a link in a page that is open, and returns what the page says about the call.
+/// Follows a link in a page that is already open. Returns the text about the call.
 fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("location.hash = '#recording'");
     browser.wait_for("document.body.dataset.view === 'recording'");
@@ -120,7 +120,7 @@ fn a_trace_and_the_page_lead_to_each_other() {
         for (ts, dur, name, depth, tid, pid) in slices.iter().step_by(7) {
             let link = format!("#timeline?time={ts}&tid={tid}&pid={pid}&level={}", depth + 1);
             let said = follow(&mut browser, &link);
-            // In Chrome's JSON, times are doubles, which can be off by 1 ns.
+            // In Chrome's JSON, times are doubles, which can be wrong by 1 ns.
             let exact = |by: i64| {
                 let at = ts + base - begin + by;
                 said.starts_with(&format!("{name} "))
@@ -144,8 +144,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
             }
         }
     }
-    // An exported part of a timeline begins later. Its metadata say how to compute the page's time
-    // from a time that Perfetto shows.
+    // An exported part of a timeline begins later than the timeline. Its metadata contain what is
+    // needed to convert a time in Perfetto to a time in the page.
     let (slices, start) = shown(&mut oracle, &cut);
     let facts = oracle.query("select str_value from metadata where name = 'cr-counterpoint'");
     let facts: Value = serde_json::from_str(facts[0][0].as_str().unwrap()).unwrap();
@@ -161,8 +161,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// The page shows the numbers to copy into Perfetto, and a link if the address of the trace is
-/// known.
+/// The page shows numbers that can be copied into Perfetto. If the address of the trace is known,
+/// the page also shows a link.
 #[test]
 fn a_page_with_a_trace_opens_it_at_the_call() {
     let Some(mut browser) = Browser::start() else { return };
@@ -201,8 +201,8 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     }
     let href = browser.eval("document.querySelector('.elsewhere p a').href");
     assert!(href.as_str().unwrap().starts_with("https://ui.perfetto.dev/#!/?"), "{href}");
-    // A trace that is a file beside the page has no address that Perfetto could open, so the page
-    // must not link to Perfetto.
+    // Perfetto cannot open a trace that is a file beside the page, so the page must not link to
+    // Perfetto.
     done(&["report", "--html", to, "--trace", "x.json.gz"], &[&profile]);
     browser.open(&page, "#timeline?time=2.1us");
     ready(&mut browser);
@@ -213,7 +213,7 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// A time from Perfetto or from a table leads to the call that runs at that time.
+/// A time from Perfetto or from a table leads to the call that was running at that time.
 pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#timeline");
@@ -227,7 +227,8 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         browser.eval("new Promise((done) => requestAnimationFrame(done))");
         browser.eval(line).as_str().unwrap().to_owned()
     };
-    // The first call of the first thread is inside of a run that begins with it, at 1 µs.
+    // The first call of the first thread begins at 1 µs. It is inside of a run that begins at the
+    // same time.
     let first = go_to(browser, "1us");
     assert!(first.contains("from 1,000 ns to") && first.contains("level 2"), "{first}");
     for text in [
@@ -252,8 +253,8 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         let said = go_to(browser, text);
         assert!(said.contains("is no time of this recording"), "{text}: {said}");
     }
-    // After following a link, the address has the state, and the page offers a link that leads to
-    // the same call.
+    // After a link was followed, the address contains the state of the page. The page then offers a
+    // link to the same call.
     go_to(browser, "1us");
     browser.wait_for("/at=1000&lane=0&level=2/.test(location.hash)");
     let link = browser.eval("document.querySelector('.elsewhere dd a').getAttribute('href')");
@@ -273,10 +274,10 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
             "{fragment}: {said}"
         );
     }
-    // The other thread begins later, and no other thread has that number.
+    // No call of this thread runs at 1 µs, because the thread begins later.
     open(browser, &page, "#timeline?time=1us&tid=4712");
     assert!(browser.eval(line).as_str().unwrap().starts_with("No call runs at 1.00"));
-    // The buttons copy the bare times, and the last one copies the link.
+    // The buttons copy only the numbers of the times, and the last button copies the link.
     open(browser, &page, "#timeline?time=1us&tid=4711");
     browser.eval(
         "document.querySelector('.elsewhere summary').click(); \

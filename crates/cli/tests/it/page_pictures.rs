@@ -1,9 +1,10 @@
 //! Makes the pictures of the documentation, for `cargo xtask pictures`.
 //!
-//! Views are drawn from the profiles whose reports README.md shows (`fixtures/readme`), which were
-//! really recorded and change only if somebody records them anew. What these profiles lack
-//! (several runs to compare, activities of a device, a machine whose roofs were measured) is drawn
-//! from the invented data of the page's tests.
+//! Views are drawn from the profiles whose reports README.md shows (`fixtures/readme`). These
+//! profiles are real recordings, and they change only if somebody records them again. Some things
+//! are not in these profiles: several runs to compare, activities of a device, a machine whose
+//! roofs were measured. Pictures of these things are drawn from the invented data of the page's
+//! tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,20 +16,20 @@ use testkit::{Browser, Scratch};
 use crate::page::{folder, make, open};
 use crate::readme::copy;
 
-/// The largest picture that the repository keeps, in bytes.
+/// The size of the largest picture that the repository accepts, in bytes.
 const LARGEST: usize = 150_000;
 
-/// Where the page of a picture comes from.
+/// The source of a picture's page.
 enum Of {
-    /// A profile below `fixtures/readme`.
+    /// A profile in `fixtures/readme`.
     Recorded(&'static str),
-    /// Invented data, by the name that `make_page.py` has for them.
+    /// Invented data. The name is the one that `make_page.py` uses.
     Invented(&'static str),
 }
 use Of::{Invented, Recorded};
 
-/// The pictures: what they are of, the fragment of the page, and the scheme of colours. A picture
-/// is named after the view, which begins the fragment.
+/// The pictures: the source of each, the fragment of the page, and the colour scheme. The name of a
+/// picture is the name of the view, with which the fragment begins.
 const PICTURES: [(Of, &str, &str); 9] = [
     (Recorded("torch"), "overview", "light"),
     (Recorded("torch"), "ops", "light"),
@@ -41,7 +42,7 @@ const PICTURES: [(Of, &str, &str); 9] = [
     (Invented("compared"), "compare", "light"),
 ];
 
-/// Writes the page of a profile of README.md, and returns its path.
+/// Writes the page of a profile that README.md uses, and returns the page's path.
 fn written(scratch: &Scratch, name: &str) -> PathBuf {
     let (profile, page) = (scratch.join(&format!("{name}.cpt")), format!("{name}.html"));
     if !profile.exists() {

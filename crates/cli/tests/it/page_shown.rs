@@ -6,15 +6,15 @@ use testkit::{Browser, Scratch};
 
 use crate::page::{go, make, open};
 
-/// A JavaScript expression of the boxes of the code: for each its title, left edge, top and right
-/// edge, and whether a part of it is beyond its edge.
+/// A JavaScript expression for the boxes that contain code. For each box, it returns the title, the
+/// left, top and right edges, and whether a part of the content is beyond the edge.
 const BOXES: &str = "[...document.querySelectorAll('.listing .panel')].map((panel) => { \
     const box = panel.querySelector('.scrolling'); const place = panel.getBoundingClientRect(); \
     return [panel.querySelector('h3').textContent, place.left, place.top, place.right, \
       box.scrollWidth > box.clientWidth]; })";
 
-/// The code belongs to the table above it, long lines are wrapped in their column, and a box of few
-/// lines does not stand beside one of many.
+/// The code is that of the chosen table. Long lines are wrapped in their column. A box with few
+/// lines is not beside a box with many lines.
 pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     for width in [1440, 1000] {
@@ -37,7 +37,8 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
             const rects = [...line.getClientRects()]; \
             return [rects.length > 1, rects.at(-1).right <= line.closest('.scrolling').getBoundingClientRect().right]; })()";
         assert_eq!(browser.eval(end), json!([true, true]));
-        // Another table chooses its code, and another code chooses its table.
+        // If another table is chosen, its code is shown. If other code is chosen, its table is
+        // shown.
         go(browser, "#loops?table=loop1");
         assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["softmax", "softmax"]));
         browser.eval(
@@ -65,7 +66,7 @@ pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(colours), json!([true, true]));
 }
 
-/// The cells that say what became of a row are sentences, and not names in the letters of code.
+/// The cells about what happened to a row are sentences, and are not printed in the font for code.
 pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compared");
     browser.resize(1440, 900);
@@ -76,8 +77,9 @@ pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval("document.querySelectorAll('.table-box td.sentence .name').length"), 0);
 }
 
-/// What a column is without, and of how many calls a marked value is, is said where the pointer rests; the lengths of
-/// the recording are in one table; and an op leads to its other rows.
+/// The tooltip of a column says what its values do not include, and the tooltip of a marked value
+/// says how many calls have a value. One table has all lengths of the recording. From an op, links
+/// lead to the op's other rows.
 pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -93,7 +95,7 @@ pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scr
     let rows = "[...document.querySelectorAll('[aria-label=Lengths] tbody tr')].map((row) => row.cells[0].textContent)";
     let rows = browser.eval(rows);
     assert_eq!([&rows[0], &rows[1]], ["the run", "all calls"], "{rows}");
-    // Two ops of one name.
+    // On this page, two ops have the same name.
     let page = make(scratch, "long");
     open(browser, &page, "#op");
     let other = "document.querySelector('.others a')";

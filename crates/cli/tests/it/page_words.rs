@@ -1,5 +1,5 @@
-//! What a page, and the report in a terminal, say of their numbers in the place where they stand. Each wording is one
-//! that a reader had missed, who had only the page.
+//! Tests the words beside numbers in the page and the report. Each was added because a reader who
+//! only had the page misunderstood a number.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn run(words: &[&str]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The data of the page, and what `report` prints with these options.
+/// Returns the data of the page, and the text that `report` prints with these options.
 fn shown(script: &ProfileScript, options: &[&str]) -> (Value, String) {
     let (scratch, profile) = script.written();
     let page = scratch.join("x.html");
@@ -40,7 +40,7 @@ fn table<'a>(head: &'a Value, id: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no table {id}: {head:#}"))
 }
 
-/// The cells of a column, those of a row of the table after one another.
+/// Returns the cells of a column from top to bottom.
 fn column(table: &Value, name: &str) -> Vec<Value> {
     let columns = table["columns"].as_array().unwrap();
     let at = columns.iter().position(|column| column["name"] == name);
@@ -53,7 +53,7 @@ fn says(table: &Value, wanted: &str) -> bool {
     lines.iter().any(|line| line.as_str().unwrap().contains(wanted))
 }
 
-/// Three of four calls have the counter, so that its sum is not of the calls beside it.
+/// Only three of four calls have the counter, so its sum does not cover all calls of the row.
 #[test]
 fn a_starred_value_says_of_how_many_calls_it_is() {
     let mut script = ProfileScript::monotonic();
@@ -73,7 +73,7 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     let expected = "counted in only some of the calls in the marked rows: page-faults";
     assert!(says(ops, expected), "{ops:#}");
     assert!(printed.contains(expected), "{printed}");
-    // The same for a metric, which has a mark without a column of its mean.
+    // The same is true for a metric, which has no column for its mean.
     assert_eq!(column(ops, "fault-rate")[0][2], "in 3 of 4 calls");
     let of_all = "page-faults and fault-rate in 3 of 4 calls; calls and times are of all of them";
     assert!(says(ops, of_all), "{ops:#}");
@@ -105,12 +105,12 @@ fn rows_of_an_op_have_the_sum_over_its_arguments() {
         let has = facts.contains(&json!(["total, all arguments", "7.00 ms"]));
         assert_eq!(has, expected, "{facts:?}");
     }
-    // Where no op has several rows, there is no such column.
+    // If each op has only one row, this column is missing.
     script.processes[0].threads[0].items.remove(1);
     assert!(!shown(&script, &[]).1.contains("all arguments"));
 }
 
-/// `step` launches a region, whose other task begins late on a worker.
+/// `conv`, inside of `step`, launches a region. A task of the region begins late, on a worker.
 fn with_a_region() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -135,7 +135,7 @@ fn with_a_region() -> ProfileScript {
     script
 }
 
-/// Both are seen on one page, and are different times: the worker is in no call for 105 ms of its 195 ms, and the
+/// The page shows two different times: the worker is in no call for 105 ms of its 195 ms, and the
 /// path for 50 + 2 · 10 ms.
 #[test]
 fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
@@ -153,7 +153,7 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
         "between: the part of the wall time in which this thread was in no call"
     ));
     assert!(says(table(&head, "op"), "(between): the time in which the threads were in no call"));
-    // Its own time differs from self: 2 · (10 + 45 + 5 + 10) and 2 · 20 ms.
+    // The own time of conv is 2 · (10 + 45 + 5 + 10) ms, but its self time is 2 · 20 ms.
     let names = column(path, "op");
     let conv = names.iter().position(|name| name == "conv").unwrap();
     assert_eq!(column(path, "own_ns")[conv], json!(["140 ms", 140e6]));
@@ -164,11 +164,11 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
         path,
         "own time: in all calls of the op, on the path or not. It differs from self"
     ));
-    // The range gains what is inside of it.
+    // Without the range, its inner calls would be missing as well.
     let step = names.iter().position(|name| name == "step (range)").unwrap();
     assert_eq!(column(path, "gain_ns")[step], json!(["180 ms", 180e6]));
     assert!(says(path, "of a range, if nothing inside of it took any"), "{path:#}");
-    // In the tree, self is what it is in the table of ops.
+    // In the tree, self has the same meaning as in the table of ops.
     let tree = table(&head, "tree");
     assert!(says(tree, "self: without the calls inside, as in a report by op"), "{tree:#}");
     let conv = column(tree, "name").iter().position(|name| name == "conv").unwrap();
@@ -179,7 +179,7 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
 fn each_length_says_from_and_to_when() {
     let (head, printed) = shown(&with_a_region(), &["--verbose"]);
     let lengths = head["lengths"].as_array().unwrap();
-    // Of conv and step, 200 ms on main, and 90 on the worker.
+    // The calls take 200 ms on main and 90 ms on the worker.
     for [name, time, meaning] in [
         ["the run", "1.00 s", "to after its end, as `counterpoint run` saw it"],
         ["all calls", "250 ms", "from the start of the first call to the end of the last one"],
@@ -198,7 +198,8 @@ fn each_length_says_from_and_to_when() {
     }
 }
 
-/// Between the steps are 50 ms; in them, 20 ms each are before and after `conv`; in that, 10 ms each around the region.
+/// Between the steps are 50 ms. In each step, 10 ms are before `conv` and 10 ms after it. In each
+/// `conv`, 10 ms are before the region and 10 ms after it.
 #[test]
 fn gaps_have_levels() {
     let (head, printed) = shown(&with_a_region(), &["--by", "between"]);

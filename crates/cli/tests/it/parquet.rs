@@ -1,4 +1,4 @@
-//! Tests `export --format parquet`. pyarrow reads the files, if the test environment has it.
+//! Tests `export --format parquet`. If the test environment has pyarrow, pyarrow reads the files.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,8 +43,8 @@ fn pyarrow_reads_the_same_as_csv() {
 
 const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
-/// Records a real run with a budget. The numbers of calls that were only counted must be the same
-/// as in the CSV.
+/// Records a real run with a budget. The numbers of the calls that were only counted must be the
+/// same as in the CSV.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };
@@ -74,7 +74,7 @@ fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     assert!(timed + skipped <= 200_000, "{timed} timed calls, {skipped} only counted");
 }
 
-/// The first and last bytes are the format's magic number, even without a call.
+/// The first and the last bytes are the magic number of the format, even if there are no calls.
 #[test]
 fn parquet_needs_a_file_and_writes_it_completely() {
     let (scratch, dir) = ProfileScript::monotonic().written();

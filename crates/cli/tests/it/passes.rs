@@ -1,4 +1,4 @@
-//! Tests `run --passes`, which runs one program several times for one profile.
+//! Tests `run --passes`, which runs one program several times for the same profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,8 +8,8 @@ use crate::support::{Expected, Iree, Programs, counterpoint, skip};
 use serde_json::{Value, json};
 use testkit::Scratch;
 
-/// Five hardware breakpoints at addresses that no program touches. x86-64 has four registers for
-/// breakpoints.
+/// Five hardware breakpoints at addresses that no program accesses. x86-64 has only four registers
+/// for breakpoints.
 const BREAKPOINTS: &str = "mem:0x1000:w,mem:0x2000:w,mem:0x3000:w,mem:0x4000:w,mem:0x5000:w";
 
 struct Run {
@@ -44,8 +44,8 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// Returns the report's JSON with the values as they were recorded. Values of single passes are
-    /// always those.
+    /// Returns the report's JSON with values as they were recorded. The values of single passes are
+    /// always shown like this.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -64,7 +64,8 @@ fn names(report: &Value) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Each group is a pass. Scripted counters count 7 and 2 in each call, but only in their own pass.
+/// Each group is counted in a separate pass. Scripted counters count 7 and 2 in each call, but only
+/// in their own pass.
 #[test]
 fn groups_are_passes() {
     let Some(program) = counterpoint("passes_groups") else { return };
@@ -97,7 +98,7 @@ fn groups_are_passes() {
     assert_eq!(of("a").2, of("b").2);
     assert_ne!(of("a").2, of("c").2, "a ratio over two passes is not formed");
     assert_eq!(report["losses"], json!([]));
-    // The export gives the pass of each call, and has no value of another pass's counter.
+    // The export contains the pass of each call. A call has no value of a counter of another pass.
     let export = run.json(&["export", "--format", "json"]);
     let calls = export["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 200);
@@ -108,7 +109,7 @@ fn groups_are_passes() {
         };
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
-    // By rank and as a tree, the numbers must be the numbers of one pass, too.
+    // By rank and as a tree, the numbers must also be those of one pass.
     for by in [&["--by", "rank"][..], &["--tree"]] {
         let words = ["report", "--raw", "--format", "json"];
         let other = run.json(&[&words, by].concat());
@@ -126,15 +127,15 @@ fn groups_are_passes() {
         .sum();
     assert!((workers / ns(row) - 1.0).abs() < 1e-9, "{sites:#}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
-    // Like the rows, the first line describes one pass.
+    // Like the rows, the first line contains the numbers of one pass.
     let first = text.lines().next().unwrap();
     assert!(first.contains("in 100 calls (") && first.ends_with("mean of 2 passes)"), "{text}");
     assert!(
         text.contains("passes    2") && !text.contains("counted in only some of the calls"),
         "{text}"
     );
-    // A metric whose counters were in one pass works. A metric whose counters were in two passes is
-    // refused.
+    // A metric works if all of its counters were in the same pass. If they were in two passes, the
+    // metric is refused.
     let ratio = run.json(&["report", "--format", "json", "--metric", "r=b/a"]);
     assert!(ratio.to_string().contains(r#""name":"r""#), "{ratio}");
     let mut refused = Command::new(&program);
@@ -142,8 +143,8 @@ fn groups_are_passes() {
     assert_eq!(refused.output().unwrap().status.code(), Some(2));
 }
 
-/// Five breakpoints do not fit into four registers. The kernel refuses the fifth, so `run` divides
-/// them.
+/// There are four registers, so the kernel refuses the fifth breakpoint. `run` therefore
+/// distributes the breakpoints over two passes.
 #[test]
 fn counters_that_do_not_fit_at_once_are_divided() {
     let Some(program) = counterpoint("passes_fit") else { return };
@@ -163,7 +164,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     };
     let all: Vec<&str> = BREAKPOINTS.split(',').collect();
     assert_eq!((of_pass(1), of_pass(2)), (all[..4].to_vec(), all[4..].to_vec()));
-    // Both passes have the same clock, under two names.
+    // The clock is counted in both passes, under two names.
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock", 1)), "{counters:?}");
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock@2", 2)), "{counters:?}");
     let row = &report["rows"][0];
@@ -181,7 +182,8 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// A program that does something else the second time is reported, and its passes are not averaged.
+/// If a program does something else in the second pass, the report says so, and shows no means over
+/// the passes.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -206,8 +208,8 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// After a failing pass no other pass runs. Its status becomes the status of `run`, and the
-/// recorded passes are kept.
+/// After a pass fails, no other pass runs. The exit status of the pass becomes that of `run`, and
+/// the recorded passes are kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {
     let Some(program) = counterpoint("passes_fail") else { return };
@@ -224,8 +226,8 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("only 2 of 3 passes"), "{}", report["notes"]);
-    // The pass that was not run is missing, not 0: both other passes made ten calls, and the mean
-    // is theirs.
+    // The pass that was not run is missing, and is not counted as 0. Both other passes made ten
+    // calls, so the mean is ten.
     let row = &report["rows"][0];
     let passes = row["passes"].as_array().unwrap();
     let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
@@ -252,8 +254,8 @@ fn a_signal_between_two_passes_ends_the_command() {
     let [host, library] = host();
     let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
     let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";
-    // On a busy machine, Ctrl-C may arrive only after the second pass has begun, and end that pass
-    // instead. So the test tries again.
+    // On a busy machine, Ctrl-C may arrive after the second pass has begun, and then ends that pass
+    // instead. So the test tries several times.
     for _ in 0..20 {
         let scratch = Scratch::new();
         let mut driver = Command::new(&python);
@@ -284,8 +286,8 @@ fn a_signal_between_two_passes_ends_the_command() {
     panic!("none of 20 signals arrived between two passes");
 }
 
-/// `run` is killed by SIGKILL in its second pass. Both passes can be read, and are complete once
-/// the program is over.
+/// `run` is killed with SIGKILL in its second pass. Both passes can be read, and they are complete
+/// when the program has ended.
 #[test]
 fn passes_survive_a_kill_of_run() {
     let Some(program) = counterpoint("passes_kill") else { return };
@@ -333,7 +335,7 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// The variable can name the counters, as without passes.
+/// As without passes, an environment variable can name the counters.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -358,8 +360,8 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// Records a model with IREE from the stock wheels. The ops of every pass are compared with the
-/// counts of IREE's own profiler.
+/// Records a model with IREE from the stock wheels. In every pass, the calls of each op must be as
+/// many as IREE's own profiler counts.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };

@@ -1,6 +1,6 @@
-//! Tests recordings in difficult places: with small limits, small file systems and few permissions.
-//! The program ends as it would without Counterpoint, everything that can be recorded is recorded,
-//! and every loss is named.
+//! Tests recordings in difficult environments: with small limits, small file systems and few
+//! permissions. The program ends as it would without Counterpoint, everything that can be recorded
+//! is recorded, and every loss is reported with its name.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use crate::support::{Programs, counterpoint, skip};
 use serde_json::Value;
 
-/// Runs `SETUP; counterpoint run … -- host MODE` in a shell in which `$P` is the profile.
+/// Runs `SETUP; counterpoint run … -- host MODE` in a shell. In the shell, `$P` is the path of the
+/// profile.
 fn record(program: &Path, profile: &Path, setup: &str, events: &str, mode: &str) -> Output {
     let programs = Programs::get();
     let script =
@@ -33,7 +34,7 @@ fn losses(report: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Under `ulimit -f`, a full page cannot be appended to the file; it stays in memory instead.
+/// Because of `ulimit -f`, a full page cannot be appended to the file. It stays in memory instead.
 #[test]
 fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     let Some(program) = counterpoint("file-size") else { return };
@@ -46,8 +47,8 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
-/// A hard limit on the size of files, which `run` cannot raise, also limits the pool that was asked
-/// for. `run` refuses a larger one.
+/// `run` cannot raise a hard limit on the size of files. The limit also applies to the pool, so
+/// `run` refuses a request for a larger pool.
 #[test]
 fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     let test = "a_pool_above_the_hard_limit_on_file_sizes_is_refused";
@@ -67,7 +68,8 @@ fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
 }
 
-/// If no descriptor is available, calls are timed, and the missing counters are a named loss.
+/// If no descriptor is available, calls are only timed. The missing counters are reported as a
+/// loss.
 #[test]
 fn without_descriptors_calls_are_timed() {
     let Some(program) = counterpoint("descriptors") else { return };
@@ -95,7 +97,7 @@ fn without_descriptors_calls_are_timed() {
     assert_eq!(counter["total"], Value::Null, "a missing counter is not zero: {counter}");
 }
 
-/// Counters only use the descriptor numbers that are reserved for them: a program with many threads
+/// Counters use only the descriptor numbers that are reserved for them. A program with many threads
 /// and many open files can still open all of its files.
 #[test]
 fn counters_leave_the_programs_descriptors_alone() {
@@ -107,12 +109,13 @@ fn counters_leave_the_programs_descriptors_alone() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&program, &profile);
     assert_eq!(report["total"]["calls"], 200);
-    // 256 of 1,024 numbers are reserved, enough for 51 threads with five counters each.
+    // 256 of the 1,024 numbers are reserved. They are enough for 51 threads with five counters
+    // each.
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
 }
 
-/// For an unprivileged user, counting in the kernel is refused with a remedy if it is forbidden,
-/// and `:u` works.
+/// If an unprivileged user may not count in the kernel, `run` refuses such a counter and suggests a
+/// remedy. A counter with `:u` works.
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
@@ -124,7 +127,8 @@ fn an_unprivileged_user() {
     for place in [scratch.path(), Programs::get().host.parent().unwrap()] {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // Only root may be able to read the program's directory, so make a copy for everybody.
+    // Perhaps only root can read the program's directory, so the test makes a copy that everybody
+    // can read.
     let dist = scratch.join("dist");
     let built = program.ancestors().nth(2).unwrap();
     assert!(Command::new("cp").arg("-r").arg(built).arg(&dist).status().unwrap().success());
@@ -170,8 +174,8 @@ fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output
     Some(output)
 }
 
-/// The profile's file system is full before the program ends. The pages that did not fit are still
-/// in memory, `run` names what it could not move, and no values are made up.
+/// The profile's file system becomes full before the program ends. The pages that did not fit are
+/// still in memory, `run` says what it could not move, and no values are made up.
 #[test]
 fn a_full_disk_keeps_what_is_in_memory() {
     let Some(program) = counterpoint("full-disk") else { return };
@@ -191,8 +195,8 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` has room for little more than one page. Threads that find no room are a named loss,
-/// and the program and the other threads continue.
+/// `/dev/shm` has room for little more than one page. Threads without a page are reported as a
+/// loss. The program and the other threads continue.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
     let Some(program) = counterpoint("shared-memory") else { return };
@@ -253,7 +257,7 @@ fn no_home_and_no_place_for_temporary_files() {
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// If `/dev/shm` cannot be written, the pool is next to the profile, and a note says so.
+/// If `/dev/shm` is not writable, the pool is created next to the profile, and a note says so.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -277,9 +281,9 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
-/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` cannot be written.
-/// That user could replace anything that `run` makes there: the pool, or the link through which a
-/// library whose path has a space is preloaded.
+/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` is not writable.
+/// That user could replace anything that `run` creates in this directory: the pool, or the link
+/// through which a library with a space in its path is preloaded.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
@@ -303,8 +307,9 @@ fn a_runtime_directory_of_another_user() {
     assert_eq!(text, "status 0\nstatus 0\n", "the directories are empty: {output:?}");
 }
 
-/// The program gets a whole environment of 1 MB, made of a few long variables or of many short
-/// ones, and as many arguments. The profile contains its arguments.
+/// The program gets an environment of about 1 MB, consisting of a few long variables or of many
+/// short ones. It also gets 5,000 arguments. It receives all of them, and the profile contains its
+/// arguments.
 #[test]
 fn a_large_environment_and_many_arguments() {
     let Some(program) = counterpoint("environment") else { return };
@@ -337,8 +342,8 @@ fn a_large_environment_and_many_arguments() {
     }
 }
 
-/// Several commands start at the same moment with the same output. One records, and each other one
-/// reports that a recording is in progress, whatever the first one has created so far.
+/// Several commands with the same output start at the same moment. One of them records. Each of the
+/// others reports that a recording is in progress, whatever the first one has created so far.
 #[test]
 fn several_runs_into_one_output() {
     let Some(program) = counterpoint("one-output") else { return };
@@ -349,8 +354,7 @@ fn several_runs_into_one_output() {
         let start = || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", "none", "-o"]).arg(&profile);
-            // The program waits, so that the first recording is still running when the others
-            // start.
+            // The program waits, so the first recording is still running when the others start.
             command
                 .args(["--", "sh", "-c", r#"while [ ! -e "$0" ]; do sleep 0.01; done"#])
                 .arg(&over);

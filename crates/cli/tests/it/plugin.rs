@@ -1,5 +1,5 @@
-//! Tests `counterpoint plugin` with plugins that are compiled here: valid ones in every command,
-//! and ones that crash, hang, write without end and report wrong sizes.
+//! Tests `counterpoint plugin` with plugins that are compiled here. Valid plugins are tested in
+//! every command. Others crash, hang, write without end, or report wrong sizes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compiles `tests/programs/plugins/plugin.c` with present times in its events.
+/// Compiles `tests/programs/plugins/plugin.c`. Its events get the present time.
 fn plugin(to: &Path, flags: &[&str]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
     let base = format!("-DBASE={now}LL");
@@ -127,7 +127,7 @@ fn one_bad_file_never_stops_the_others() {
     for (line, (file, what)) in lines.iter().zip(expected) {
         assert!(line.contains(file) && line.contains(what), "{line}");
     }
-    // The plugins `b` and `c` hand over four events each.
+    // The plugins `b` and `c` return four events each.
     assert!(said.contains("8 events of 2 plugins"), "{said}");
     let report = counterpoint(&["report", &profile]);
     let losses = format!("{}{}", text(&report.stdout), text(&report.stderr));
@@ -169,7 +169,7 @@ fn the_example_and_the_sdk_pass_every_probe() {
     assert_eq!(document["findings"], serde_json::json!([]), "{document}");
     let probes = document["probes"].as_array().expect("a list").len();
     assert!(checked.status.success() && probes > 20, "{document}");
-    // The plugin works in bursts of a millisecond, which the profile shows at their times.
+    // The plugin has bursts of work that take a millisecond. The profile shows them at their times.
     let profile = shown(&scratch.join("p.cpt"));
     let done = counterpoint(&["plugin", "run", &shown(&clock), "--for", "100ms", "-o", &profile]);
     assert!(done.status.success(), "{done:?}");
@@ -195,8 +195,7 @@ fn a_plugin_without_checks_is_told_each_of_them() {
             finding["probes"].to_string().contains(probe) && finding["level"] == level
         })
     };
-    // The plugin reads its arguments without checking them, and writes all types however small the
-    // room is.
+    // The plugin does not check its arguments, and writes all types, however small the room is.
     assert!(found("null registry", "fragile"), "{document:#}");
     assert!(found("little room", "violation"), "{document:#}");
     assert!(found("too small", "style"), "{document:#}");
@@ -205,8 +204,8 @@ fn a_plugin_without_checks_is_told_each_of_them() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
-/// A plugin in C++ throws or ends its thread in the call that THROWS_AT names
-/// (`tests/programs/plugins/throws.cpp`).
+/// A plugin in C++ throws an exception or ends its thread. It does this in the call that THROWS_AT
+/// names (`tests/programs/plugins/throws.cpp`).
 #[test]
 fn what_does_not_return_is_named_and_counted() {
     let scratch = Scratch::new();
@@ -311,7 +310,7 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
         .spawn()
         .expect("starts");
     let begun = Instant::now();
-    // Waits until the plugin's thread runs, which is when the recording has begun.
+    // Waits until the plugin's thread is running, because the recording has then begun.
     while !has_thread(child.id()) && begun.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -362,7 +361,8 @@ fn wrong_arguments_are_named() {
         assert!(text(&output.stderr).contains(what), "{arguments:?}: {}", text(&output.stderr));
         assert!(!Path::new(&profile).exists(), "{arguments:?}");
     }
-    // The plugin supports none of the requested kinds. There are no events, and the status says so.
+    // The plugin supports none of the requested kinds. There are no events, and the exit status
+    // shows that.
     let none = counterpoint(&[
         "plugin", "run", &file, "--for", "1ms", "--kinds", "memset", "-o", &profile,
     ]);

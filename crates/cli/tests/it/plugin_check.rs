@@ -1,5 +1,5 @@
-//! Compares `counterpoint plugin check` with a host that was written from the published description
-//! alone (`tests/programs/plugins/kineto_host.cpp`): valid plugins and invalid ones, compiled here.
+//! Compares `counterpoint plugin check` with a host (`tests/programs/plugins/kineto_host.cpp`) that
+//! was written only from the published description. Valid and invalid plugins are compiled here.
 //!
 //! | the check says | what is true |
 //! |---|---|
@@ -33,19 +33,19 @@ fn findings(document: &Value, level: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Compiles `minimal.c` with a mistake.
+/// Compiles `minimal.c` with this mistake in it.
 fn minimal(to: &Path, mistake: &str) {
     let flags = ["-std=gnu11", &format!("-DMISTAKE={mistake}")];
     c::shared("cc", "plugins/minimal.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// The host that was written from the description alone.
+/// The host that was written only from the published description.
 struct Host {
     scratch: Scratch,
     program: PathBuf,
 }
 
-/// What happened when the host recorded with a plugin.
+/// The result of a recording by the host with a plugin.
 #[derive(Debug, PartialEq)]
 enum Made {
     /// The plugin recorded, and its file is JSON.
@@ -96,16 +96,16 @@ fn the_smallest_valid_plugin_conforms() {
     assert!(done.status.success(), "{document:#}");
     assert_eq!(document["verdict"], "conforms");
     assert_eq!(findings(&document, "violation"), []);
-    // The plugin checks no pointer, so calls that no host makes crash it. That leads to advice and
-    // not to a violation.
+    // The plugin does not check pointers, so it crashes in calls that no host makes. This leads to
+    // advice, and is not a violation.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // The probe itself passes a null builder and a size of a later version, so no finding may blame
-    // the plugin for them.
+    // The probe itself passes a null builder and a size of a later version. No finding may blame
+    // the plugin for this.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
-    // Each finding names a clause that the document explains, and the document names the file by
+    // Each finding names a clause that the document explains. The document identifies the file by
     // its hash.
     let clauses: Vec<&str> = document["clauses"]
         .as_array()
@@ -135,8 +135,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
     let Some(host) = Host::new() else { return testkit::skip("plugin check", "no g++") };
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
-    // For each mistake: the clause that it violates, if it violates one, and what happens in the
-    // host.
+    // For each mistake: the clause that it violates, if there is one, and what happens in the host.
     for (mistake, clause, made) in [
         ("NOTHING", None, Made::Recorded),
         ("EVENT_NAMELESS", None, Made::Recorded),
@@ -152,7 +151,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
         ("DESTROY_CRASHES", Some("result"), Made::Refused),
         ("EVENT_SMALL", Some("builder"), Made::Refused),
         ("METADATA_NOT_JSON", Some("metadata"), Made::Broke),
-        // The host accepts these mistakes, but the header forbids them.
+        // The host does not notice these mistakes, but the header forbids them.
         ("CREATE_CRASHES_SECOND", Some("result"), Made::Recorded),
         ("TYPE_UNKNOWN", Some("types"), Made::Recorded),
         ("NAME_ENDLESS", Some("query"), Made::Recorded),
@@ -197,7 +196,7 @@ fn older_states_of_the_interface_are_refused_by_name() {
         assert_eq!(of_state.len(), 1, "{document:#}");
         assert!(of_state[0].1.contains("build it for state 92fa2ffc"), "{of_state:?}");
     }
-    // The first plugin has another table, which all of our hosts detect.
+    // The first plugin has a different table, and all of our hosts detect this.
     let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let listed = list.args(["plugin", "list", "--format", "json"]).arg(scratch.join("state1.so"));
     let listed = json(&listed.output().expect("the program starts"));
@@ -212,8 +211,8 @@ fn the_time_of_all_questions_is_limited() {
     minimal(&file, "HANGS_LATE");
     let begun = Instant::now();
     let done = check(&file, &["--timeout", "3s", "--format", "json"]);
-    // A busy machine takes longer, but less than half a minute, which is the time limit of each
-    // question.
+    // On a busy machine, the check takes longer, but less than half a minute. This is the time
+    // limit of each question to the plugin.
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(done.status.code(), Some(1));
     let document = json(&done);
@@ -231,7 +230,7 @@ fn the_time_of_all_questions_is_limited() {
     assert!(text.contains("is not certified") && text.contains("not asked"), "{text}");
 }
 
-/// The plugin `hostile.c` harms the process that asks about it. Each message names the harm.
+/// The plugin `hostile.c` harms the process that calls it. Each message names the harm.
 #[test]
 fn a_plugin_cannot_harm_who_asks_about_it() {
     let scratch = Scratch::new();
@@ -251,8 +250,8 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
         let begun = Instant::now();
         let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
         assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
-        // A plugin that used all of the time is not said to hang, because each question may take
-        // half a minute. On a busy machine, reading a mebibyte takes a part of that time.
+        // If a plugin used all of the time, no finding says that it hangs, because each question
+        // may take half a minute. On a busy machine, reading a mebibyte takes a part of that time.
         let what = document["findings"][0]["what"].as_str();
         let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
         let is_told = what.is_some_and(|what| what.starts_with(said));
@@ -295,12 +294,12 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     let scratch = Scratch::new();
     let file = scratch.join("forks.so");
     c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
-    // The forked process has the pipe, too, but the command does not wait for it.
+    // The forked process has the pipe open as well, but the command does not wait for that process.
     let begun = Instant::now();
     let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     assert_eq!(document["probes"][0]["outcome"], "passed", "{document:#}");
-    // The forked process has been killed. It takes a moment until it is gone.
+    // The forked process has been killed. It takes a moment until it has disappeared.
     wait_for(0, &file);
 }
 
@@ -315,8 +314,8 @@ fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
             command.args(["plugin", what]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("starts");
-            // The three are the command, its child that asks the questions, and the process that
-            // the child forked.
+            // The three processes are the command, its child that calls the plugin, and the process
+            // that this child forked.
             wait_for(3, &file);
             // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
             // is its own.

@@ -1,7 +1,7 @@
-//! Tests `run --plugin-ids`: kernels of a plugin are linked to the ops that launched them, in IREE,
-//! TVM and PyTorch. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls it
-//! inside of an op and gives the kernel the op's name. So the names that Perfetto shows at both
-//! ends of an arrow must match.
+//! Tests `run --plugin-ids`, which links kernels of a plugin to the ops of IREE, TVM and PyTorch
+//! that launched them. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls
+//! it inside of an op and gives the kernel the op's name. So Perfetto must show matching names at
+//! both ends of an arrow.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     file
 }
 
-/// Returns the numbers of pushes, pops and launches that the plugin saw.
+/// Returns how many pushes, pops and launches the plugin saw.
 fn log(file: &Path) -> [u64; 3] {
     let text = std::fs::read_to_string(file).expect("the plugin's log");
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("three numbers")
 }
 
-/// The arrows that end at kernels: the number of arrows by the names of the op and the kernel.
+/// The number of arrows that end at kernels, for each pair of an op's name and a kernel's name.
 type Arrows = BTreeMap<[String; 2], usize>;
 
-/// Exports in both formats, in which the trace processor finds no fault, and returns the arrows,
-/// which must be the same in both.
+/// Exports the profile in both formats, and checks that the trace processor finds no fault and that
+/// both formats have the same arrows. Returns the arrows.
 fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
     let scratch = Scratch::new();
     let both = ["t.json", "t.pftrace"].map(|name| {
@@ -44,7 +44,7 @@ fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arro
         let mut arrows = Arrows::new();
         for [from, to] in &timeline.flows {
             let [from, to] = [from, to].map(|end| &timeline.slices[*end]);
-            // IREE's own dispatches are kernels, too.
+            // Dispatches of IREE itself are also kernels.
             if to.category == "kernel" && to.args.contains_key("External id") {
                 assert_eq!(from.args["External id"], to.args["External id"], "{from:?} {to:?}");
                 assert!(from.ts <= to.ts, "{from:?} {to:?}");
@@ -90,7 +90,7 @@ fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
     rows.map(|row| (row["op"].to_string(), row["calls"].clone())).collect()
 }
 
-/// Runs the host that plays IREE.
+/// Runs the host that imitates IREE.
 fn iree(program: &Path, plugin: &Path, to: &Path, events: &str, options: &[&str]) -> Recorded {
     let programs = Programs::get();
     let mut command = Command::new(&programs.host);
@@ -111,7 +111,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let to = scratch.join("log");
     for events in ["none", "page-faults:u"] {
         let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
-        // Each call has an id. The call that never returned has its id popped as well.
+        // Each call has an id. The id of the call that never returned is also popped.
         assert_eq!(log(&to), [8, 8, 12]);
         let found = arrows(&program, &recorded.path(), &mut perfetto);
         let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
@@ -123,11 +123,11 @@ fn kernels_are_linked_to_dispatches_of_iree() {
         assert_eq!(arrows(&program, &without.path(), &mut perfetto), Arrows::new());
         assert_eq!(calls(&without), calls(&recorded));
     }
-    // This plugin takes no ids.
+    // This plugin does not accept ids.
     let plugin = accelerator(&scratch, &["-DNO_IDS"]);
     let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
     assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
-    // With a budget, not every call is recorded, so ids are refused.
+    // With a budget, not every call is recorded, so ids cannot be used.
     let refused = Command::new(&program)
         .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
         .output()
@@ -139,15 +139,15 @@ fn kernels_are_linked_to_dispatches_of_iree() {
 fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Vec<String>) {
     let recorded = Recorded::run_with(program, "page-faults:u", options, host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // Events of the plugin have no counters.
+    // Events of plugins have no counters, so they are left out.
     let calls = recorded.calls();
     let faults = calls.iter().map(|call| call["page-faults:u"].clone());
     let faults = faults.filter(|faults| !faults.is_empty()).collect();
     (recorded, faults)
 }
 
-/// The plugin's functions for ids touch new pages. Those faults are not counted as faults of the
-/// dispatch.
+/// The plugin's functions for ids touch new pages. The resulting faults are not counted as faults
+/// of the dispatch.
 #[test]
 fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let Some(program) = counterpoint("plugin ids, counters") else { return };
@@ -162,7 +162,7 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
         host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
         host
     };
-    // The first calls of a process may load code; the median call has no fault.
+    // The first calls of a process may load code. The median call has no fault.
     let (_, mut found) = faults(&program, &with, &mut stubs());
     found.sort();
     assert_eq!(log(&to)[..2], [23, 23]);
@@ -176,20 +176,20 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let (_, found) = faults(&program, &with, &mut hook("touch", "10"));
     assert_eq!(log(&to)[..2], [11, 11]);
     assert_eq!(found[1..], [vec!["64"], vec!["0"; 9]].concat());
-    // A call that an exception left is followed by another call with an id.
+    // If an exception leaves a call, the next call still has an id.
     let (recorded, found) = faults(&program, &with, &mut hook("longjmp", "5"));
     assert_eq!(log(&to)[..2], [10, 10]);
     assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
 }
 
-/// An op may outlive the session in which plugins got its id. The id is then not popped: not after
-/// the session, and not in the next one, whose ops have ids as usual.
+/// An op may last longer than the session in which plugins received the op's id. The id is then not
+/// popped: neither after the session nor in the next session, whose ops have ids as usual.
 #[test]
 fn an_id_ends_with_its_session() {
     let Some(program) = counterpoint("plugin ids, sessions") else { return };
     let programs = Programs::get();
     let dist = program.parent().and_then(Path::parent).expect("dist");
-    // Outside of sessions, calls have no ids. In `over`, the second session has one call more.
+    // Outside of sessions, calls have no ids. In mode `over`, the second session has one more call.
     for (mode, left, given, calls) in [("between", "1 0", "4 3", 3), ("over", "2 1", "5 4", 4)] {
         let scratch = Scratch::new();
         let plugin = accelerator(&scratch, &[]);
@@ -220,7 +220,7 @@ fn an_id_ends_with_its_session() {
     }
 }
 
-/// In a forked child, its parent's plugins do not record.
+/// In a forked child, the plugins of the parent do not record.
 #[test]
 fn a_forked_child_gives_no_ids() {
     let Some(program) = counterpoint("plugin ids, fork") else { return };
@@ -232,7 +232,8 @@ fn a_forked_child_gives_no_ids() {
     let options = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // The parent's call has an id at the fork. The child's copy of the call does not pop that id.
+    // At the fork, the parent's call has an id. The child has a copy of the call, but does not pop
+    // the id.
     assert_eq!(recorded.stdout(), "child: 1 0\nparent: 3 3\n");
     let linked = [("call_out".to_owned(), "k".to_owned(), 3)];
     assert_eq!(launched(&program, &recorded.path()), linked);

@@ -1,5 +1,6 @@
-//! Tests profiler plugins in recorded programs and in sessions: `tests/programs/plugins/timed.c`,
-//! compiled here, in the programs `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
+//! Tests profiler plugins in recorded programs and in sessions. The plugin is
+//! `tests/programs/plugins/timed.c`, compiled here. The programs are `tests/programs/plugged.c`,
+//! `plugged_session.c` and stock IREE.
 //!
 //! above 600 lines: all of these tests use the same plugin and the same helpers.
 
@@ -26,7 +27,7 @@ fn timed(to: &Path, flags: &[&str]) {
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// A plugin in its own directory. `shown` returns its path, which `--plugin` takes.
+/// A plugin in its own directory. `shown` returns the path that `--plugin` takes.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -69,7 +70,7 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// Returns the ops that `timed.c` hands over in this many processes.
+/// Returns the ops of the events that `timed.c` hands over, if it runs in this many processes.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }
@@ -98,13 +99,13 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let mut command = Command::new(iree.tool("iree-run-module"));
     command.arg(format!("--module={}", iree.module("mlp", false).display()));
     command.arg("--device=local-task").args(expected.arguments());
-    // The tool is a script that starts the real one.
+    // The tool is a script that starts the real tool.
     let options = ["--plugin", file.to_str().unwrap(), "--plugin-in", "iree-run-module"];
     let recorded = Recorded::run_with(&program, "task-clock", &options, &mut command);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
     assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
 
-    // The plugin must not change the calls of IREE that the report shows.
+    // The calls of IREE in the report must be the same as without the plugin.
     let report = recorded.report(&[]);
     for row in report["rows"].as_array().unwrap() {
         let op = row["op"].as_str().unwrap();
@@ -133,9 +134,9 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = || events.iter().filter(|event| event["ph"] == "X");
     let kernel = slices().find(|event| event["name"] == name.as_str()).expect("the kernel");
-    // The plugin gives the UTC times at which it was started and stopped. The export has UTC
-    // computed from the profile's own clock. The two agree, except for adjustments of UTC in
-    // between.
+    // The plugin has the UTC times at which it was started and stopped. In the export, UTC is
+    // computed from the profile's own clock. Both agree, except for adjustments of UTC between the
+    // two times.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let (begin, end) =
         (ns(&kernel["ts"]) + base_ns, ns(&kernel["ts"]) + ns(&kernel["dur"]) + base_ns);
@@ -144,7 +145,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
         let off = shown - said.as_i64().unwrap();
         assert!(off.abs() < 1_000_000, "{off} ns off in {kernel}");
     }
-    // Each dispatch of the program lies between the start and the stop.
+    // Each dispatch of the program is between the start and the stop.
     let mut dispatches = 0;
     for slice in slices().filter(|slice| expected.ops.contains_key(slice["name"].as_str().unwrap()))
     {
@@ -188,7 +189,7 @@ fn however_a_program_ends_in_an_orderly_way_its_plugin_hands_over() {
     let own = Programs::get().other("plugged");
     let own = own.to_str().unwrap();
     let shell = format!("{own} return; test $? = 3");
-    // For each mode: the exit status, and the number of programs in which the plugin recorded from
+    // Each mode, the exit status, and the number of programs in which the plugin recorded from
     // start to end.
     for (mode, status, programs) in [
         (&["return"][..], 3, 1),
@@ -253,7 +254,7 @@ fn a_failure_of_any_call_is_named_and_counted_and_the_program_goes_on() {
         let expected = format!("timed.so in plugged {}: {} returned 9", pid(&said), function(call));
         assert!(said.contains(&expected), "{call}: {said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{call}: {said}");
-        // The events that were handed over are kept.
+        // Events that were handed over before the failure are kept.
         let kept = if call == "create" { 0 } else { 1 };
         assert_eq!(ops(&recorded), if kept == 0 { vec![] } else { of_processes(1) }, "{call}");
     }
@@ -278,8 +279,8 @@ fn a_plugin_that_hangs_or_crashes_costs_its_own_events() {
         assert!(said.contains(&format!("the process ended {doing}, or")), "{said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
     }
-    // A crash at the end of the program costs only that plugin's events. An earlier crash ends the
-    // program, and the profile names the plugin.
+    // If the plugin crashes at the end of the program, only this plugin's events are lost. An
+    // earlier crash ends the program, and the profile names the plugin.
     let recorded = plugin.run(&program, &["--plugin-config", "crash=process"], &["return"]);
     assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
     assert!(recorded.stderr().contains("profilerProcessEvents crashed with signal 11"));
@@ -320,7 +321,8 @@ fn one_bad_plugin_never_stops_the_others() {
     let expected = [one("good kernel", 1), one("launch it", 2), one("second kernel", 1)];
     assert_eq!(ops(&recorded), expected);
 
-    // The variable of Kineto's hosts selects the same plugins. An option takes precedence over it.
+    // The variable that Kineto's hosts use selects the same plugins. An option takes precedence
+    // over the variable.
     let mut command = plugged(&["return"]);
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", &directory);
     let recorded = Recorded::run(&program, "none", &mut command);
@@ -329,13 +331,13 @@ fn one_bad_plugin_never_stops_the_others() {
     let options = ["--plugin", only.to_str().unwrap()];
     let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(ops(&recorded), [one("good kernel", 1), one("launch it", 1)]);
-    // The variable may be meant for another host, so a directory without plugins does not keep the
-    // program from running.
+    // The variable may have been set for another host. So if its directory has no plugins, the
+    // program runs anyway.
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", scratch.join("nowhere"));
     let recorded = Recorded::run(&program, "none", &mut command);
     assert_eq!(recorded.output.status.code(), Some(3));
     assert!(recorded.stderr().contains("no plugins are loaded"), "{}", recorded.stderr());
-    // A plugin that was asked for by name must exist.
+    // If a plugin was named by an option, it must exist.
     let options = ["--plugin", "/nowhere/at all.so"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut plugged(&["return"]));
     assert_eq!(recorded.output.status.code(), Some(2), "{}", recorded.stderr());
@@ -402,8 +404,7 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     let before = files();
     control("flush");
     wait_until("it hands over", || files() > before);
-    // The events that were handed over are kept, although the program is killed before it can hand
-    // over the rest.
+    // The events that were handed over before the program is killed are kept.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -462,7 +463,8 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
     // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
     // own.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // From before the plugin's start on, the signal does not end the process.
+    // The command handles the signal from before the plugin starts. So after the plugin has
+    // started, the signal does not end the process.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);
@@ -489,7 +491,8 @@ fn only_the_programs_that_are_meant_load_plugins() {
     let shell = format!("{} return; true", own.display());
     let words = ["/bin/sh", "-c", &shell];
     assert_eq!(run(&[], &words), (1, 0), "the shell only starts a program");
-    // Depending on its version, a shell ends by `_exit`, which loses events, or by `exit`.
+    // There are versions of shells that end with `_exit`, which loses events, and versions that end
+    // with `exit`.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
     let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
@@ -521,7 +524,7 @@ fn what_a_plugin_logs_is_said_at_the_end() {
 fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     let Some(program) = counterpoint("conversions") else { return };
     let plugin = Plugin::new();
-    // `env` leaves the conversion to the first view.
+    // After `env`, the first view converts the events.
     let dir = plugin.scratch.join("p.cpt");
     let profile = dir.to_str().unwrap();
     let arguments = ["env", "-e", "none", "--plugin", plugin.shown(), "-o", profile];
@@ -532,7 +535,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     });
     let ended = plugged(&["return"]).envs(variables).status().unwrap();
     assert_eq!(ended.code(), Some(3));
-    // An interrupted conversion leaves a part of its directory, without the last file.
+    // An interrupted conversion leaves a part of its directory. The file that is written last is
+    // missing.
     fs::create_dir_all(dir.join("plugins.tmp/processes/1-1-1048576")).unwrap();
     fs::write(dir.join("plugins.tmp/processes/1-1-1048576/meta.cps"), "half").unwrap();
     let expected = || {
@@ -546,8 +550,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!dir.join("plugins.tmp").exists() && !dir.join("processes/1-1-1048576").exists());
     expected();
 
-    // A conversion that was interrupted while it moved files leaves the last file, and some of the
-    // others.
+    // If a conversion was interrupted while it moved files, the file that is written last exists,
+    // and some of the others.
     let part = fs::read_dir(dir.join("processes")).unwrap().flatten();
     let part = part
         .map(|part| part.file_name())
@@ -580,8 +584,8 @@ fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     out["run_file"].as_str().unwrap().to_owned()
 }
 
-/// A forked child has no threads of its parent's plugins. It neither ends its parent's recording
-/// nor begins one with the same plugin.
+/// A forked child does not have the threads of its parent's plugins. It does not end its parent's
+/// recording, and does not begin a recording with the same plugin.
 #[test]
 fn a_forked_child_uses_no_plugin_of_its_parent() {
     let Some(program) = counterpoint("forked sessions") else { return };
@@ -608,8 +612,7 @@ fn a_session_in_c_has_plugins() {
     let plugin = Plugin::new();
     let mut profiles = Vec::new();
     let mut command = sessions(&program);
-    // There are two sessions, one after the other, and a third one that the program does not end
-    // itself.
+    // There are three sessions, one after the other. The program itself ends only the first two.
     for number in 0..3 {
         let dir = plugin.scratch.join(&format!("{number}.cpt"));
         command.arg(prepare(&program, &plugin, &dir));

@@ -1,6 +1,7 @@
-//! Tests what a program with plugins may still do: everything that needs a process without other
-//! threads, and everything from which a plugin must not keep it. The program is
-//! `tests/programs/manners.c` in its modes. The plugins have threads, have none, or misbehave.
+//! Tests what a program with plugins can still do. This includes everything that requires a process
+//! without other threads, and everything that a plugin must not prevent. The program is
+//! `tests/programs/manners.c` in its modes. Some plugins have threads, some have none, and some
+//! misbehave.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,8 +71,8 @@ fn a_program_with_plugins_does_what_it_does_without_them() {
     }
 }
 
-/// The descriptors that a plugin keeps open while it samples are neither among the program's
-/// descriptors nor among its children's.
+/// A plugin keeps descriptors open while it samples. They are not among the descriptors of the
+/// program or of its children.
 #[test]
 fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     let Some(program) = counterpoint("plugins and descriptors") else { return };
@@ -86,8 +87,8 @@ fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     assert!(report.contains("process memory"), "{report}");
 }
 
-/// Tests the signals that the program blocks, catches or ignores. glibc uses 32 and 33 itself, and
-/// catches them once there was a second thread.
+/// Tests the signals that the program blocks, catches or ignores. glibc uses the signals 32 and 33,
+/// and catches them after a second thread was started.
 #[test]
 fn a_program_with_plugins_finds_its_signals_as_they_are() {
     let Some(program) = counterpoint("plugins and signals") else { return };
@@ -104,8 +105,8 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// A plugin that hangs, leaves its thread or crashes at the end loses its own events only. Events
-/// of other plugins and output of the program are not lost.
+/// If a plugin hangs, keeps its thread, or crashes at the end, only its own events are lost. Events
+/// of other plugins and the output of the program are not lost.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     let Some(program) = counterpoint("misbehaving plugins") else { return };
@@ -141,7 +142,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // The long limit is enough for the good plugin on a busy machine.
+        // The long time limit is enough for the good plugin, even on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
@@ -157,8 +158,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
             assert!(ops.contains(&name.to_owned()), "{asked}: {ops:?}: {said}");
         }
         if call == "flush" || asked == "linger=process" {
-            // The program may have ended before the first flush, or the plugin had handed over
-            // everything in its last call, so there may be no loss.
+            // There may be no loss: the program may have ended before the first flush, or the
+            // plugin may have handed over all events in its last call.
             continue;
         }
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
@@ -229,7 +230,8 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     run.wait().unwrap();
 }
 
-/// A trace builder refuses to be used after its call. So does a builder that the plugin made up.
+/// A trace builder cannot be used after its call, and a builder that the plugin made up cannot be
+/// used at all.
 #[test]
 fn a_builder_after_its_call_is_refused() {
     let Some(program) = counterpoint("late builder") else { return };
@@ -242,7 +244,8 @@ fn a_builder_after_its_call_is_refused() {
     assert!(said.contains("addEvent"), "{said}");
 }
 
-/// Events are handed over as they come, so a program that is killed keeps them without any option.
+/// Events are handed over while the program runs. So if the program is killed, they are kept, even
+/// without any option.
 #[test]
 fn a_signal_that_ends_the_program_loses_no_counters() {
     let Some(program) = counterpoint("plugins and SIGTERM") else { return };
@@ -264,7 +267,7 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // This is long before 64 KiB are full or a second is over.
+    // This happens long before 64 KiB are full or a second has passed.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -325,8 +328,8 @@ fn root_is_told_about_plugins_that_others_can_change() {
         let said = recorded.stderr();
         assert!(said.contains("root does not load it") && said.contains("mode 777"), "{said}");
     }
-    // The file belongs to another user, but nobody else can change it: root may mean it, so it is
-    // loaded, and a message names the owner.
+    // The file belongs to another user, but nobody else can change it. Root may have chosen it on
+    // purpose, so it is loaded, and a message names the owner.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
     chown(&inside, Some(65_534), None).unwrap();
     let recorded = run(&inside);
@@ -335,7 +338,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
 }
 
-/// Chromium's zygote ends itself if it finds a second thread.
+/// Chromium's zygote terminates itself if it finds a second thread.
 #[test]
 fn a_zygote_of_chromium_has_no_plugins() {
     let Some(program) = counterpoint("plugins and zygotes") else { return };
@@ -349,8 +352,8 @@ fn a_zygote_of_chromium_has_no_plugins() {
     }
 }
 
-/// Compiles `manners.c` for a checker. Returns `None` if that fails or if the program does not work
-/// here.
+/// Compiles `manners.c` with a checker. Returns `None` if this fails, or if the compiled program
+/// does not work on this machine.
 fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
     let mut compiler = Command::new(c::compiler(compiler)?);
@@ -360,8 +363,8 @@ fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     (compiled.status.success() && runs()).then_some(())
 }
 
-/// A checker of the whole program would report the plugins and their threads. Such a program
-/// therefore has no plugins, and the profile says so.
+/// A checker of the whole program would report the plugins and their threads. Therefore no plugins
+/// are loaded into such a program, and the profile says so.
 #[test]
 fn a_program_with_a_checker_has_no_plugins() {
     let Some(program) = counterpoint("plugins and checkers") else { return };

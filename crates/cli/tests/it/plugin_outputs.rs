@@ -1,4 +1,4 @@
-//! Tests the events of plugins in every output: by name, kind, device and stream. Perfetto's trace
+//! Tests how outputs show the events of plugins: by name, kind, device and stream. Perfetto's trace
 //! processor and pyarrow read the files.
 
 use std::fs;
@@ -27,7 +27,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns a random name, which cannot be in the program by accident.
+/// Returns a random name, which the program cannot contain by accident.
 fn random_name() -> String {
     let mut bytes = [0; 12];
     let mut random = fs::File::open("/dev/urandom").expect("Linux has it");
@@ -35,12 +35,13 @@ fn random_name() -> String {
     bytes.iter().fold("kernel_".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-/// Records once with `tests/programs/plugins/plugin.c`: a launch of 1 µs by thread 501 of process
-/// 500, a kernel of 7.5 µs on stream 7 of device 3, and two values of a counter of device 3.
+/// Makes a recording with `tests/programs/plugins/plugin.c`. It has a launch of 1 µs by thread 501
+/// of process 500, a kernel of 7.5 µs on stream 7 of device 3, and two values of a counter of
+/// device 3.
 fn recorded(scratch: &Scratch, name: &str) -> String {
     let file = scratch.join("plugin.so");
-    // The events have the present time, because Perfetto leaves out events before the time from
-    // which the trace counts.
+    // The events get the present time, because Perfetto leaves out events that are earlier than the
+    // trace's time zero.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let flags = [format!("-DNAME=\"{name}\""), format!("-DBASE={}LL", now.as_nanos())];
     c::shared("cc", "plugins/plugin.c", &file, &[&flags[0], &flags[1]])
@@ -130,7 +131,7 @@ for row in sorted(zip(table['op'], table['library'], table['pid'], table['tid'],
     );
 }
 
-/// Returns the rows of a report: the fields that name each row, its calls and its time.
+/// Returns the rows of a report. A row consists of the fields that name it, its calls and its time.
 fn rows(arguments: &[&str]) -> Vec<Value> {
     const KEYS: [&str; 9] = [
         "op",
@@ -210,7 +211,7 @@ fn a_report_filters_by_kind_device_and_stream() {
     assert_eq!(ops(&["--device", "accelerator*"]), ["gemm"]);
     assert_eq!(ops(&["--stream", "7"]), ["gemm"]);
     assert_eq!(ops(&["--device", "3", "--stream", "stream ?", "--kind", "k*"]), ["gemm"]);
-    // The host's process with this number is not a device.
+    // 500 is the number of the host's process and not of a device.
     for filters in [
         &["--device", "500"][..],
         &["--stream", "501"],
@@ -241,7 +242,7 @@ fn a_full_disk_leaves_no_profile() {
     assert!(!profile.exists(), "{text}");
 }
 
-/// Tests a copy of the program with plugins beside it, as `cargo xtask dist` installs them.
+/// Tests a copy of the program that has plugins beside it, as `cargo xtask dist` installs them.
 #[test]
 fn a_plugin_that_comes_with_counterpoint_has_a_name() {
     let scratch = Scratch::new();

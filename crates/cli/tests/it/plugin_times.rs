@@ -1,5 +1,5 @@
-//! Tests the clock of plugins' events in every export, also if a plugin's times are not from the
-//! clock that the interface requires. `tests/programs/plugins/two_devices.c` is the plugin.
+//! Tests the times of plugins' events in every export. Also tests a plugin whose times are not from
+//! the clock that the interface requires. The plugin is `tests/programs/plugins/two_devices.c`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -30,8 +30,8 @@ fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec
     lines.map(|line| line[at].parse().unwrap()).collect()
 }
 
-/// Records in a program and without one, with the plugin, whose times are of this clock. Returns
-/// the profiles and the messages.
+/// Makes two recordings, in a program and without a program. The plugin takes its times from this
+/// clock. Returns the profiles and the messages.
 fn recorded(program: &Path, scratch: &Scratch, clock: &str) -> [(String, String); 2] {
     let file = scratch.join(&format!("{clock}.so"));
     let flags = ["-std=gnu11".to_owned(), format!("-DCLOCK={clock}")];
@@ -68,7 +68,7 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
             let utc = moments(&program, &profile, &utc, &format!("{column}_unix_ns"));
             assert_eq!((monotonic.len(), utc.len()), (count, count), "{profile}: {what}");
             for (monotonic, utc) in monotonic.into_iter().zip(utc) {
-                // Adjustments of UTC in this time are far below a millisecond.
+                // UTC is adjusted by far less than a millisecond during this time.
                 let within = |at: usize, ns: i64| before[at] - 1_000_000 <= ns && ns <= after[at];
                 assert!(
                     within(0, monotonic),
@@ -101,8 +101,8 @@ fn times_of_an_unknown_clock_are_placed_in_the_recording_and_named() {
     let Some(program) = counterpoint("a plugin with an unknown clock") else { return };
     let scratch = Scratch::new();
     let before = now();
-    // The plugin gives the processor time since the process began. It is far from UTC, and also
-    // from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
+    // The plugin uses the processor time of its process as times. This is far from UTC. It is also
+    // far from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
     if before[0] < 300_000_000_000 {
         return testkit::skip("an unknown clock", "the machine was started just now");
     }

@@ -1,5 +1,5 @@
-//! Tests programs into which the recorder cannot be loaded. They start as they would without it,
-//! and each kind is a named loss.
+//! Tests programs into which the recorder cannot be loaded. They run as without it, and each kind
+//! is a loss with its own name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,25 +16,25 @@ struct Kinds {
     /// A dynamically linked program for the system's glibc.
     dynamic: PathBuf,
     fixed: PathBuf,
-    /// A program whose dynamic linker refuses to run with our library: `linker.c`.
+    /// A program whose dynamic linker, `linker.c`, refuses to run with our library.
     other_libc: PathBuf,
-    /// Like `other_libc`, but its linker says that it belongs to glibc 2.12.
+    /// Like `other_libc`, but the linker says that it is from glibc 2.12.
     old_glibc: PathBuf,
     /// Like `other_libc`, with glibc 2.17. This version is not examined further, so the program
-    /// refuses.
+    /// fails to start.
     newer_glibc: PathBuf,
-    /// Like `old_glibc`, but only the file's name contains the version.
+    /// Like `old_glibc`, but the version is only in the linker's file name.
     old_by_name: PathBuf,
-    /// A 32-bit program, if the compiler and the kernel support it.
+    /// A 32-bit program. `None` if the compiler or the kernel does not support such programs.
     narrow: Option<PathBuf>,
-    /// A program linked with musl, if its compiler is installed.
+    /// A program linked with musl. `None` if musl's compiler is not installed.
     musl: Option<PathBuf>,
-    /// A script with `#!` and two interpreters in a row, of which the last is a program that
-    /// refuses.
+    /// A script with `#!`, whose interpreter is another script. The interpreter of that one refuses
+    /// our library.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
-    /// A library that does nothing, and which is preloaded together with ours.
+    /// A library that does nothing. It is preloaded together with our library.
     other_library: PathBuf,
     directory: testkit::Scratch,
 }
@@ -43,7 +43,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(name)
 }
 
-/// Compiles a program. The error is the compiler's message.
+/// Compiles a program. If this fails, returns the compiler's message.
 fn compile(compiler: &str, flags: &[&str], from: &Path, to: &Path) -> Result<(), String> {
     let mut cc = Command::new(compiler);
     let output = cc.args(["-O1", "-Wall", "-o"]).arg(to).arg(from).args(flags).output();
@@ -77,7 +77,8 @@ impl Kinds {
         fs::write(&empty, "int nothing_at_all;\n").unwrap();
         compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
 
-        // A dynamic linker is recognised by the symbols that it defines, not by its name.
+        // Our library recognises a dynamic linker by the symbols that it defines, and not by its
+        // name.
         let plain = [freestanding.as_slice(), &["-static"]].concat();
         cc(&plain, "linker.c", &at("ld-any.so.1"));
         let with_linker = |linker: &Path, to: &Path| {
@@ -98,7 +99,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // The linker is reached through a symbolic link, as distributions have it.
+            // The path of the linker is a symbolic link, as in distributions.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -151,7 +152,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs the command with and without Counterpoint, which must not make a difference.
+/// Runs the command with and without Counterpoint, and checks that there is no difference.
 fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
     let recorded = Recorded::run(program, "none", command);
     let bare = plain(command, recorded.directory.path());
@@ -187,8 +188,8 @@ fn every_way_to_start_a_program() {
     }
 }
 
-/// Each program is reported with its kind, as precisely as the table of losses names it, whether
-/// another program or `run` itself started it.
+/// Each program is reported as its kind in the table of losses, whether another program or `run`
+/// started it.
 #[test]
 fn each_kind_has_its_name() {
     let Some(program) = counterpoint("kinds") else { return };
@@ -218,14 +219,15 @@ fn each_kind_has_its_name() {
         let recorded = same(&program, alone.args(["a", "b"]), &what);
         assert_eq!(recorded.losses(), expected, "{what} by itself");
     }
-    // This shows that the test can fail: for a new enough glibc, the library is still preloaded,
-    // and the program refuses.
+    // This shows that the test can fail: this glibc is new enough, so our library is preloaded, and
+    // the program fails to start.
     let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
     assert_eq!(recorded.output.status.code(), Some(127));
     assert_eq!(recorded.losses(), lost("", 0));
 }
 
-/// A process that records counts these losses in the same way, and loses none of its own calls.
+/// A process that is being recorded counts these losses in the same way, and loses none of its own
+/// calls.
 #[test]
 fn a_process_that_records_counts_too() {
     let Some(program) = counterpoint("records") else { return };
@@ -239,7 +241,8 @@ fn a_process_that_records_counts_too() {
     }
 }
 
-/// A program that fails to start is not a loss, and fails as it does without Counterpoint.
+/// If a program cannot be started at all, this is not a loss. The failure is the same as without
+/// Counterpoint.
 #[test]
 fn failures_are_the_same() {
     let Some(program) = counterpoint("failures") else { return };
@@ -259,7 +262,7 @@ fn failures_are_the_same() {
             }
         }
     }
-    // The program is searched in PATH, in which other entries do not exist or are not executable.
+    // The program is searched in PATH. Other entries do not exist or contain no such executable.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -271,8 +274,8 @@ fn failures_are_the_same() {
     }
 }
 
-/// Only our library is removed from a list of libraries, and only that list changes in a large
-/// environment.
+/// From a list of libraries, only our library is removed. Nothing else in a large environment
+/// changes.
 #[test]
 fn the_rest_of_the_environment_stays() {
     let Some(program) = counterpoint("environment") else { return };
@@ -290,7 +293,7 @@ fn the_rest_of_the_environment_stays() {
     assert_eq!(recorded.losses(), lost("child_other_libc", 1));
 }
 
-/// An environment that was cleared on purpose stays cleared.
+/// If a program cleared the environment on purpose, it stays cleared.
 #[test]
 fn a_cleared_environment_is_only_counted() {
     let Some(program) = counterpoint("cleared") else { return };
@@ -318,8 +321,8 @@ fn more_rights_than_the_user() {
         return skip("rights", "only root can make a set-user-id program of another user");
     }
     let kinds = Kinds::get();
-    // The file must be on a file system, and below directories, that allow set-user-id for
-    // everybody.
+    // The file must be on a file system that allows set-user-id, and everybody must be able to
+    // reach it.
     let scratch = testkit::Scratch::new();
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -355,8 +358,8 @@ fn more_rights_than_the_user() {
         let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
         let what = copy.display().to_string();
         assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
-        // Where the set-user-id mark has no effect, the program is like any other. A program that
-        // nobody may read still cannot be examined.
+        // Without the effect of set-user-id, the program is like any other. One that the user
+        // cannot read still cannot be examined.
         assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
     }
 }

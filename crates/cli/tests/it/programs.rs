@@ -1,5 +1,5 @@
-//! Tests the recorder in our own test programs. They do everything that is known to break programs
-//! with injected code, and each runs with and without Counterpoint.
+//! Tests the recorder in our own test programs, with and without Counterpoint. They do everything
+//! that is known to break programs with injected code.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,8 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Mode, calls of each process (ascending), and losses by name (`None` for any number above 0).
+/// A mode, the sorted numbers of calls of the processes, and the losses. A loss of `None` may have
+/// any number above 0.
 type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
 
 const CASES: &[Case] = &[
@@ -52,8 +53,8 @@ fn programs_end_as_without_us_and_every_call_is_recorded() {
     }
 }
 
-/// Tests dispatches that exceptions leave: thrown through the probe, caught in an outer dispatch,
-/// caught inside, in a separate thread, and never caught.
+/// Tests dispatches that exceptions leave. The exceptions pass through the probe, are caught in an
+/// outer dispatch, inside of the dispatch or in a separate thread, or are never caught.
 #[test]
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
@@ -76,8 +77,7 @@ fn exceptions_pass_through() {
     }
 }
 
-/// Tests threads and processes that glibc did not create, and ends of programs that glibc does not
-/// control.
+/// Tests threads and processes that glibc did not create, and programs that end without glibc.
 #[test]
 fn threads_and_processes_that_glibc_did_not_make() {
     let Some(program) = counterpoint("lives") else { return };
@@ -102,8 +102,8 @@ fn threads_and_processes_that_glibc_did_not_make() {
     }
 }
 
-/// Such a task reads its creator's counters, which do not count the task. Its count is therefore
-/// missing, and not 0.
+/// A task that shares its creator's thread-local storage would read its creator's counters, which
+/// do not count the task. Therefore its count is missing, and not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -123,8 +123,8 @@ fn a_task_that_shares_its_creators_storage_has_no_counts() {
     }
 }
 
-/// If a signal handler makes a call while the recorder itself runs, the call is passed through and
-/// counted as a loss. Every other call is recorded.
+/// If a signal handler makes a call while the recorder itself is running, the call is not recorded
+/// but counted as a loss. Every other call is recorded.
 #[test]
 fn a_signal_handler_may_call() {
     let Some(program) = counterpoint("signal") else { return };
@@ -156,7 +156,8 @@ fn both_versions_of_the_interface_are_read() {
         assert_eq!(found.exports[1].constants, 1);
         assert_eq!(found.exports[1].tag, "pages");
         assert_eq!(found.exports[3].local_memory_pages, 3);
-        // The path of the first library is not terminated, so only its length may be used.
+        // The path of the first library does not end with a null byte, so the recorder must use its
+        // length.
         let sources: Vec<_> =
             found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
         assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
@@ -197,9 +198,9 @@ fn each_call_has_its_workgroup_and_its_time() {
     }
 }
 
-/// Page faults are exact, and never include the recorder's own memory: not on first use, not after
-/// a fork has made the parent's memory copy-on-write, and not while dirty pages are being written
-/// back.
+/// The numbers of page faults are exact. They never include faults of the recorder's own memory:
+/// not on first use, not after a fork has made the parent's memory copy-on-write, and not while
+/// dirty pages are being written back.
 #[test]
 fn page_faults_are_the_programs_own() {
     let Some(program) = counterpoint("faults") else { return };
@@ -212,9 +213,10 @@ fn page_faults_are_the_programs_own() {
     }
     for mode in ["calls 20000", "threads 8 2000", "fork-no-faults 50", "writeback 500"] {
         let mut command = host(mode);
-        // After a fork and a switch of CPUs, the kernel itself writes into the thread's restartable
-        // sequence area, which is in a page of glibc that is then copied. This is a fault of the
-        // program, seen in one of some thousand calls. Without such an area, it does not happen.
+        // After a fork and a switch of CPUs, the kernel writes into the thread's restartable
+        // sequence area. It is in a page of glibc, which is then copied. The resulting fault is the
+        // program's, and was seen in one of some thousand calls. Without such an area, it does not
+        // occur.
         command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let recorded = Recorded::run(&program, "page-faults,minor-faults", &mut command);
         let report = recorded.report(&[]);
@@ -238,9 +240,9 @@ fn five_counters_at_once_are_each_right() {
         assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
     }
-    // These clocks count as long as the group was enabled. On a busy machine, that is less than the
-    // wall time, and never much more. A virtual machine can be taken off its processor between two
-    // readings of one call, so the test uses the median call.
+    // These clocks count while the group is enabled. On a busy machine, this is less than the wall
+    // time, and never much more. A virtual machine may lose its processor during a call, so the
+    // test uses the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -254,8 +256,8 @@ fn five_counters_at_once_are_each_right() {
     }
 }
 
-/// Simulated counters work from `-e` to the table. Readings alternate between begin (adds 5) and
-/// end (adds 7), so each call counts 7.
+/// Tests simulated counters from `-e` to the table. The start of a call adds 5 and its end adds 7,
+/// so each call counts 7.
 #[test]
 fn simulated_counters_go_all_the_way() {
     let Some(program) = counterpoint("simulated") else { return };
@@ -286,7 +288,7 @@ fn filters_do_not_affect_other_functions() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// With `env`, the program is started without `run`, after the profile was made.
+/// With `env`, the profile is made first. Then the program is started without `run`.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
@@ -322,7 +324,7 @@ fn variables_set_by_hand_record_too() {
     .unwrap();
 }
 
-/// The program gets exactly the signals and streams that the shell had set for it.
+/// The program has exactly the signal dispositions and streams that the shell has set.
 #[test]
 fn dispositions_and_closed_streams_are_passed_on() {
     let Some(program) = counterpoint("dispositions") else { return };
@@ -338,7 +340,7 @@ fn dispositions_and_closed_streams_are_passed_on() {
         // The signals that are blocked, ignored and caught.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
-        // A script without an interpreter line, which execvp gives to a shell.
+        // A script without an interpreter line. `execvp` runs it with a shell.
         "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
         let run = format!("'{}' run -e none -o p.cpt --", program.display());
@@ -353,8 +355,8 @@ fn dispositions_and_closed_streams_are_passed_on() {
     }
 }
 
-/// If `run` is killed, the manifest must name the process that decides whether the recording is
-/// over. It must do so from the program's first instruction on.
+/// If `run` is killed, other commands read in the manifest whose end ends the recording. So it must
+/// contain the program's process from its first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };
@@ -371,7 +373,8 @@ fn the_program_finds_itself_in_the_manifest() {
     let output = run.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains(".tmp"), "{said}");
-    // proc_pid_stat(5): the id is the first field, the start time the 22nd.
+    // According to proc_pid_stat(5), the id is the first field and the start time is the 22nd
+    // field.
     let stat = said.lines().last().unwrap();
     let pid: u32 = stat.split(' ').next().unwrap().parse().unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -381,13 +384,14 @@ fn the_program_finds_itself_in_the_manifest() {
     assert_eq!(then["state"], "recording");
     assert_eq!(then["watch"][0]["pid"], run_id);
     assert_eq!(then["watch"][1], serde_json::json!({ "pid": pid, "start_time": start_time }));
-    // The manifest that `run` writes at the end names the same process.
+    // The manifest that `run` writes at the end contains the same process.
     let last = profile::Manifest::read(&scratch.join("p.cpt")).unwrap();
     assert_eq!(last.watch[1], profile::ProcessId { pid, start_time });
     assert_eq!(last.state, profile::manifest::State::Finished);
 }
 
-/// The first process that records creates the directory of all parts, whatever its umask is.
+/// The first process that records creates the directory of all parts. Only its owner can use it,
+/// whatever the umask is.
 #[test]
 fn the_directory_of_the_parts_is_for_its_owner() {
     use std::os::unix::fs::PermissionsExt;
@@ -412,7 +416,7 @@ fn the_directory_of_the_parts_is_for_its_owner() {
     assert!(!run("idle.cpt", "22", "idle").exists(), "nothing was recorded");
 }
 
-/// Signals to `run` reach the program, and `run` ends as the program ends.
+/// Signals to `run` are passed on to the program, and `run` ends in the same way as the program.
 #[test]
 fn signals_pass_through() {
     let Some(program) = counterpoint("signals") else { return };

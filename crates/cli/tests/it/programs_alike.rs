@@ -1,9 +1,9 @@
-//! Tests programs of every kind, with and without `counterpoint run`. They print the same on both
-//! streams and end in the same way. Programs that this machine does not have are skipped with a
-//! message.
+//! Tests programs of every kind, with and without `counterpoint run`. With `run`, they print the
+//! same on both streams and end in the same way. Programs that this machine does not have are
+//! skipped with a message.
 //!
-//! The list is printed (`cargo nextest run --success-output=final programs_alike`): what each
-//! program is, how it ended, and what could not be recorded.
+//! The test prints its list of programs: what each one is, how it ended, and what could not be
+//! recorded. `cargo nextest run --success-output=final programs_alike` shows the list.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,10 +17,10 @@ use crate::support::{counterpoint, skip};
 /// One program of the list.
 struct Program {
     name: &'static str,
-    /// Commands that must exist.
+    /// The commands that must exist for this program.
     needs: Vec<&'static str>,
-    /// The command line. If the line contains a character that is special to a shell, `sh -c` runs
-    /// the line. If not, `counterpoint run` starts the program itself. `@` is the directory of the
+    /// The command line. If it contains a character that is special to a shell, `sh -c` runs it.
+    /// Otherwise, `counterpoint run` starts the program itself. `@` stands for the directory of the
     /// programs that were compiled for this test.
     line: &'static str,
 }
@@ -42,10 +42,10 @@ fn programs() -> Vec<Program> {
     blocks.filter(|block| !block.is_empty()).map(of_block).collect()
 }
 
-/// The name of a clang of any version in the list.
+/// The name that stands for a clang of any version in the list.
 const CLANG: &str = "@clang";
 
-/// Allocators to preload, by their names in the list.
+/// Allocators that are preloaded. The key is the allocator's name in the list.
 const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@jemalloc", &["libjemalloc.so.2"]),
     ("@tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]),
@@ -81,7 +81,8 @@ fn directory_of_libraries() -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// Compiles the programs of the list. A program that cannot be compiled does not exist.
+/// Compiles the programs of the list. Programs that cannot be compiled are missing in the
+/// directory, and are skipped later.
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
@@ -102,7 +103,7 @@ fn build(directory: &Path) {
     }
 }
 
-/// Returns whether a file or command exists that a program of the list needs.
+/// Returns whether a file or command that a program of the list needs exists.
 fn is_there(need: &str, built: &Path) -> bool {
     if let Some(name) = need.strip_prefix("@/") {
         return built.join(name).is_file();
@@ -117,7 +118,7 @@ fn is_there(need: &str, built: &Path) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(need).is_file())
 }
 
-/// Returns the file for a name of the list that begins with `@`.
+/// Returns the file that a name with `@` in the list stands for.
 fn found(name: &str) -> Option<PathBuf> {
     if name == CLANG {
         return testkit::c::compiler("clang");
@@ -127,7 +128,8 @@ fn found(name: &str) -> Option<PathBuf> {
     files.iter().find_map(|file| places.iter().map(|at| at.join(file)).find(|at| at.exists()))
 }
 
-/// Returns the command line with the paths of compiled programs and installed files.
+/// Returns the command line with all names replaced by the paths of compiled programs and installed
+/// files.
 fn written_out(line: &str, built: &Path) -> String {
     let mut line = line.replace("@/", &format!("{}/", built.display()));
     for name in ALLOCATORS.iter().map(|(name, _)| *name).chain([CLANG]) {
@@ -138,7 +140,8 @@ fn written_out(line: &str, built: &Path) -> String {
     line
 }
 
-/// Returns the program and its arguments, or a shell that reads the line.
+/// Returns the program and its arguments. If a shell is needed, the program is a shell that reads
+/// the line.
 fn words(line: &str) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " _./=:,+-".contains(c);
     match line.chars().all(plain) && !line.starts_with("LD_PRELOAD") {
@@ -147,7 +150,7 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// Runs the command in an empty directory that has the same path each time.
+/// Runs the command in an empty directory. The directory has the same path each time.
 fn run(command: &mut Command, scratch: &Path) -> Output {
     let place = scratch.join("here");
     let _ = fs::remove_dir_all(&place);
@@ -172,7 +175,7 @@ fn ended(output: &Output) -> String {
     }
 }
 
-/// The options of each way to record.
+/// The options of `run` for each way to record.
 const WAYS: &[&[&str]] = &[
     &["-e", "none"],
     &["-e", "page-faults", "--budget", "2%"],
@@ -180,8 +183,8 @@ const WAYS: &[&[&str]] = &[
     &["-e", "none", "--plugin", "telemetry"],
 ];
 
-/// Each program runs once without Counterpoint, and once in each way. Two threads take the programs
-/// one after the other, because most programs mostly wait.
+/// Each program runs once without Counterpoint, and once in each way to record. Two threads share
+/// the list, because most programs mainly wait.
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
     let Some(counterpoint) = counterpoint("programs of every kind") else { return };
@@ -215,8 +218,8 @@ fn programs_of_every_kind_run_as_without_us() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Runs the program without Counterpoint and in each way. Returns a text for each way in which it
-/// differs.
+/// Runs the program without Counterpoint and in each way to record. Returns a text for each way in
+/// which the result differs.
 fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
     let bare = run(Command::new(&words[0]).args(&words[1..]), place);
     let mut differ = Vec::new();
@@ -239,7 +242,7 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// Returns what the program wrote, without the lines that `counterpoint run` adds at the end.
+/// Returns the program's own output, without the lines that `counterpoint run` adds at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

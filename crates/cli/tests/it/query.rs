@@ -1,5 +1,5 @@
-//! Tests `counterpoint query`: the kept queries over datasets of scripted ranks. DuckDB runs the
-//! same queries, and the answers must agree.
+//! Tests `counterpoint query` with the kept queries, over datasets of scripted ranks. DuckDB runs
+//! the same queries, and the results must agree.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ pub fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
     command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
 }
 
-/// Returns the rows of an answer in CSV without its header.
+/// Returns the rows of a result in CSV, without the header.
 pub fn rows(output: &Output) -> Vec<Vec<String>> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -46,7 +46,7 @@ pub fn rows(output: &Output) -> Vec<Vec<String>> {
     text.lines().skip(1).map(line).collect()
 }
 
-/// Adds a rank of a run with this many ranks to a dataset.
+/// Adds a rank to a dataset. `size` is the number of ranks of the run.
 pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
     let (_scratch, path) = script.written();
     let options = Options {
@@ -61,8 +61,8 @@ pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u
     export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
 }
 
-/// Returns a rank with some calls of five ops. Even ranks and odd ranks share one of their two
-/// counters.
+/// Returns a rank with calls of five ops. It has two counters. All ranks have the first one; the
+/// second one differs between even and odd ranks.
 pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
@@ -82,7 +82,7 @@ pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
 }
 
 /// A Python program that runs the kept queries in DuckDB, with the settings that docs/datasets.md
-/// names for it. It compares cell by cell, and floats to the last digits.
+/// recommends. It compares every cell. Floats must agree up to the last digits.
 const JUDGE: &str = r#"
 import csv, duckdb, glob, math, sys
 dataset, queries, *answers = sys.argv[1:]
@@ -160,14 +160,15 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     let done = judge.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(done.stdout, b"judged 12\n");
-    // A counter that a rank does not have is missing there.
+    // If a rank does not have a counter, the values of the counter are missing there.
     let sql = "SELECT rank % 2 AS odd, count(*) AS n, count(\"cycles:u\") AS c, \
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-/// Adds 16 ranks, whose sums are beyond 64 bits and whose squares are beyond 38 digits.
+/// Adds 16 ranks with huge values. The sums need more than 64 bits, and the squares have more than
+/// 38 digits.
 pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();
@@ -200,7 +201,7 @@ fn sums_are_right_or_an_error() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // Rows that leave the window are subtracted from the sum again.
+    // Rows that leave the window are subtracted from the sum.
     let window =
         "SELECT sum(rank) OVER (ORDER BY rank ROWS 1 PRECEDING) AS s FROM stats ORDER BY s LIMIT 3";
     assert_eq!(one(window), [["0"], ["1"], ["3"]]);
@@ -230,8 +231,8 @@ fn what_is_incomplete_is_named_in_each_answer() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");
-    // The file has the right size, but bytes that no footer and no page has. That is an error or a
-    // missing rank, and no panic.
+    // The file has the right size, but some of its bytes are changed to values that no footer or
+    // page has. The result must be an error or a missing rank, and no panic.
     let at_end = bytes.len() - 8;
     for place in [4..60, at_end - 300..at_end] {
         let mut other = bytes.clone();
@@ -304,8 +305,8 @@ fn the_op_that_makes_a_rank_slow_is_found_among_64() {
     assert_eq!(stragglers[0][1], "41");
     let slow = kept("slow-ops");
     assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
-    // Ten calls of this rank are 4 µs longer, and it is one of 64 ranks, so it is above the mean by
-    // 40 µs · 63/64, with less than 3 µs of noise.
+    // In this rank, which is one of 64, ten calls are longer by 4 µs each. So it is above the mean
+    // by 40 µs · 63/64. The noise is less than 3 µs.
     let above: f64 = slow[0][6].parse().unwrap();
     assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
     let imbalance = kept("imbalance");
@@ -344,8 +345,8 @@ fn a_query_reads_and_has_limits() {
     assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
 }
 
-/// Returns what a query, which would take years, shows on a terminal in the time `least`. The query
-/// is killed then.
+/// Starts a query that would take years. Returns the text that a terminal receives within the time
+/// `least`. Then the query is killed.
 fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
     let (mut ours, theirs) = pty::open(80);
     // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.

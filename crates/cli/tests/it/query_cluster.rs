@@ -1,8 +1,9 @@
-//! Tests `counterpoint query --engine ballista://…`: a scheduler and two executors on this machine
-//! answer as DataFusion in one process does, also after one of the executors was killed.
+//! Tests `counterpoint query --engine ballista://…` with a scheduler and two executors on this
+//! machine. The results equal those of DataFusion in one process, even if one of the executors was
+//! killed.
 //!
-//! It needs a `counterpoint-query` with the feature `ballista`, which takes half an hour to build:
-//! `cargo xtask test --ballista` builds it.
+//! The tests need a `counterpoint-query` with the feature `ballista`. `cargo xtask test --ballista`
+//! builds it, which takes half an hour.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +18,7 @@ use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
-/// The time limit of every wait. No step takes this long, unless it never ends.
+/// The time limit of every wait. No step that ends takes this long.
 const LONG: Duration = Duration::from_secs(240);
 
 fn engine() -> Option<PathBuf> {
@@ -65,7 +66,7 @@ impl Drop for Server {
     }
 }
 
-/// A scheduler and its executors, whose folders are in `scratch`.
+/// A scheduler and its executors. The folders of the executors are in `scratch`.
 struct Cluster<'a> {
     engine: &'a Path,
     scratch: &'a Scratch,
@@ -108,8 +109,8 @@ fn has_files(dir: &Path) -> bool {
     entries.map(|e| e.path()).any(|path| !path.is_dir() || has_files(&path))
 }
 
-/// Makes a dataset of eight ranks with different counters. No rank has a loss, so one table has no
-/// files.
+/// Makes a dataset of eight ranks with different counters. No rank has losses, so the table of
+/// losses has no files.
 fn ranks(scratch: &Scratch) -> PathBuf {
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);
@@ -142,8 +143,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // An executor is killed while a query runs. The query needs the results that the killed
-    // executor has, or its tasks.
+    // While a query runs, an executor is killed. The query needs results or tasks of this executor.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -156,7 +156,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     same(&cluster, "with one executor");
 }
 
-/// Starts the query, and kills the executor when it has begun to write results of this query.
+/// Starts the query, and kills the executor after it has begun to write results of this query.
 fn killed_in_the_middle(
     cluster: &Cluster,
     dataset: &Path,
@@ -171,7 +171,7 @@ fn killed_in_the_middle(
             fs::remove_dir_all(entry.unwrap().path()).unwrap();
         }
         let mut command = Command::new(cluster.engine);
-        // The query has more parts than one executor has threads.
+        // The query has more parts than one executor can run at the same time.
         command.args(["--kept", name, "--format", "csv", "--threads", "16"]);
         command
             .args(["--engine", &url, "--dataset"])
@@ -220,8 +220,8 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         // the number is its own.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
-    // The asking process is stopped, so it does not notice the result before the executor that has
-    // it is gone.
+    // The asking process is stopped. So the executor that has the result is gone before this
+    // process notices the result.
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(3));
     drop(cluster.executors.remove(0));
@@ -239,8 +239,8 @@ fn who_is_stopped_stops_the_cluster() {
     let dataset = ranks(&scratch);
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let url = cluster.url();
-    // The join has 1,600 calls to the power of four and would not end. (DataFusion does not notice
-    // that a `CROSS JOIN` is stopped.)
+    // The join has 1,600⁴ combinations of calls and would not end. (DataFusion does not notice that
+    // a `CROSS JOIN` is to be stopped.)
     let sql = "SELECT count(*) FROM calls a JOIN calls b ON a.process = b.process \
                JOIN calls c ON c.process = b.process JOIN calls d ON d.process = c.process";
     let mut command = Command::new(&engine);
@@ -260,7 +260,7 @@ fn who_is_stopped_stops_the_cluster() {
     let done = asking.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!((done.status.code(), said), (Some(2), format!("counterpoint: {url}: stopped\n")));
-    // An executor ends after its tasks.
+    // An executor ends when its tasks have ended.
     executor.signal(libc::SIGTERM);
     let begin = Instant::now();
     while executor.child.try_wait().unwrap().is_none() {
@@ -280,7 +280,8 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&cluster.ask(&dataset, &[sql]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
-    // Texts and ranks can be grouped by, and a part of a query may be known to have no rows.
+    // Texts and ranks can be used in GROUP BY. A query can have a part that is known to have no
+    // rows.
     let queries = [
         "SELECT run, rank, part, op, known, sum(calls) AS n FROM stats GROUP BY run, rank, part, op, known \
          ORDER BY run, rank, part, op",
@@ -304,7 +305,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         );
         assert!(done.stdout == alone.stdout, "{sql}: {done:?} {alone:?}");
     }
-    // All three programs check sums for overflow.
+    // The programs of the cluster check sums for overflow.
     let wide = scratch.join("wide");
     add_huge_sums(&wide);
     let found = rows(&cluster.ask(&wide, &["SELECT sum(total_ns) FROM stats"]));
@@ -316,10 +317,10 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // Statements that write are refused before they reach the cluster.
+    // Statements that would write are refused. They do not reach the cluster.
     let done = cluster.ask(&dataset, &["CREATE TABLE a AS SELECT 1"]);
     assert_eq!(done.status.code(), Some(2), "{done:?}");
-    // An executor that ends in an orderly way leaves no files.
+    // An executor that ends normally leaves no files.
     let (mut executor, dir) = { cluster }.executors.pop().unwrap();
     executor.signal(libc::SIGTERM);
     assert!(executor.child.wait().is_ok());

@@ -1,4 +1,5 @@
-//! Tests `recover`: its output and its effects. Afterwards the views need no other command.
+//! Tests the output and the effects of `recover`. After `recover`, views work without any other
+//! command.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +7,8 @@ use profile::{Manifest, Origin, ProcessId, State, boot_id};
 use testkit::make::pool_path;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
-/// Returns a profile of two threads of a process that ended long ago. Each thread has 2 calls in
-/// pages that were not written out.
+/// Returns a profile with two threads of a process that ended long ago. Each thread has 2 calls in
+/// pages that were not written to a file.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -57,7 +58,7 @@ fn a_recording_of_env_stays_open_unless_it_is_closed() {
     assert!(!pool_path(&dir).exists());
 }
 
-/// The watched process of a `run` is alive, so its program may not have recorded anything yet.
+/// The process that `run` watches is alive. It may not have recorded anything yet.
 #[test]
 fn a_running_recording_is_not_closed() {
     let mut script = crashed();

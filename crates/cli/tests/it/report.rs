@@ -1,5 +1,5 @@
-//! Tests `report` and `export` on scripted profiles. The golden files contain the layout; the
-//! numbers in them are computed on paper here.
+//! Tests `report` and `export` on scripted profiles. The golden files show the layout. The numbers
+//! in them are computed on paper here.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,8 +17,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile of one process, two threads, three ops and two groups of counters; one tick is
-/// 1 ns.
+/// Returns a profile with one process, two threads, three ops and two groups of counters. One tick
+/// is 1 ns.
 ///
 /// ```text
 ///  main    matmul  tile 0 of 2   1,000,000 – 1,200,000   cpu 1   faults 10, clock 200,000
@@ -114,8 +114,8 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(softmax["total_ns"], 699_950.0);
     assert_eq!(softmax["share"], 699_950.0 / 1_000_375.0);
     assert_eq!(softmax["p50_ns"], 349_975.0);
-    // The calls took 100,000 and 600,000: 100,000 + 0.99 · 500,000, minus half of an empty call,
-    // 25.
+    // The calls took 100,000 and 600,000. The 99th percentile is 100,000 + 0.99 · 500,000, minus
+    // 25, which is half of an empty call.
     assert_eq!(softmax["p99_ns"], 594_975.0);
     let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
                         "empty_share": null});
@@ -138,24 +138,25 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // The wall time of main is from 1,000,000 to 2,000,000. In calls it spent 300,000, of which the
-    // recorder took 50. It was on a CPU for 400,000, of which 300,000 were in calls. So it was off
-    // the CPU for 700,000 − 100,000 between calls.
+    // The wall time of main is from 1,000,000 to 2,000,000. The thread spent 300,000 in calls, of
+    // which the recorder took 50. It was on a CPU for 400,000, of which 300,000 were in calls. So
+    // between calls, it was off the CPU for 700,000 − 100,000.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 299_950.0);
     assert_eq!(main["recorder_ns"], 50.0);
     assert_eq!(main["no_dispatch_ns"], 700_050.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
-    // The CPU clock of worker was read only once.
+    // The CPU clock of worker was read only once, so its CPU time is not known.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_425.0);
     assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // The time between calls is the sum of the wall times minus both times in calls.
+    // The time between calls is the sum of the wall times minus the times in calls of both threads.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
-    // The total is 5 calls at 200 ns. The recorded times in calls are 300,000 and 700,500.
+    // The total cost is that of 5 calls with 200 ns each. The recorded times in calls are 300,000
+    // and 700,500.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
     assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]
@@ -198,8 +199,8 @@ fn one_call_without_counters() {
     golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// If it is known that a filter matched nothing, or that there were losses, guesses would only
-/// mislead.
+/// If it is known that the filter matched nothing, or that there were losses, the report does not
+/// guess other reasons.
 #[test]
 fn nothing_recorded_for_a_known_reason() {
     let mut script = ProfileScript::monotonic();
@@ -215,7 +216,7 @@ fn nothing_recorded_for_a_known_reason() {
     golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Two of three calls have a value, and another thread's set of counters was not calibrated.
+/// Two of three calls have a value. The set of counters of another thread was not calibrated.
 #[test]
 fn partly_counted_and_partly_calibrated() {
     let mut script = mlp();
@@ -228,12 +229,12 @@ fn partly_counted_and_partly_calibrated() {
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
     let report = golden.json(&["report", dir, "--format", "json"]);
-    // There are 8 calls, 2 of them without counters: 6 at 200 ns each.
+    // There are 8 calls. 2 of them have no counters. The other 6 cost 200 ns each.
     assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// In a file, all rows are printed; on a terminal, only as many as fit.
+/// Output to a file has all columns. On a terminal, it has only the columns that fit.
 #[test]
 fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();
@@ -256,7 +257,7 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed. `report` shows the calls that they left in memory, and does
+/// The program and `run` were killed. `report` shows the calls that are still in memory, but does
 /// not move them.
 #[test]
 fn after_a_crash() {
@@ -289,7 +290,7 @@ fn a_recording_of_env_is_closed_on_request() {
     script.processes[0].pid = 4_000_711;
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
-    // The output is wide, so that the length of a path in a note does not change the line breaks.
+    // The output is wide, so that the line breaks do not depend on the length of a path in a note.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
     assert_eq!(golden.run(&["recover", "--close", dir_text]).code, Some(0));
@@ -313,7 +314,8 @@ fn errors() {
     golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
 }
 
-/// Names can contain anything (`name=` of a PMU's counter), and manifests may be edited.
+/// Names of counters can contain anything: the option `name=` of a PMU's counter allows any text,
+/// and manifests may be edited.
 #[test]
 fn counters_with_strange_names() {
     let (scratch, dir) = mlp().written();
@@ -361,7 +363,7 @@ fn every_call_exported() {
     assert_eq!(calls[0]["thread_name"], "main");
 }
 
-/// `counterpoint … | head -1` ends without a message.
+/// If a reader stops early, as in `counterpoint … | head -1`, the command ends without a message.
 #[test]
 fn a_reader_that_goes_away_is_not_an_error() {
     let mut script = ProfileScript::monotonic();

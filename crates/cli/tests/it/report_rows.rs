@@ -1,6 +1,5 @@
-//! Tests how a report shows its rows: names that differ even when they are shortened, source
-//! locations, first calls, and filters that match nothing. Also tests `stats` of values that do not
-//! vary.
+//! Tests how a report shows its rows: shortened names that still differ, source locations, first
+//! calls, and filters that match nothing. Also tests how `stats` shows values that do not vary.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,9 +10,9 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Shows names that IREE's compiler gives (of the fixtures `tinyloop` and `transformer_block`) at
-/// the widths of real terminals. The shown names of all rows differ, and a source location takes no
-/// room from them.
+/// Uses names that IREE's compiler made (from the fixtures `tinyloop` and `transformer_block`) and
+/// the widths of real terminals. The shown names of all rows differ. Source locations do not take
+/// room that names need.
 #[test]
 fn ops_are_told_apart_at_every_width() {
     let tiny: Vec<String> =
@@ -62,8 +61,8 @@ fn ops_are_told_apart_at_every_width() {
             let different: BTreeSet<&&str> = ops.iter().collect();
             assert_eq!(different.len(), names.len(), "{width}: {text}");
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            // The output says what was cut, and never prints a whole source location before a whole
-            // name.
+            // The output says which beginning was cut. A source location is never shown completely
+            // while a name is shortened.
             let cut = ops.iter().any(|op| op.starts_with('…'));
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let told = |beginning| words.contains(&format!("stands for {beginning}"));
@@ -74,8 +73,8 @@ fn ops_are_told_apart_at_every_width() {
     }
 }
 
-/// Functions of C++ are shown as a person writes them, overloaded ones with their parameters. JSON
-/// keeps the recorded names, and a filter takes either name.
+/// Functions of C++ are shown in the form in which a person writes them. Overloaded functions are
+/// shown with their parameters. JSON has the recorded names. A filter accepts both forms.
 #[test]
 fn mangled_names_are_readable() {
     let scratch = Scratch::new();
@@ -95,7 +94,7 @@ fn mangled_names_are_readable() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = report(&["--width", "200"]);
-    // The names are those that `c++filt` and `c++filt -p` print.
+    // These are the names that `c++filt` and `c++filt -p` print.
     let shown = ["scale ", "void add<float>(float*, int) ", "void add<float>(float*, long) "];
     for name in shown.iter().chain(&["matmul "]) {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
@@ -112,7 +111,7 @@ fn mangled_names_are_readable() {
     assert_eq!(kept("_Z3add*"), both);
 }
 
-/// One location for every op is not useful: it is printed once, with a remedy.
+/// A location that all ops share is not useful in every row. It is printed once, with a remedy.
 #[test]
 fn one_source_location_for_all_ops() {
     let scratch = Scratch::new();
@@ -152,10 +151,10 @@ fn one_source_location_for_all_ops() {
     }
 }
 
-/// Returns a profile of two threads; one tick is 1 ns. For `slow`, the first calls of the threads
-/// take 50,000 and 40,000, and eleven more on each take 100: 92,200 together, of which the first
-/// calls are 90,000 or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls to
-/// say whether its first calls are slower than the others.
+/// Returns a profile of two threads. One tick is 1 ns. The first calls of `slow` take 50,000 on one
+/// thread and 40,000 on the other, and eleven more calls on each thread take 100. These are 92,200
+/// together, and the first calls are 90,000 or 97.6 % of that. Each of the 20 calls of `even` takes
+/// 100. `few` has too few calls to say whether its first calls are slower than the others.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();
@@ -171,7 +170,7 @@ fn warming_up() -> (Scratch, std::path::PathBuf) {
         };
         call(0, first, 7);
         call(2, 30_000, 0);
-        // There are 11 + 10 calls, of which the first begins 200,000 after the thread's first call.
+        // There are 11 + 10 calls. The first of them begins 200,000 after the thread's first call.
         (0..21).for_each(|i| call(i % 2, 100, 1));
         call(2, 100, 0);
     }
@@ -196,7 +195,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
                 its total; median 100 ns)";
     assert!(text.contains(note), "{text}");
 
-    // 0.15 ms leave out the first call of each thread and the first `few`.
+    // With 0.15 ms, the first call of each thread and the first call of `few` are left out.
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
@@ -214,8 +213,8 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(row("slow")["counters"][0]["total"], 22);
     assert_eq!(row("even")["counters"][0]["total"], 20);
     assert_eq!(row("few")["total_ns"], 200.0);
-    // The wall time begins with the first call that is left: 21 calls of 100,000 and one more of
-    // 100.
+    // The wall time begins with the first call that is not left out. It consists of 21 intervals of
+    // 100,000 and one call of 100.
     assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
@@ -263,8 +262,8 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// A constant, and the values of a single call, take one line each, without tables. All lines fit
-/// the width.
+/// A constant takes one line without tables, and so do the values of a single call. No line is
+/// longer than the width.
 #[test]
 fn statistics_of_a_constant_are_one_line() {
     let (_scratch, at) = warming_up();
@@ -277,8 +276,8 @@ Statistics for thread a (9), op even:
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
-    // On thread `a`, `few` has two calls, of 30 µs and of 100 ns. Both have no fault, so there is
-    // no correlation.
+    // On thread `a`, `few` has two calls of 30 µs and of 100 ns. Neither has a page fault, so there
+    // is no correlation.
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");
@@ -292,8 +291,8 @@ Statistics for thread a (9), op few:
   page-faults: 0 in one call
 ";
     assert_eq!(text, expected);
-    // A value that varies has a table, which fits into 80 columns. For a larger one, a line says
-    // how wide it is.
+    // A value that varies has a table if the table fits into 80 columns. Otherwise, a line says how
+    // wide it would be.
     for (buckets, table) in [("16", true), ("24", true), ("25", false), ("256", false)] {
         let (_, text, _) =
             run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);
@@ -303,7 +302,7 @@ Statistics for thread a (9), op few:
     }
 }
 
-/// The second process was killed before it noted what its thread had used. The use is therefore
+/// The second process was killed before it recorded its thread's usage. The usage is therefore
 /// unknown, and not 0 ns and 0 page faults.
 #[test]
 fn what_a_process_used_is_not_zero_if_it_is_not_known() {

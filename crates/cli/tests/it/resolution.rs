@@ -1,5 +1,5 @@
-//! Tests which values can be resolved, and what is subtracted by default. Numbers are computed on
-//! paper; one tick is 1 ns.
+//! Tests which values can be distinguished from zero, and what is subtracted by default. Numbers
+//! are computed on paper. One tick is 1 ns.
 
 use std::process::Command;
 
@@ -18,10 +18,10 @@ fn moments(values: &[u64]) -> Moments {
     moments
 }
 
-/// Returns a profile of two functions. `short` takes 25 and counts 1,150 of `task-clock`, `long`
-/// takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of the clock, and exactly 3
-/// of `instructions`. In the program, readings take so much longer that the clock counts 1,130 more
-/// than a call takes.
+/// Returns a profile of two functions. A call of `short` takes 25 and counts 1,150 of `task-clock`.
+/// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of the
+/// clock, and counts exactly 3 of `instructions`. In the program, readings take longer than in the
+/// calibration: the clock counts 1,130 more than a call takes.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -78,8 +78,8 @@ fn row<'v>(report: &'v Value, op: &str) -> &'v Value {
         .unwrap_or_else(|| panic!("{report}"))
 }
 
-/// A dispatch of 25 ns was once shown with a utilisation of 4,600 % (1,150 of 25). No output may
-/// have a value above 100 % that its interval does not explain.
+/// A dispatch of 25 ns was once shown with a utilisation of 4,600 % (1,150 of 25). A value above
+/// 100 % may only be printed if its interval explains it.
 #[test]
 fn no_utilisation_is_above_the_whole() {
     let (_scratch, dir) = script().written();
@@ -136,13 +136,14 @@ fn check_columns(csv: &str, columns: &[&str]) -> usize {
     values
 }
 
-/// Of each duration, half of an empty call's duration is subtracted, which is 10. The error is from
-/// nothing to all of an empty call and half a step of the clock more, so the amount is between -5
-/// and 25. Of `long`, 100,010 remain, between 99,995 and 100,025.
+/// From each duration, 10 is subtracted, which is half of an empty call's duration. The true amount
+/// is at least nothing and at most all of an empty call. Half a step of the clock is added on both
+/// sides, so the range is from -5 to 25. For `long`, 100,010 remain, with a range from 99,995 to
+/// 100,025.
 ///
-/// In the program, a reading takes 1,130 longer than a `short` or `long` call, so the clock's
-/// bracket is 1,130 + 10. Of the `short` calls' 1,150, 10 remain, and of the `long` ones' 101,150,
-/// 100,010. Of `instructions`, exactly 0 and 1,000 remain.
+/// In the program, the clock counts 1,130 more than a call takes, so the part of the bracket (the
+/// readings around a call) is 1,130 + 10. From the 1,150 of a `short` call, 10 remain. From the
+/// 101,150 of a `long` call, 100,010 remain. Of `instructions`, exactly 0 and 1,000 remain.
 #[test]
 fn empty_calls_are_subtracted_once_per_call() {
     let (_scratch, dir) = script().written();
@@ -156,8 +157,8 @@ fn empty_calls_are_subtracted_once_per_call() {
     );
     let mean = &long["intervals"]["mean_ns"];
     assert_eq!(mean, &json!({"value": 100_010.0, "low": 99_995.0, "high": 100_025.0}));
-    // The total is computed from all calls. It is not the sum of values that were set to 0 one by
-    // one where they were negative.
+    // The total is computed from the sum of all calls. Single values that become negative are not
+    // set to 0 before they are added.
     assert_eq!(long["total_ns"].as_f64(), Some(400.0 * 100_010.0));
     assert_eq!(short["intervals"]["total_ns"]["low"].as_f64(), Some(400.0 * 0.0));
     let counter = |row: &Value, i: usize| row["counters"][i].clone();
@@ -168,7 +169,7 @@ fn empty_calls_are_subtracted_once_per_call() {
     for (row, total) in [(short, 0.0), (long, 400_000.0)] {
         let exact = &counter(row, 1)["intervals"]["total"];
         assert_eq!(exact, &json!({"value": total, "low": total, "high": total}));
-        // An exact sum minus an exact value is a whole number.
+        // An exact sum minus an exact value is exact, so it is a whole number.
         assert_eq!(counter(row, 1)["total"], json!(total as i64));
     }
     let raw = document(&["report", dir, "--format", "json", "--raw"]);
@@ -179,8 +180,8 @@ fn empty_calls_are_subtracted_once_per_call() {
 }
 
 /// In a run with a budget, only the first 400 of 4,000 calls of `short` were timed, and no later
-/// call was sampled. The error of the total is therefore unknown, so no interval is stated,
-/// although the brackets are known.
+/// call was sampled. Therefore the error of the total is unknown. No interval is printed, although
+/// the cost of brackets is known.
 #[test]
 fn an_unknown_sample_has_no_interval() {
     let mut script = script();
@@ -201,8 +202,8 @@ fn an_unknown_sample_has_no_interval() {
     assert_eq!(long["intervals"]["total_ns"]["value"], 400.0 * 100_010.0);
 }
 
-/// A value that cannot be distinguished from an empty call is printed as a bound: 25 + 5 of the
-/// duration.
+/// If a value cannot be distinguished from an empty call, it is printed as an upper bound. For the
+/// duration, this is 25 + 5.
 #[test]
 fn values_below_the_resolution_are_bounds() {
     let (_scratch, dir) = script().written();
@@ -216,7 +217,7 @@ fn values_below_the_resolution_are_bounds() {
     assert!(raw.contains("what an empty call reads is not subtracted"), "{raw}");
 }
 
-/// An export has the recorded values, and the values that an empty call reads.
+/// An export has the recorded values of calls, and also the values that an empty call reads.
 #[test]
 fn an_export_says_what_to_subtract() {
     let (_scratch, dir) = script().written();
@@ -270,7 +271,7 @@ fn correlations_with_noise_are_named() {
     assert!(!text.contains("noise of the probe"), "{text}");
 }
 
-/// `doctor` measures the clock and an empty call of this machine.
+/// `doctor` measures the steps of the clock and an empty call on this machine.
 #[test]
 fn the_doctor_says_what_can_be_resolved() {
     let found = document(&["doctor", "--format", "json"]);
@@ -286,9 +287,9 @@ fn the_doctor_says_what_can_be_resolved() {
     assert!(text.contains("clock step") && text.contains("empty call"), "{text}");
 }
 
-/// In a real program, each of 50 calls writes to 100 fresh pages. The bracket causes no fault, so
-/// exactly 100 in each call remain, and the interval says so. Each thread has calibrated, and the
-/// durations have an interval that is not empty.
+/// In a real program, each of 50 calls writes to 100 new pages. The recorder causes no page fault
+/// around calls, so exactly 100 faults remain for each call, and the interval shows that. Each
+/// thread has calibrated, and the intervals of durations are not empty.
 #[test]
 fn known_page_faults_of_a_real_program() {
     let Some(program) = counterpoint("known page faults") else { return };

@@ -1,5 +1,5 @@
 //! Tests a program that is linked with the library and has more rights than the user who starts it.
-//! That user controls the environment, so the library reads nothing from it.
+//! This user controls the environment, so the library must not read anything from it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,8 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Makes a directory and everything in it writable for everybody, so that only the program's own
-/// decision keeps it from writing there.
+/// Makes a directory and everything in it writable by everybody. So nothing but the program's own
+/// decision prevents it from writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
     for entry in fs::read_dir(path).unwrap() {
@@ -49,7 +49,8 @@ struct Case {
 }
 
 impl Case {
-    /// Returns `None` if the files cannot be created, or if the user nobody cannot start them.
+    /// Returns `None` if the files cannot be created, or if the user nobody cannot start the
+    /// program.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
         // SAFETY: `geteuid` has no preconditions.
@@ -88,9 +89,9 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// Makes a profile that everybody may write to. Returns the paths of the profile and of its
-    /// pool, and the environment variables that make a program record into it, without
-    /// `LD_PRELOAD`.
+    /// Makes a profile that is writable by everybody. Returns the paths of the profile and of its
+    /// pool, and the environment variables that make a program record into the profile.
+    /// `LD_PRELOAD` is not among them.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);
@@ -131,7 +132,7 @@ fn the_environment_is_not_read() {
         assert!(before == (contents(&profile), fs::read(&pool).unwrap()), "{kind}: it recorded");
         remove(&profile, &pool);
 
-        // These are the variables of IREE's original hook. One of them would end the program.
+        // These are variables of IREE's original hook. One of them would end the program.
         for variable in ["IREE_HOOK_BUCKET_COUNT", "IREE_HOOK_LIST_EVENT_TYPES"] {
             let before = contents(case.scratch.path());
             let output = case.start(&[(variable.to_owned(), "1".to_owned())]);
@@ -139,7 +140,7 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // The same program without set-user-id reads the variables, which shows that the test can fail.
+    // Without set-user-id, the same program reads the variables. This shows that the test can fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

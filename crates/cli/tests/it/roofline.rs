@@ -1,5 +1,5 @@
-//! Tests `roofline` and `report --roofline`. The profile, the roofs and the expected numbers were
-//! made up and computed on paper.
+//! Tests `roofline` and `report --roofline`. The profile and the roofs (limits of the machine) were
+//! made up, and the expected numbers computed on paper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Returns a profile; one tick is 1 ns. It has two calls of a product, one of a sum, one of an op
-/// that no rule knows, and one whose arguments were not recorded.
+/// Returns a profile in which one tick is 1 ns. It has two calls of a product, one of a sum, one of
+/// an op without a rule, and one whose arguments were not recorded.
 fn recorded() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -33,7 +33,7 @@ fn recorded() -> ProfileScript {
     script
 }
 
-/// Returns roofs of 100 GFLOP/s, of 10 GB/s from memory, and of 50 GB/s from a cache of 1 MB.
+/// Returns these roofs: 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
 fn roofs() -> Value {
     let rate = |best: f64| json!({"best": best, "median": best, "worst": best / 2.0});
     json!({
@@ -77,15 +77,15 @@ fn ops_under_their_roofs() {
     assert_eq!(found["schema"], "counterpoint.placed/1");
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2, "what is not known has no row: {found:#}");
-    // The sum has a million additions. Its 12 MB take 1.2 ms from memory, of 2.4 ms.
+    // The sum has a million additions. Loading its 12 MB takes at least 1.2 of the 2.4 ms.
     let (add, matmul) = (&rows[0], &rows[1]);
     assert_eq!((&add["op"], &add["calls"]), (&json!("add"), &json!(1)));
     assert_eq!((&add["flop_per_call"], &add["bytes_per_call"]), (&json!(1e6), &json!(12e6)));
     let roof = json!({"bound": "memory", "level": "memory", "least_ns": 1.2e6, "part": 0.5});
     assert_eq!(add["roof"], roof);
     assert_eq!(add["bytes_per_s"], json!(5e9));
-    // The product's 2 million operations take 20 µs, of 40 µs. Its 120,000 bytes fit the cache, and
-    // take 2.4 µs.
+    // The 2 million operations of the product take at least 20 of the 40 µs. Its 120,000 bytes fit
+    // into the cache, which takes 2.4 µs to load them.
     assert_eq!((&matmul["op"], &matmul["calls"]), (&json!("matmul"), &json!(2)));
     assert_eq!((&matmul["flop_per_call"], &matmul["flop_per_s"]), (&json!(2e6), &json!(50e9)));
     let roof = json!({"bound": "compute", "level": "L2", "least_ns": 20e3, "part": 0.5});
@@ -127,7 +127,7 @@ fn ops_under_their_roofs() {
     );
 }
 
-/// Returns the cells of a table in CSV, by row. Only arguments are in quotes.
+/// Returns the rows of a table in CSV. Only arguments are quoted.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for line in text.lines() {
@@ -144,8 +144,8 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The roofs are five times as high, so ops reach a tenth of them. A table for people says that
-/// neither roof limits the ops. CSV and JSON name the lower roof, with the same numbers.
+/// The roofs are five times as high, so ops reach a tenth of them. The table for people says that
+/// neither roof limits the ops. CSV and JSON name the lower roof.
 #[test]
 fn far_below_both_roofs() {
     let (_scratch, dir) = recorded().written();
@@ -180,7 +180,7 @@ fn far_below_both_roofs() {
     assert!(text.contains("far below both: less than a quarter of the lower roof"), "{text}");
 }
 
-/// Roofs of this machine say nothing about a profile of another one.
+/// Roofs of this machine cannot be used for a profile of another machine.
 #[test]
 fn without_roofs_there_are_rates() {
     let (_scratch, dir) = recorded().written();
@@ -217,8 +217,7 @@ fn a_machine_is_measured_once() {
     let when = |document: &Value| document["measured_unix_ns"].as_u64().unwrap();
     let again = document(cache.path(), &["roofline", "--seconds", "1", "--again"]);
     assert!(when(&again) > when(&first));
-    // Roofs in a file that others could have written are not used, and neither are those in a
-    // damaged file.
+    // Files of roofs that others could have written, or that are damaged, are not used.
     fs::set_permissions(&files[0], fs::Permissions::from_mode(0o666)).unwrap();
     let third = document(cache.path(), &measure);
     assert!(when(&third) > when(&again));

@@ -1,10 +1,11 @@
-//! Tests that the same quantity is the same number in every view and format, over random profiles
-//! of all kinds: calls inside of calls, dispatches on several workers, ops of virtual machines with
-//! tasks on other threads, runs with a budget, lost pages, instrumented loops, imported traces. And
-//! no view shows what a stranger must never see ([`crate::strangers_screen`]).
+//! Tests that the same quantity has the same value in every view and format. It uses random
+//! profiles of all kinds: calls inside of calls, dispatches on several workers, ops of virtual
+//! machines with tasks on other threads, runs with a budget, lost pages, instrumented loops,
+//! imported traces. Also tests that no view shows something that would be nonsense to a reader
+//! ([`crate::strangers_screen`]).
 //!
-//! `COUNTERPOINT_PROFILES=1000` checks a thousand profiles. Each profile depends on its number
-//! only, so that `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one of them.
+//! `COUNTERPOINT_PROFILES=1000` checks a thousand profiles. A profile depends only on its number,
+//! so `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one of them.
 
 mod loops;
 mod random_loops;
@@ -24,7 +25,7 @@ use crate::account::amount;
 use crate::strangers_screen::look_at;
 use crate::support::OFTEN_STARTED;
 
-/// Returns a profile of dispatches of three functions, whose workgroups run on several threads.
+/// Returns a profile with dispatches of three functions. Their workgroups run on several threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -38,7 +39,7 @@ fn dispatches(r: &mut Random) -> ProfileScript {
         let begin = of_worker.iter().map(|(at, _)| *at).max().unwrap() + r.below(500);
         of_worker.iter_mut().for_each(|(at, _)| *at = begin);
         for id in 0..count {
-            // The first worker that is free takes the next workgroup.
+            // The next workgroup is run by the worker that becomes free first.
             let worker = (0..workers as usize).min_by_key(|worker| of_worker[*worker].0).unwrap();
             let (at, calls) = &mut of_worker[worker];
             let duration = 50 + r.below(2_000);
@@ -59,7 +60,7 @@ fn dispatches(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Returns a profile of runs of a virtual machine with ops, some of which call others or launch
+/// Returns a profile with runs of a virtual machine. Some of the ops call other ops, or launch
 /// tasks on another thread.
 fn machine(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -116,7 +117,7 @@ fn machine(r: &mut Random) -> ProfileScript {
 }
 
 /// Returns a profile of a run with a budget. In some of these profiles, a host announced its calls
-/// in some steps only.
+/// to the recorder only in some steps.
 pub fn sampled(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.01 * (1 + r.below(10)) as f64);
@@ -156,7 +157,8 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
                 let unseen = if by_steps && export > 1 { 3 * calls } else { 0 };
                 thread.counted(export, calls + unseen, timed, counted);
                 if unseen > 0 {
-                    // The calls are in 100 steps of weight 3, the same number in each but one.
+                    // The calls are in 100 steps with weight 3. All steps except one have the same
+                    // number of calls.
                     let each = calls / 100 + 1;
                     let (sum, squares) = (300 * each + 3, 300 * each * each + 6 * each + 3);
                     rows.push(SampledCalls { export, sum, squares, unseen, in_cut: 0 });
@@ -210,7 +212,7 @@ fn lose(r: &mut Random, script: &mut ProfileScript) {
     process.losses.push((losses[r.below(3) as usize], 1 + r.below(9), 0));
 }
 
-/// How many kinds of profiles there are.
+/// The number of kinds of profiles.
 const KINDS: u64 = 6;
 
 /// Writes the random profile with this number, and returns the name of its kind.
@@ -247,12 +249,12 @@ struct Look<'a> {
     what: String,
     dir: &'a Path,
     compared: usize,
-    /// Messages about numbers that differ.
+    /// Messages about values that differ although they should be equal.
     wrong: Vec<String>,
     documents: HashMap<String, Value>,
 }
 
-/// The columns of a table: their names or titles, and their cells.
+/// The columns of a table. A column has a name or title, and cells.
 type Columns = Vec<(String, Vec<String>)>;
 
 impl Look<'_> {
@@ -265,7 +267,8 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns a document in JSON. The command for it runs once.
+    /// Returns the JSON document that a command prints. A command with the same words is run only
+    /// once.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -286,7 +289,7 @@ impl Look<'_> {
         names.into_iter().enumerate().map(|(at, name)| (name, column(at))).collect()
     }
 
-    /// Returns a printed table, by the titles of its columns.
+    /// Returns the columns of a printed table with their titles.
     fn table(&self, words: &[&str], first: &str) -> Columns {
         let text = self.run(&[words, &["--width", "1000"]].concat());
         let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{first}  ")));
@@ -297,7 +300,7 @@ impl Look<'_> {
         head.iter().enumerate().map(|(at, name)| ((*name).to_owned(), column(at))).collect()
     }
 
-    /// Returns the tables of a page by their names. Each column has its name, its title and its
+    /// Returns the tables of a page. The key is the table's name. A column has a name, a title and
     /// cells.
     fn page(&self, scratch: &Scratch) -> HashMap<String, Vec<(String, String, Vec<String>)>> {
         let file = scratch.join("page.html");
@@ -329,7 +332,8 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that a printed cell is the number, to its last digit. A bound is above the number.
+    /// Checks that a printed cell equals the number, to the last printed digit. A bound must be
+    /// above the number.
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -343,7 +347,7 @@ impl Look<'_> {
         self.check(is_same, || format!("{what}: {cell:?} is printed for {value}"));
     }
 
-    /// Compares the report as text, CSV, JSON and page.
+    /// Compares the numbers of the report as text, CSV, JSON and page.
     fn report(&mut self, scratch: &Scratch, by: &str) {
         let words = ["report", "--by", by, "--top", "0"];
         let document = self.json(&words);
@@ -379,7 +383,8 @@ impl Look<'_> {
                     self.printed(&cells[at], &value.clone(), &what);
                 }
             }
-            // Titles that follow others (`/call`) are longer on a page.
+            // A title that continues the title of the column before it (`/call`) is longer on a
+            // page.
             let Some((_, printed)) = text.iter().find(|(of_text, _)| of_text == title) else {
                 continue;
             };
@@ -392,7 +397,7 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that the rows of a thread and the time between them add up to the thread's life.
+    /// Checks that the rows of a thread and its time between calls add up to the thread's life.
     fn lives(&mut self) {
         let document = self.json(&["report", "--by", "thread", "--top", "0"]);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -423,7 +428,8 @@ impl Look<'_> {
             let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
             if let Some(sampled) = sampled {
                 let of_stats = &op["all"]["sampled"];
-                // Only the rows have shares, so the share is left out of the comparison.
+                // In `stats`, there is no share, because only rows of the report have one. So it is
+                // removed before the comparison.
                 let mut sampled = sampled.clone();
                 sampled.as_object_mut().unwrap().remove("share");
                 self.check(*of_stats == sampled, || format!("{of_stats} in stats, {sampled}"));
@@ -463,12 +469,12 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Returns the cells of a line, which are separated by two or more blanks.
+/// Returns the cells of a line. Two or more spaces separate them.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Returns the fields of a line of CSV.
+/// Returns the fields of a line in CSV.
 fn fields(line: &str) -> Vec<String> {
     let (mut all, mut is_quoted) = (vec![String::new()], false);
     for c in line.trim_end().chars() {
@@ -481,7 +487,7 @@ fn fields(line: &str) -> Vec<String> {
     all
 }
 
-/// Returns the number in a row of JSON that CSV has in this column.
+/// Returns the number in a row of JSON that corresponds to this column of CSV.
 fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
     const NAMES: [&str; 9] = [
         "calls", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p99_ns", "max_ns",
@@ -523,7 +529,7 @@ fn every_view_and_format_has_the_same_numbers() {
         if kind == "loops" {
             look.loops(&scratch);
         }
-        // Of each kind, all views of every fifth profile are checked.
+        // Of each kind of profile, every fifth one is also checked in all views.
         if (number / KINDS).is_multiple_of(5) {
             look_at(&dir, &what);
         }

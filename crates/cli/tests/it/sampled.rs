@@ -1,5 +1,5 @@
 //! Tests views of scripted profiles of runs with a budget. The numbers of [`paper`] are computed on
-//! paper; those of [`drawn`] are computed by numpy, with the program in docs/sampling.md.
+//! paper. The numbers of [`drawn`] are computed by numpy, with the program in docs/sampling.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn golden(scratch: &Scratch) -> Golden {
         .scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile of two threads; one tick is 1 ns.
+/// Returns a profile of two threads. One tick is 1 ns.
 ///
 /// ```text
 ///  main    matmul   two calls of period 1: 1,000 and 800 ns; then three of period 4: 10, 14, 12 ns.
@@ -59,7 +59,7 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// Returns the profile of [`paper`] with seven more calls that were only counted.
+/// Returns the profile of [`paper`] with seven additional calls that were only counted.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -90,7 +90,7 @@ fn close(value: &Value, expected: f64) {
     assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} is not {expected}");
 }
 
-/// Returns a profile like [`paper`], with so many sampled calls that there are intervals:
+/// Returns a profile like [`paper`]. It has so many sampled calls that intervals can be computed:
 ///
 /// ```text
 ///  matmul   1,000 and 800 ns of period 1; then 1,334 times 10, 14 and 12 ns, of period 4 and with three
@@ -155,7 +155,8 @@ fn the_numbers_equal_those_on_paper() {
     close(&faults["total"], 6.0 + 16_008.0 * mean);
     assert_eq!(faults["calls"], 16_010);
     assert_eq!(faults["sampled"]["counted_calls"], 2_003);
-    // s² is 1, of 2,001 calls with 2 or 4 faults that represent 16,008 calls.
+    // The variance s² is 1. There are 2,001 calls with 2 or 4 faults, and they stand for 16,008
+    // calls.
     let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
     let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
     assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
@@ -175,7 +176,8 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(report["profile"]["budget"], 0.02);
 }
 
-/// From three sampled calls, the report does not estimate the seven others. The views agree.
+/// From only three sampled calls, the report does not estimate the seven others. All views agree
+/// about this.
 #[test]
 fn few_drawn_calls_are_only_counted() {
     let (scratch, dir) = paper().written();
@@ -212,7 +214,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // The counter was read in three calls. The seven others are not estimated from them.
+    // The counter was read in three calls. The report does not estimate the seven others from them.
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
@@ -222,7 +224,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
 }
 
-/// The statistics of an op count each sampled call four times.
+/// In the statistics of an op, each sampled call counts as four calls.
 #[test]
 fn weighted_statistics_on_paper() {
     let (scratch, dir) = often().written();
@@ -236,11 +238,11 @@ fn weighted_statistics_on_paper() {
     let duration = &all["variables"][0];
     close(&duration["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&duration["mean"], 193_896.0 / 16_010.0);
-    // The first 8,005 calls are 10 ns 5,336 times and 12 ns 2,669 times. The others are 12, 14, 800
+    // Of the first 8,005 calls, 5,336 take 10 ns and 2,669 take 12 ns. The others take 12, 14, 800
     // and 1,000 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
-    // The faults are 5 and 1 with weight 1, and 2 and 4 with weight 8.
+    // The faults are 5 and 1 in calls with weight 1, and 2 and 4 in calls with weight 8.
     let faults = &all["variables"][1];
     assert_eq!(faults["calls"], 2_003);
     close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
@@ -248,7 +250,7 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["effective_calls"], weights);
 }
 
-/// Numbers that no run can have are shown, and none of them ends a view.
+/// Numbers that no real run can have are shown. No view crashes because of them.
 #[test]
 fn forged_numbers() {
     let mut script = ProfileScript::monotonic();
@@ -290,8 +292,8 @@ fn forged_numbers() {
     }
 }
 
-/// It is not known how many of the calls that were only counted began in the first milliseconds, so
-/// those cannot be left out.
+/// It is not known how many of the calls that were only counted began in the first milliseconds.
+/// Therefore these calls cannot be left out.
 #[test]
 fn first_milliseconds_cannot_be_left_out() {
     let mut script = ProfileScript::monotonic();
@@ -306,7 +308,7 @@ fn first_milliseconds_cannot_be_left_out() {
     assert!(output.stderr.contains("do not say when they began"), "{}", output.stderr);
 }
 
-/// With budget 0, a run only counts.
+/// If the budget is 0, calls are only counted.
 #[test]
 fn budget_0() {
     let mut script = ProfileScript::monotonic();
@@ -334,8 +336,8 @@ fn budget_0() {
     }
 }
 
-/// Tests runs and ops of a virtual machine: a run of period 1 with two ops, and a run of which one
-/// op was timed.
+/// Tests runs and ops of a virtual machine. One run has period 1 and two ops. In another run, only
+/// one op was timed.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();
@@ -371,8 +373,8 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // `matmul` has two calls of period 1, and one of period 2, from which the fourth call is not
-    // estimated.
+    // `matmul` has two calls with period 1, and one with period 2. The fourth call is not estimated
+    // from it.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
     assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
@@ -382,9 +384,9 @@ fn ops_of_machines() {
     assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
-/// Returns a profile of two processes with two threads each. The calls of its ops are constant,
-/// alternating, heavy-tailed, slow at first, and few. They are sampled with a period that depends
-/// on the op and changes.
+/// Returns a profile of two processes with two threads each. The durations of its ops are constant,
+/// alternate, are heavy-tailed, or begin slowly; one op has only few calls. Calls are sampled with
+/// a period that depends on the op and changes over time.
 pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);
@@ -409,14 +411,14 @@ pub fn drawn() -> ProfileScript {
                         _ => 300 + spread / 10_000,
                     };
                     clock += duration + 100;
-                    // From the 17th call on, the periods are from 3 to 40, and counters are read in
-                    // half of the sampled calls.
+                    // From the 17th call on, the periods are between 3 and 40, and the counters are
+                    // read in half of the sampled calls.
                     let period = if call < 16 { 1 } else { 3 + (export + 1) * (call / 200 % 7) };
                     if !random.odd(period) {
                         skipped += 1;
                         continue;
                     }
-                    // Calls of a thread that are not inside of each other do not overlap.
+                    // Calls of a thread do not overlap unless one contains the other.
                     let one = CallScript::new(export as u32, clock - duration, duration);
                     let read = random.odd(2);
                     let one = match read {
@@ -433,8 +435,8 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// Returns what the program in docs/sampling.md prints for each op: total, low and high; 50th and
-/// 99th percentile.
+/// Returns what the program in docs/sampling.md prints for each op: the total with the low and high
+/// end of its interval, the 50th percentile, and the 99th percentile.
 fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
@@ -482,7 +484,7 @@ fn numpy_computes_the_report_from_an_export() {
                     Some((i, _)) => &row["counters"][i]["sampled"]["total"],
                 };
                 for (key, expected) in ["value", "low", "high"].into_iter().zip(expected) {
-                    // numpy prints NaN for a value that is not known.
+                    // numpy prints NaN for an unknown value.
                     let value = estimate[key].as_f64().unwrap_or(f64::NAN);
                     let same = (value - expected).abs() <= 1e-9 * expected.abs()
                         || value.is_nan() && expected.is_nan();

@@ -1,5 +1,5 @@
-//! Tests timelines of runs with a budget. Slices have weights, and viewers say that the slices are
-//! a sample.
+//! Tests timelines of runs with a budget. Slices have weights, and the timelines say that the
+//! slices are a sample.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn slices_have_weights_and_the_process_says_that_it_is_a_sample() {
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
     // There is one slice for each timed call. There are no dispatches, because a sample does not
-    // have all of their workgroups.
+    // contain all of their workgroups.
     assert_eq!(slices.len(), 8);
     let of = |key: &str| -> Vec<Value> {
         let matmul = slices.iter().filter(|slice| slice["name"] == "matmul");

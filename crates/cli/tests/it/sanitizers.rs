@@ -1,6 +1,6 @@
-//! Tests programs that are built with a sanitizer. They start and are recorded. The sanitizer
-//! reports the same as without Counterpoint, and nothing about our code. Programs that cannot run
-//! with our library run without it, which is a named loss.
+//! Tests programs that are built with a sanitizer. They can be started and recorded. The sanitizer
+//! reports the same faults as without Counterpoint, and no fault of our code. Programs that cannot
+//! run with our library run without it, which is reported as a loss.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// A compiler, its flags, and what the sanitizer must find in `sanitized.c`: the argument, the line
-/// that reports it, and the exit status of the program in which it was found.
+/// A compiler, its flags, and the fault that the sanitizer must find in `sanitized.c`: the argument
+/// that causes it, the line that reports it, and the exit status of the program.
 struct Build {
     name: &'static str,
     compiler: &'static str,
@@ -24,7 +24,8 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// AddressSanitizer's status for all its findings. LeakSanitizer by itself has the status 23.
+/// The exit status of AddressSanitizer for all of its findings. If LeakSanitizer is used alone, its
+/// exit status is 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[
@@ -109,7 +110,7 @@ fn directory() -> &'static testkit::Scratch {
     DIRECTORY.get_or_init(|| testkit::Scratch::new().until_exit())
 }
 
-/// Compiles `from`. The error says why that is not possible here.
+/// Compiles `from`. If this is not possible on this machine, the error says why.
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
@@ -118,7 +119,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     let mut cc = Command::new(&compiler);
     cc.args(["-g", "-O1", "-std=gnu11", "-o"]).arg(&to).arg(source(from)).args(build.flags);
     if build.flags.contains(&"-shared-libasan") {
-        // The dynamic linker does not search the directory of the runtime.
+        // The directory of the sanitizer's runtime must be given, because the dynamic linker does
+        // not search it.
         let ask =
             Command::new(&compiler).arg("-print-file-name=libclang_rt.asan-x86_64.so").output();
         let file =
@@ -136,8 +138,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     }
 }
 
-/// Returns the program of this build and its library, if the compiler and the runtime exist here,
-/// and the program runs at all.
+/// Returns the program of this build and its library. `None` if the compiler or the runtime does
+/// not exist on this machine, or if the program does not run at all.
 fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     let test = format!("sanitizers, {}", build.name);
     let library = match build.whole {
@@ -159,8 +161,8 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Runs calls, threads, children and the programs that they become. Output and end are as without
-/// Counterpoint, no fault is reported, and everything is recorded.
+/// Runs calls, threads, child processes, and the programs that these execute. The output and the
+/// end are as without Counterpoint, no fault is reported, and everything is recorded.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -193,7 +195,7 @@ fn sanitized_hosts_are_recorded() {
     }
 }
 
-/// A sanitizer still finds the fault that it must find, and reports nothing about our code.
+/// A sanitizer still finds the fault in the program, and reports nothing about our code.
 #[test]
 fn sanitizers_still_find_their_faults() {
     let Some(program) = counterpoint("sanitizers find") else { return };
@@ -225,9 +227,9 @@ fn sanitizers_still_find_their_faults() {
     }
 }
 
-/// A program may define AddressSanitizer's options itself. Counterpoint then cannot set the option
-/// that allows our library to come first, so the program runs without our library, and this is
-/// counted. With a static runtime, that option is not needed.
+/// A program may set AddressSanitizer's options itself. Then Counterpoint cannot set the option
+/// that allows our library to be loaded first. So the program runs without our library, and this is
+/// counted as a loss. With a static runtime, the option is not needed.
 #[test]
 fn a_program_with_its_own_options_runs_without_us() {
     let Some(program) = counterpoint("sanitizers, options") else { return };
@@ -286,7 +288,7 @@ fn under_valgrind_and_gdb() {
         command
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        // valgrind's launcher is a static program.
+        // The launcher of valgrind is a static program, so it is reported as a loss.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

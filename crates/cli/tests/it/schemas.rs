@@ -8,7 +8,7 @@ use record::meta::Role;
 use serde_json::Value;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Objects whose keys are names that users choose: of counters, metrics, variables.
+/// Objects whose keys are names of counters, metrics or variables. Users choose these names.
 const NAMED_BY_USERS: [&str; 5] =
     ["counters", "own_counters", "self_counters", "environment", "values"];
 
@@ -85,7 +85,7 @@ fn every_field_is_explained() {
         assert!(words.contains(schema), "{schema} is not described in docs/schema.md");
         let mut found = BTreeSet::new();
         keys(&document, &mut found);
-        // Rows of `ops` have columns that are named after counters.
+        // Rows of `ops` have columns that are named after counters, so these keys are not checked.
         found.retain(|key| !key.starts_with("page-faults"));
         let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
         assert!(unknown.is_empty(), "{args:?}: {unknown:?} are not in docs/schema.md");

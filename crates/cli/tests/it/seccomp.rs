@@ -1,5 +1,5 @@
-//! Tests a seccomp filter that forbids `perf_event_open`. All calls are timed, missing counters are
-//! named, and `run` and `doctor` name the filter.
+//! Tests a seccomp filter that forbids `perf_event_open`. All calls are timed, the missing counters
+//! are reported, and `run` and `doctor` report the filter.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// The error numbers that filters return, with their names and what the message says about each.
+/// The error numbers that filters return, with their names and the message's word for each.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// The numbers for which `without_perf` ends the thread or the process, or raises SIGSYS.
+/// For these numbers, `without_perf` ends the thread or the process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// Returns a command that runs `command` such that perf_event_open fails with `number`.
+/// Returns a command that runs `command` in a filter, so that perf_event_open fails with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -36,7 +36,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns the built program, if filters work here.
+/// Returns the built program, if seccomp filters work on this machine.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -52,8 +52,8 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Only the program has the filter, which `run` cannot know. The counters are missing, and a loss
-/// says so.
+/// Only the program has the filter, so `run` does not know it. The counters are missing, and a loss
+/// reports this.
 #[test]
 fn only_the_program_is_filtered() {
     let Some(run) = program("seccomp program") else { return };
@@ -77,8 +77,8 @@ fn only_the_program_is_filtered() {
     }
 }
 
-/// The program installs a filter after its first calls. Counters that are open continue, and those
-/// of later threads and of a forked child are missing.
+/// The program installs a filter after its first calls. Open counters continue. Those of later
+/// threads and of a forked child are missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -99,8 +99,8 @@ fn the_program_filters_itself() {
     }
 }
 
-/// `run` itself has the filter, as in a container. Requested counters are refused before anything
-/// starts. Without requested counters, calls are timed, and a note says why.
+/// `run` itself has the filter, as in a container. Requested counters are an error before anything
+/// starts. Without them, calls are timed, and a note says why.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };
@@ -134,7 +134,7 @@ fn run_is_filtered_too() {
              thread: {name}"
         );
         assert!(notes.contains(&note), "{notes}");
-        // No other counter works here, so none is recommended.
+        // No other counter works here, so the note must not recommend one.
         assert!(!notes.contains("-e page-faults"), "{notes}");
         std::fs::remove_dir_all(&profile).unwrap();
     }
@@ -176,7 +176,7 @@ fn doctor_says_what_forbids_counting() {
             format!("open task-clock:u on this thread: {name} (a seccomp filter {does} perf)");
         assert_eq!(found["counters"][1]["state"], *state, "{found}");
     }
-    // A filter that allows counting must be reported as `ok`.
+    // `doctor` must report a filter that allows counting as `ok`.
     let output = doctor(-1, &["--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = found["findings"].as_array().unwrap();
@@ -186,7 +186,7 @@ fn doctor_says_what_forbids_counting() {
 }
 
 /// The filter kills processes that call perf_event_open. Every command detects this with a child
-/// process and reports it.
+/// process, and reports it.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
@@ -194,7 +194,7 @@ fn a_filter_that_kills_is_survived() {
     let profile = scratch.join("p.cpt");
     let why = "SIGSYS (a seccomp filter kills any process that calls perf_event_open)";
     for number in KILLERS {
-        // First check that the filter works.
+        // First, the test checks that the filter works.
         let perf = counter_of_its_own(number);
         assert_eq!(perf.status.signal(), Some(libc::SIGSYS), "{number}: {perf:?}");
         let filtered = |arguments: &[&str]| {
@@ -227,7 +227,7 @@ fn a_filter_that_kills_is_survived() {
         assert_eq!(refused.status.code(), Some(2), "{number}: {refused:?}");
         assert!(err(&refused).contains(why), "{number}: {}", err(&refused));
 
-        // Without requested counters, the program and its threads are timed.
+        // Without requested counters, calls are timed.
         let mut timed = Command::new(&program);
         timed.args(["run", "-o", directory, "--"]).arg(&Programs::get().host);
         timed.args(host("threads 2 50").get_args());
@@ -240,7 +240,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// Runs a program that does call perf_event_open.
+/// Runs a program that calls perf_event_open itself.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

@@ -1,6 +1,6 @@
-//! Tests how much of a program's stack recording takes. It takes at most 1 KiB, in a thread's first
-//! call and later, on stacks that programs make for `makecontext`, and in signal handlers. Threads
-//! with the smallest stacks survive (`tests/programs/small_stacks.h`).
+//! Tests how much of a program's stack the recorder uses. It uses at most 1 KiB: in a thread's
+//! first call and later, on stacks that programs make for `makecontext`, and in signal handlers.
+//! Threads with the smallest possible stacks do not crash (`tests/programs/small_stacks.h`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::support::{Programs, Recorded, counterpoint, plain};
 use crate::torch_ops;
 
-/// The bytes of each kind of stack that recording may take. `cargo xtask tidy --built` compares
-/// every entry point of the release with the same number.
+/// The largest number of bytes that recording may use of each kind of stack. `cargo xtask tidy
+/// --built` compares every entry point of the release with the same number.
 const MOST: u64 = 1024;
 
 fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
@@ -25,7 +25,7 @@ fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs the host with each of the options, and without Counterpoint.
+/// Runs the host without Counterpoint and with each of the options, and compares the results.
 fn compare(what: &str, make: &dyn Fn() -> Command, options: &[(&str, &[&str])]) {
     let program = counterpoint(what).unwrap_or_else(|| panic!("{what}: no program"));
     for (events, options) in options {
@@ -116,8 +116,8 @@ fn ops_of_pytorch() {
     compare("torch", &make, options);
 }
 
-/// Runs a program of clang whose loops run on threads with stacks of 16 KiB, and on stacks below
-/// which the program's own data lies.
+/// Runs a program that clang compiled. Its loops run on threads with stacks of 16 KiB, and on
+/// stacks directly above the program's own data.
 #[test]
 fn loops_of_clang_on_small_stacks() {
     let test = "stacks::loops_of_clang";

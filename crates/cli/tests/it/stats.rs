@@ -1,5 +1,5 @@
-//! Tests `stats` on scripted profiles. The golden files contain the layout; the numbers in them are
-//! computed on paper here, and compared with numpy and scipy in `stats_oracle.rs`.
+//! Tests `stats` on scripted profiles. The golden files show the layout. The numbers in them are
+//! computed on paper here, and `stats_oracle.rs` compares numbers with numpy and scipy.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile; one tick is 1 ns. The duration is 1,000 times the number of the call. Faults
-/// decrease while durations increase. The clock equals the duration, but was not read in the last
-/// call.
+/// Returns a profile in which one tick is 1 ns. The duration of a call is 1,000 times its number.
+/// The page faults decrease while the durations increase. The clock equals the duration, but it was
+/// not read in the last call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1
@@ -96,12 +96,13 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!((&clock["calls"], &clock["max"]), (&json!(7), &json!(6_960.0)));
     let pair = &all["pairs"][0];
     assert_eq!((&pair["of"], &pair["given"]), (&json!("duration_ns"), &json!("page-faults")));
-    // Ranks of the faults: 8 7 6 5 4 3 and twice 1.5; ranks of the durations: 1 to 8. Products of
-    // the differences from 4.5: −(3.5² + 2.5² + 1.5² + 0.5² + 0.5² + 1.5²) − 3 · (2.5 + 3.5) =
-    // −23.5 − 18 = −41.5; squares 42 and 41.5.
+    // The ranks of the faults are 8 7 6 5 4 3 and twice 1.5. The ranks of the durations are 1 to 8.
+    // The sum of the products of the differences from 4.5 is −(3.5² + 2.5² + 1.5² + 0.5² + 0.5² +
+    // 1.5²) − 3 · (2.5 + 3.5) = −23.5 − 18 = −41.5. The sums of squares are 42 and 41.5.
     let spearman = pair["spearman"].as_f64().unwrap();
     assert!((spearman + 41.5 / (42.0f64 * 41.5).sqrt()).abs() < 1e-12);
-    // Faults 0 0 | 10 20 | 30 40 | 50 60; they decrease with the duration.
+    // The four groups of faults are 0 0 | 10 20 | 30 40 | 50 60. Faults decrease while the duration
+    // increases.
     let anti = json!([
         [0.0, 0.0, 0.0, 1.0],
         [0.0, 0.0, 1.0, 0.0],
@@ -109,7 +110,7 @@ fn the_numbers_equal_those_on_paper() {
         [1.0, 0.0, 0.0, 0.0]
     ]);
     assert_eq!(pair["probability"], anti);
-    // The clock equals the duration where it was read.
+    // In all calls in which the clock was read, it equals the duration.
     assert_eq!(all["pairs"][1]["of"], "duration_ns");
     assert_eq!(all["pairs"][1]["calls"], 7);
     assert_eq!(all["pairs"][1]["spearman"], 1.0);

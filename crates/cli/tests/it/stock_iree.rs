@@ -1,5 +1,5 @@
-//! Tests stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that
-//! IREE's own profiler made (`fixtures/iree/expected.json`).
+//! Tests stock IREE: wheels from pip, and modules that were compiled for a fixed target CPU. The
+//! expected counts come from IREE's own profiler (`fixtures/iree/expected.json`).
 
 use std::process::Command;
 
@@ -18,8 +18,8 @@ fn run_module(iree: &Iree, fixture: &str, system: bool, device: &str, seen: &Exp
     command
 }
 
-/// Checks every fixture, on every device, in both kinds of executables: the calls and dispatches of
-/// each export, the program's output and status, and that there is no loss.
+/// Checks every fixture on every device and in both kinds of executables. It checks the calls and
+/// dispatches of each export, the program's output and exit status, and that there is no loss.
 #[test]
 fn every_call_of_every_export_is_counted() {
     let Some((program, iree)) = setup("counts") else { return };
@@ -46,7 +46,8 @@ fn every_call_of_every_export_is_counted() {
     }
 }
 
-/// Records the tool with Tracy in it, and the benchmark tool, which runs the module many times.
+/// Records the tool that was built with Tracy, and the benchmark tool, which runs the module many
+/// times.
 #[test]
 fn other_tools_of_the_wheel() {
     let Some((program, iree)) = setup("tools") else { return };
@@ -69,8 +70,7 @@ fn other_tools_of_the_wheel() {
 }
 
 /// One Python process loads and unloads two modules twenty times, on both devices. Calls are
-/// counted exactly, the results are the same as without the profiler, and the metadata does not
-/// grow.
+/// counted exactly, results are the same as without the profiler, and the metadata does not grow.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -92,7 +92,8 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// A Python process that never loads a module is not in the profile, and no file is created for it.
+/// A Python process that never loads a module does not appear in the profile, and no file is
+/// created for it.
 #[test]
 fn a_process_without_executables_leaves_no_trace() {
     let Some((program, iree)) = setup("bystander") else { return };
@@ -103,9 +104,10 @@ fn a_process_without_executables_leaves_no_trace() {
     assert!(recorded.profile().processes.is_empty());
 }
 
-/// A tracepoint of system calls counts Counterpoint's own reading in every call, once per group of
-/// counters, because matrix products make no system calls. This is reported before the run and in
-/// the profile, and both suggested remedies work.
+/// A counter of a tracepoint for system calls also counts the system calls with which Counterpoint
+/// reads counters. These are the only ones in a call, one for each group, because matrix products
+/// make no system calls. `run` reports this before the program starts, the profile contains it, and
+/// both suggested remedies work.
 #[test]
 fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };

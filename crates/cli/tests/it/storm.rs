@@ -1,4 +1,4 @@
-//! Tests forks in a signal handler at random moments. The children return into the interrupted
+//! Tests a signal handler that forks at random moments. The children return into the interrupted
 //! code.
 
 use std::process::Command;

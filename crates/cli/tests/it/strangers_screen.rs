@@ -1,6 +1,7 @@
-//! Checks that no view of random and recorded profiles shows what a stranger must never see
-//! (docs/account.md): a negative or missing time where calls were timed, a mean outside of minimum
-//! and maximum, parts above their whole, and 0 for a value that was not measured.
+//! Checks that no view of random and recorded profiles shows numbers that would be nonsense to a
+//! reader (docs/account.md): a negative or missing time although calls were timed, a mean that is
+//! not between minimum and maximum, parts that exceed their whole, and 0 for a value that was not
+//! measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use testkit::{ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A view of a profile, and the checks of it.
+/// A document that a view printed. The methods check it.
 struct Screen<'a> {
     what: String,
     document: &'a Value,
@@ -25,8 +26,8 @@ impl Screen<'_> {
         panic!("{}: {what}: {row}", self.what)
     }
 
-    /// Checks that no time, count or share is negative, except for the lower ends of intervals, and
-    /// that the ends of an interval are around its value.
+    /// Checks that no time, count or share is negative. Lower ends of intervals may be negative.
+    /// Also checks that the value is between the ends of its interval.
     fn no_negative(&self, value: &Value, name: &str) {
         match value {
             Value::Object(members) => {
@@ -53,7 +54,8 @@ impl Screen<'_> {
         }
     }
 
-    /// Checks that these members of a row are in this order. Members that are null are left out.
+    /// Checks that the values of these members of a row are in ascending order. Members that are
+    /// null are ignored.
     fn in_order(&self, row: &Value, names: &[&str]) {
         let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
         if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
@@ -66,12 +68,13 @@ impl Screen<'_> {
         self.in_order(row, &["min_ns", "p50_ns", "p99_ns", "max_ns"]);
         self.in_order(row, &["self_ns", "total_ns"]);
         let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
-        // An estimated mean is of all calls, and minimum and maximum are of the timed ones.
+        // The mean is an estimate for all calls, but minimum and maximum are those of the timed
+        // calls.
         if sampled.is_none() {
             self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
         }
         let timed = sampled.map_or(row["calls"].as_u64(), |s| s["timed_calls"].as_u64());
-        // Quantiles of a sample are not known by CPU, and not known if too few calls were sampled.
+        // Quantiles of a sample are not known in a table by CPU, or if too few calls were sampled.
         let by_cpu = sampled.is_some_and(|sampled| sampled["calls"].is_null());
         let few = sampled.is_some_and(|sampled| sampled["effective_calls"].is_null());
         let no_quantiles = by_cpu || few;
@@ -101,7 +104,7 @@ impl Screen<'_> {
             self.in_order(thread, &["dispatch_ns", "wall_ns"]);
             self.in_order(thread, &["no_dispatch_ns", "wall_ns"]);
             self.in_order(thread, &["off_cpu_ns", "no_dispatch_ns"]);
-            // A thread is on one processor at a time.
+            // A thread can be on only one processor at a time.
             self.in_order(&thread["usage"], &["cpu_ns", "of_ns"]);
             lived += thread["wall_ns"].as_f64().unwrap();
         }
@@ -110,8 +113,8 @@ impl Screen<'_> {
         {
             self.fail("more time in calls than threads lived", &self.document["total"]);
         }
-        // The time of recording calls is a part of the threads' processor time. That part does not
-        // contain the time to attach and to flush.
+        // The cost of recording calls is a part of the threads' processor time. It does not include
+        // the time for attaching and flushing.
         self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
     }
 
@@ -150,7 +153,7 @@ impl Screen<'_> {
     }
 }
 
-/// Checks every view of a profile. A view may have nothing to show, but it must not fail.
+/// Checks every view of a profile. A view may show nothing, but it must not fail.
 pub fn look_at(dir: &Path, name: &str) {
     let mut views: Vec<Vec<&str>> = Vec::new();
     for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {

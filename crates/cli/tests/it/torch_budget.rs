@@ -1,5 +1,5 @@
-//! Tests ops of PyTorch in runs with a budget, with a host that plays PyTorch
-//! (`tests/programs/torch_ops_host.c`).
+//! Tests ops of PyTorch in runs with a budget. The host (`tests/programs/torch_ops_host.c`)
+//! imitates PyTorch.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -76,7 +76,8 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         };
         let [empty] = &of(Role::Op, "AddBackward0")[..] else { panic!("{what}") };
         assert!(empty.len() < TIMES, "{what}: all {} are timed", empty.len());
-        // A region and its tasks are recorded if their op is, with the op's probability.
+        // A region and its tasks are recorded exactly if their op is recorded. Their probability is
+        // that of the op.
         let periods = |calls: &[Drawn]| calls.iter().map(|drawn| drawn.period).collect::<Vec<_>>();
         let [ops] = &of(Role::Op, "aten::parallel")[..] else { panic!("{what}") };
         let regions = of(Role::Region, "aten::parallel");
@@ -85,8 +86,8 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         for follows in regions.iter().chain(&tasks) {
             assert_eq!(periods(follows), periods(ops), "{what}");
         }
-        // The forward op is known even if it was only counted. The counts must equal the calls of
-        // the program.
+        // The forward op is known even if it was only counted. The counts must equal the program's
+        // calls.
         let view = Command::new(&recorded.program)
             .args(["ops", "--format", "json"])
             .arg(recorded.path())
@@ -105,7 +106,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
             let values = touched.iter().map(|op| &op["counters"][faults]);
             let read: Vec<&Value> = values.filter(|value| !value.is_null()).collect();
             assert!(read.len() > 1, "{what}");
-            // During the first call, the recorder allocates.
+            // The first call is left out, because the recorder allocates memory during it.
             assert!(read[1..].iter().all(|value| **value == 100), "{what}: {read:?}");
         }
     }

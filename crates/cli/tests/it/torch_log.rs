@@ -1,6 +1,5 @@
-//! Tests recordings of PyTorch's profiler, without PyTorch: `tests/programs/log_host.c` hands them
-//! over as PyTorch's shim does. The expected values come from the program's `step`, and are
-//! computed on paper.
+//! Tests recordings of PyTorch's profiler without PyTorch. `tests/programs/log_host.c` passes them
+//! on like PyTorch's shim. The expected values follow from its function `step`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -10,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The self time of a step. A step takes 100 µs, of which ops take 20 µs forward (12 of them in the
-/// outer op) and 5 µs backward.
+/// The self time of a step. A step takes 100 µs. Of these, ops take 20 µs in the forward pass (12
+/// of them in the outer op) and 5 µs in the backward pass.
 const STEP_SELF_NS: u64 = 75_000;
 
 fn record(test: &str, mode: &str) -> Option<Recorded> {
@@ -81,7 +80,7 @@ fn two_recordings_are_one_timeline() {
         );
         assert_eq!((&linear["dur"], &linear["cat"]), (&json!(20.0), &json!("cpu_op")));
     }
-    // The moments are inside of each step, at the distances that the program gave.
+    // The moments are in the steps, at the distances that the program chose.
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
@@ -150,7 +149,7 @@ fn ops_are_added_up_by_module_and_by_shape() {
         ]
     );
 
-    // For these shapes, the number of operations is not known. The metric of calls and times has a
+    // The number of operations is not known for these shapes. The metric of calls and times has a
     // value.
     let metrics =
         ["--metric", "rate = flops / duration in G/s", "--metric", "often = calls / duration"];
@@ -197,8 +196,8 @@ fn a_recording_without_an_end_is_counted() {
             "{mode}: {}",
             recorded.stderr()
         );
-        // The recording is smaller than the buffer from which it is written. So the profile only
-        // contains that there was a recording.
+        // The recording is smaller than the buffer, so none of it was written. The profile only
+        // shows that there was a recording.
         let lost = BTreeMap::from([("recording_incomplete".to_owned(), 1)]);
         assert_eq!(recorded.losses(), lost, "{mode}");
         assert!(recorded.stderr().contains("a part of a recording is missing"), "{mode}");
@@ -213,7 +212,7 @@ fn a_forked_child_makes_its_own_recording() {
     let processes: Vec<&Value> =
         facts.as_array().unwrap().iter().map(|one| &one["process"]).collect();
     assert!(processes.len() == 2 && processes[0] != processes[1], "{processes:?}");
-    // The child could not write to its parent's recording.
+    // The child could not write to the recording of its parent.
     assert_eq!(named(&recorded.exported(), "X", "aten::mm").len(), 2);
 }
 

@@ -1,5 +1,5 @@
-//! Tests ops of PyTorch that are announced in some steps of the program only, in runs with a
-//! budget. The host (`tests/programs/torch_steps_host.c`) plays PyTorch;
+//! Tests ops of PyTorch that are announced to the recorder only in some steps of the program, in
+//! runs with a budget. The host (`tests/programs/torch_steps_host.c`) imitates PyTorch.
 //! `tests/python/torch/test_steps.py` tests the same with PyTorch itself.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::support::{Programs, Recorded, counterpoint};
 
 const STEPS: u64 = 2_000;
 
-/// Runs the host with a budget that announcing its ops far exceeds. Returns the recording and the
-/// number of calls of `aten::other`, or `None` if the program was not built.
+/// Runs the host with a budget that is much smaller than the cost of announcing its ops. Returns
+/// the recording and the number of calls of `aten::other`. `None` if the program was not built.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
 
-/// Runs the host as [`run`] does, with this many steps.
+/// Like [`run`], with this number of steps.
 fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     let program = counterpoint("steps of torch")?;
     let mut host = Command::new(Programs::get().other("torch_steps_host"));
@@ -73,7 +73,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     let Some((recorded, others)) = run("same", &[]) else { return };
     let profile = recorded.profile();
     let (all, away) = steps(&profile);
-    // The range repeats from the second step on.
+    // From its second occurrence on, the range is known as a step.
     assert_eq!(all, STEPS - 1);
     assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
     assert_eq!(others, 3 * STEPS);
@@ -81,7 +81,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
         assert_eq!(sum(&profile, op), each * STEPS, "{op}");
         assert_eq!(seen(&profile, op), each * (STEPS - away), "{op}");
     }
-    // Ops outside of steps are counted exactly, and so are ranges.
+    // Ops outside of steps are counted exactly. Ranges are counted exactly, too.
     assert_eq!((sum(&profile, "aten::first"), seen(&profile, "aten::first")), (4, 4));
     let ranges = profile.counted().iter().filter(|one| {
         let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
@@ -89,8 +89,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // The report shows the same number with its mark. At least 100 steps of equal weight were seen,
-    // so the ends differ from it by less than 5 %.
+    // The report shows the same number, with a mark. At least 100 steps of equal weight were seen,
+    // so the ends of the interval differ from the number by less than 5 %.
     let sampled = &row(&recorded, "aten::same")["sampled"];
     let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
@@ -102,7 +102,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
 }
 
-/// One step in 16 is seen, so the last step is seen in one of 16 runs.
+/// Ops are announced in one step of 16, so the last step is seen in one run of 16.
 #[test]
 fn the_last_step_counts_like_the_others() {
     const FEW: u64 = 150;
@@ -142,8 +142,8 @@ fn a_program_without_steps_is_seen_whole() {
     assert_eq!(steps(&profile), (0, 0));
 }
 
-/// The numbers of calls in a step are from 1 to 9, with a standard deviation of 2.6. Of 2,000
-/// steps, at least one in 16 is seen, so the standard error is at most 2,000 · 2.6 / √125.
+/// A step has from 1 to 9 calls, with a standard deviation of 2.6. At least one in 16 of the 2,000
+/// steps is seen, so the standard error is at most 2,000 · 2.6 / √125.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };
@@ -152,7 +152,7 @@ fn the_interval_holds_the_truth_of_steps_that_differ() {
     let (value, low, high) = (of("value"), of("low"), of("high"));
     assert!(low < value && value < high, "{calls}");
     assert!(high - low < 2_500.0, "{calls}");
-    // One of twenty intervals does not contain the true number. An interval that is twice as wide
+    // One interval in twenty does not contain the true number. If the interval is twice as wide, it
     // almost always contains it.
     let truth = others as f64;
     assert!(truth > 2.0 * low - value && truth < 2.0 * high - value, "{calls}, in truth {truth}");
@@ -178,7 +178,8 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
     );
 }
 
-/// The child leaves the op in which it was forked. This op must be recorded in the parent only.
+/// The child is forked inside of an op, and leaves this op. The op must be recorded only in the
+/// parent.
 #[test]
 fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
     let Some((recorded, others)) = run("inside", &[]) else { return };
@@ -211,9 +212,10 @@ fn calls_of_other_threads_are_estimated_as_well() {
     assert_eq!(sum(&profile, "aten::worker"), 2 * STEPS);
 }
 
-/// What announcing costs in a step is what all threads of the process take longer. The host simulates the process's
-/// processor time: an op takes 100 ns, and announcing it takes 1,000. One thread makes 8 calls in each step, and
-/// with `worker`, another one makes 72 more while the first one sleeps.
+/// The cost of announcing ops in a step is the additional processor time of all threads of the
+/// process. The host simulates this processor time: an op takes 100 ns, and announcing an op takes
+/// 1,000 ns. One thread makes 8 calls in each step. In mode `worker`, a second thread makes 72 more
+/// calls while the first one sleeps.
 #[test]
 fn the_price_of_a_step_is_that_of_all_threads() {
     for (mode, calls) in [("alone", 8), ("worker", 80)] {
@@ -226,8 +228,8 @@ fn the_price_of_a_step_is_that_of_all_threads() {
     }
 }
 
-/// After the last step, the program goes on for longer than a step takes. Even if ops are not
-/// announced in the last step, later ops are announced after a time.
+/// After the last step, the program runs for longer than a step takes. Even if ops were not
+/// announced in the last step, the later ones are announced after some time.
 #[test]
 fn what_follows_the_last_step_is_seen() {
     let Some((recorded, _)) = run("tail", &[]) else { return };

@@ -11,8 +11,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 const NAME: &str = "odd \"name\" \\ \n\u{1}é";
 
-/// Returns a profile of two dispatches of two workgroups on two threads, and one of three
-/// workgroups on one thread.
+/// Returns a profile of three dispatches: two with two workgroups each on two threads, and one with
+/// three workgroups on one thread.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -110,14 +110,14 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 2, "node": 1, "dispatch": 2,
                "correlation": 2, "page-faults": 5, "bytes": null})
     );
-    // The counter was multiplexed, so the call has no value, and the dispatch has no sum.
+    // The counter was multiplexed. So the call has no value, and the dispatch has no sum.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);
     assert_eq!(
         slices[9]["args"],
         json!({"device": 0, "stream": 0, "correlation": 3, "workgroups": [3, 1, 1],
                "page-faults": 3, "bytes": null})
     );
-    // Arrows lead from the call that began a dispatch to the dispatch.
+    // An arrow leads from the call that began a dispatch to the dispatch.
     let ends = |phase: &str| -> Vec<(i64, i64)> {
         let ends = events(&trace, phase);
         ends.iter().map(|e| (e["id"].as_i64().unwrap(), ns(&trace, &e["ts"]))).collect()
@@ -230,7 +230,8 @@ fn holistic_trace_analysis_finds_the_kernels() {
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// Exports pass the check. For a damaged file, each output format names the byte.
+/// Exported files pass the check. For a damaged file, each output format states the position of the
+/// byte.
 #[test]
 fn check_names_the_byte() {
     let (scratch, dir) = script().written();
@@ -273,7 +274,7 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// Rates of a counter that was sampled for the machine; 1 tick is 1 ns here.
+/// Makes rates of a counter of the whole machine. One tick is 1 ns.
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
@@ -316,7 +317,7 @@ fn tracks_are_rates_with_gaps() {
             (ns(&trace, &e["ts"]), e["args"]["Joules/s"].as_f64().unwrap())
         })
         .collect();
-    // The rates are 4 × 0.5 in 1 µs, and 6 × 0.5 in 2 µs, counted in half of the time. In the last
-    // interval the counter never ran.
+    // The rates are 4 × 0.5 in 1 µs and 6 × 0.5 in 2 µs, where the counter was counting for half of
+    // the time. In the last interval, it never was.
     assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
 }

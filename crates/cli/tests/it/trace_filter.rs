@@ -1,5 +1,5 @@
-//! Tests `counterpoint trace export` with `--category`, `--from` and `--to`: the events that are
-//! kept, those that are left out and reported, and that no pair loses only one of its ends.
+//! Tests `counterpoint trace export` with `--category`, `--from` and `--to`: which events are kept,
+//! which are left out and reported, and that a pair of events is never separated.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,8 +13,8 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// Exports a part, and returns its JSON and the messages. Checks that no arrow in the file lacks
-/// its other end.
+/// Exports a part of the profile. Returns the JSON and the messages. Checks that each arrow in the
+/// file has both ends.
 fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     let file = scratch.join("part.json");
     let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, profile]);
@@ -25,7 +25,8 @@ fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), words)
 }
 
-/// Returns form, category, name and time of each event, except for the names of rows.
+/// Returns the form, category, name and time of each event. Events with the names of rows are left
+/// out.
 fn events(trace: &Value) -> Vec<(String, String, String, f64)> {
     let all = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M");
     let text = |e: &Value, key: &str| e[key].as_str().unwrap_or("").to_owned();
@@ -55,8 +56,8 @@ fn recorded(scratch: &Scratch) -> PathBuf {
 fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
-    // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns. The second call
-    // extends into the window, and the third begins when it ends.
+    // The first call begins at 1,000 ns, so the exported window is from 2,050 to 3,000 ns. The
+    // second call extends into the window. The third call begins when the second one ends.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =
@@ -69,7 +70,7 @@ fn a_window_of_a_recording() {
         ("s", "ac2g", "ac2g"),
     ];
     assert_eq!(kinds, expected);
-    // Two calls and two dispatches; two values; two arrows, so four ends.
+    // There are two calls, two dispatches, two values, and two arrows, which have four ends.
     assert!(words.contains("4 slices, 2 values of counters, 4 ends of arrows"), "{words}");
     let start = 1_700_000_000_000_000_000i64 + 1_000;
     let filter = json!({"categories": [], "from_ns": start + 1_050, "to_ns": start + 2_000});
@@ -91,7 +92,7 @@ fn categories_of_a_recording() {
         all.dedup_by(|a, b| a == b);
         all
     };
-    // An arrow is kept only with both of its ends.
+    // An arrow is kept only if both of its ends are kept.
     assert_eq!(forms(&["--category", "kernel"]), ["X kernel"]);
     let both = ["--category", "kern*", "--category", "cpu_o?"];
     assert_eq!(forms(&both), ["X cpu_op", "X kernel", "f ac2g", "s ac2g"]);
@@ -137,7 +138,7 @@ fn a_part_of_an_imported_trace() {
     };
     let base = "--from 100us --to 200us";
     let window: Vec<&str> = base.split(' ').collect();
-    // The first event is at 100 µs, so the window is from 200 to 300 µs.
+    // The first event is at 100 µs, so the exported window is from 200 to 300 µs.
     let (kept, words) = part(&profile, &scratch, &window);
     let expected = [
         "B half 120",
@@ -157,12 +158,13 @@ fn a_part_of_an_imported_trace() {
         "e async 500",
     ];
     assert_eq!(named(&kept), expected);
-    // The point at the begin of the window is the last one before it.
+    // The first point is put at the start of the window. Its value is that of the last point before
+    // the window.
     let points = kept["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");
     assert!(kept["traceEvents"].to_string().contains("thread_name"));
-    // A filter names categories as in the output's vocabulary.
+    // Filters use the names of categories that the output has.
     let (kept, _) = part(
         &profile,
         &scratch,
@@ -177,7 +179,7 @@ fn a_part_of_an_imported_trace() {
         "X late 300",
     ];
     assert_eq!(named(&kept), expected);
-    // Several files are filtered in the same way.
+    // A profile of several files is filtered in the same way.
     let both = scratch.join("both.cpt");
     assert!(run(&["trace", "import", "-o"], &[&both, &file, &file]).status.success());
     let (kept, _) = part(&both, &scratch, &[&window[..], &["--category", "kernel"]].concat());

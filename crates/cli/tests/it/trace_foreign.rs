@@ -1,5 +1,5 @@
-//! Tests unusual traces of other programs. Their contents are kept, an unreadable part does not
-//! lose any other part, and every view shows the contents.
+//! Tests unusual traces of other programs. Their contents are kept and shown in every view, and an
+//! unreadable part does not affect other parts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,7 +27,7 @@ fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     (profile, text(&output.stderr))
 }
 
-/// Returns the exported trace, with one event per line.
+/// Returns the exported trace. It has one event in each line.
 fn exported(scratch: &Scratch, profile: &Path) -> String {
     let to = scratch.join("again.json");
     let output = run(&["trace", "export", "-o"], &[&to, profile]);
@@ -41,7 +41,7 @@ fn report(profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the name and count of each loss.
+/// Returns the name and the count of each loss.
 fn losses(report: &Value) -> Vec<(String, u64)> {
     let all = report["losses"].as_array().unwrap().iter();
     let mut all: Vec<_> = all
@@ -55,7 +55,7 @@ fn loss(name: &str, count: u64) -> (String, u64) {
     (name.to_owned(), count)
 }
 
-/// JAX and TensorFlow write picoseconds. The expected values are the texts themselves, and their
+/// JAX and TensorFlow write picoseconds. The expected values are the digits of the texts, and their
 /// sums on paper.
 #[test]
 fn digits_beyond_nanoseconds_are_kept() {
@@ -84,19 +84,19 @@ fn digits_beyond_nanoseconds_are_kept() {
         rows.iter().find(|row| row["op"] == name).unwrap()["total_ns"].as_f64().unwrap()
     };
     assert_eq!([total("tiny"), total("long"), total("ids")], [0.0, 12_346.0, 15_000.0]);
-    // Merging moves the times and keeps their digits.
+    // Merging changes the times, but keeps all of their digits.
     let other = scratch.join("other.json");
     std::fs::write(&other, r#"{"baseTimeNanoseconds":5000,"traceEvents":[]}"#).unwrap();
     let merged = scratch.join("merged.json");
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // First events are aligned: t.json's 1.5 µs with the other file's 5 µs, so t.json is moved by
+    // First events are aligned: 1.5 µs in t.json with 5 µs in the other file. So t.json is moved by
     // 3.5 µs.
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// In an earlier version, each of these lines lost all events of its trace.
+/// In an earlier version, each of these lines caused the loss of the whole trace.
 #[test]
 fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
@@ -123,7 +123,7 @@ fn one_bad_event_only_loses_itself() {
         ("{\"ph\":\"i\",\"pid\":1,\"ts\":1,\"name\":\"\u{1}\"}", "", 0),
     ];
     for (event, name, count) in bad {
-        // The bad event is once in the middle, and once the last event.
+        // The bad event is tested in the middle and as the last event.
         for events in
             [[&good(1), event, &good(9)].join(",\n"), [&good(1), &good(9), event].join(",\n")]
         {
@@ -143,7 +143,7 @@ fn one_bad_event_only_loses_itself() {
             assert_eq!(check.status.code() == Some(1), !matches!(event.as_bytes(), b""), "{event}");
         }
     }
-    // The same holds for bad names, for other keys of an object, and for a second document.
+    // The same is true for bad names, other keys of an object, and a second document.
     let scratch = Scratch::new();
     let trace = format!("\u{feff}{{\"x\":NaN,\"traceEvents\":[{}],\"y\":[1,]}}\n{{}}", good(1));
     let (profile, _) = import(&scratch, "t.json", trace.as_bytes());
@@ -152,7 +152,7 @@ fn one_bad_event_only_loses_itself() {
 }
 
 /// The numbers were computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs.
-/// Spans have no percentage; the slice is 100 %.
+/// Spans have no share. The slice's share is 100 %.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();
@@ -201,7 +201,7 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // The two local ids belong to two processes.
+    // The two local ids belong to different processes.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
@@ -225,7 +225,7 @@ fn spans_and_counters_are_in_every_view() {
         ["mem[b]", "bytes", 1, 1, 5.0]
     ]);
     assert_eq!(Value::from(tracks), expected);
-    // By thread, there is no row for calls that belong to no thread.
+    // By thread, there is no row for calls without a thread.
     let by_thread = run(&["report", "--by", "thread", "--format", "json"], &[&profile]);
     let by_thread: Value = serde_json::from_slice(&by_thread.stdout).unwrap();
     assert_eq!(by_thread["rows"].as_array().unwrap().len(), 1);
@@ -239,14 +239,14 @@ fn spans_and_counters_are_in_every_view() {
         text(&run(&["export", "--what", "tracks", "--format", "csv"], &[&profile]).stdout);
     assert_eq!(samples.lines().count(), 1 + 4, "{samples}");
 
-    // If there are only counters, the message does not send the user to look for an executable.
+    // If the trace has only counters, the message does not suggest looking for an executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
     assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
-/// Kineto's events about itself have a row, but no share.
+/// Kineto's events about itself have a row, but they have no share.
 #[test]
 fn a_profilers_own_rows_have_no_share() {
     let scratch = Scratch::new();
@@ -268,17 +268,17 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(share("PyTorch Profiler (0)"), own(100_000.0));
     assert_eq!(share("Activity Buffer Request"), own(7_000.0));
     assert_eq!(share("aten::mm").3, 0.75);
-    // The same category in another place belongs to the program.
+    // An event with the same category in another place belongs to the program.
     assert_eq!(share("mine").3, 0.25);
     assert_eq!(report["total"]["self_ns"], 40_000.0);
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
 }
 
-/// For a file that is not a trace, both commands name its kind.
+/// If a file is not a trace, both commands name the kind of the file.
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
-    // XSpace{planes{id: 1, name: "/host:CPU", lines{}}}, by its published definition.
+    // XSpace{planes{id: 1, name: "/host:CPU", lines{}}}, as its published definition encodes it.
     let xplane = b"\x0a\x0f\x08\x01\x12\x09/host:CPU\x1a\x00";
     let elf = std::fs::read("/proc/self/exe").unwrap()[..4096].to_vec();
     for (bytes, what) in [
@@ -302,7 +302,7 @@ fn files_of_other_kinds() {
     assert!(text(&check.stdout).contains("a profile of Counterpoint"), "{check:?}");
     let import = run(&["trace", "import", "-o"], &[&scratch.join("p.cpt"), &profile]);
     assert!(text(&import.stderr).contains("a profile of Counterpoint"), "{import:?}");
-    // Keys that appear twice: in the document, in an event, and in its arguments.
+    // Keys appear twice in the document, in an event, and in the event's arguments.
     let twice = scratch.join("twice.json");
     let trace = r#"{"traceEvents":[{"ph":"i","ts":1,"ts":2,"pid":1,"args":{"a":1,"a":2}}],"traceEvents":[]}"#;
     std::fs::write(&twice, trace).unwrap();
@@ -312,8 +312,8 @@ fn files_of_other_kinds() {
     }
 }
 
-/// Imports a trace that Perfetto's published classes wrote, in every form that other writers use.
-/// The import is compared with the values that the script expects that wrote the trace.
+/// Imports a trace written with Perfetto's published classes, in every form that other writers use.
+/// The script that wrote it also prints the expected values.
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
@@ -331,7 +331,7 @@ fn perfettos_format_of_other_writers() {
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
-    // There are three decimals, so the digits without the point are nanoseconds.
+    // There are three decimals, so the digits without the decimal point are nanoseconds.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let events = again["traceEvents"].as_array().unwrap();
     let of = |form: &'static str| events.iter().filter(move |e| e["ph"] == form);
@@ -354,7 +354,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // If the file is cut at any byte, the complete part is read.
+    // If the file is cut at any byte, the complete part before it is read.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

@@ -1,4 +1,4 @@
-//! Tests `counterpoint trace import` as a user types it.
+//! Tests `counterpoint trace import` with the command lines that a user types.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,9 @@ fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
 }
 
-/// A trace that Counterpoint wrote contains less than its profile, so its import is refused, even
-/// if another program has written the trace again since. A profile that exists already in the place
-/// is kept.
+/// A trace that Counterpoint wrote contains less than the profile from which it was made. So its
+/// import is refused, even if another program has written the trace again. An existing profile at
+/// the output path is kept.
 #[test]
 fn traces_of_counterpoint_are_refused() {
     let scratch = testkit::Scratch::new();
@@ -60,8 +60,8 @@ fn traces_of_counterpoint_are_refused() {
     }
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-    // A part of another program's trace is still a trace of that program, so it can be imported
-    // again.
+    // An exported part of another program's trace is still a trace of that program, so it can be
+    // imported again.
     done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
     done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }
@@ -97,7 +97,7 @@ fn a_trace_becomes_a_profile() {
         [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
     );
 
-    // For a file that is not a trace, the error names the place, and the earlier profile stays.
+    // If a file is not a trace, the error contains the position, and the earlier profile is kept.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
     let bad = import("bad.json");
     assert_eq!(bad.status.code(), Some(2));
@@ -105,7 +105,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // For a value beside the events that cannot be kept, the error names the value.
+    // If a value beside the events cannot be kept, the error names this value.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -119,7 +119,8 @@ fn a_trace_becomes_a_profile() {
     assert!(output.exists());
 }
 
-/// Compares the sums of fresh traces of two versions of torch, by op, with torch's own sums.
+/// Makes fresh traces with two versions of torch. Compares the sums of each op with torch's own
+/// sums.
 #[test]
 fn our_sums_equal_torchs() {
     crate::support::torch("torchs_sums").as_deref().into_iter().for_each(compare_sums);
@@ -137,10 +138,10 @@ fn compare_sums(python: &Path) {
     assert!(done.unwrap().success());
     let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    // torch treats a name with several categories as one op.
+    // If a name occurs in several categories, torch counts it as one op.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
-        // Kineto writes a slice over the whole trace, which is not an op.
+        // Kineto writes a slice that covers the whole trace. It is not an op.
         if row["role"] == "bookkeeping" {
             continue;
         }
@@ -155,17 +156,18 @@ fn compare_sums(python: &Path) {
     for (op, (calls, total_us, self_us)) in &theirs {
         let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
         assert_eq!(our_calls, *calls, "{op}");
-        // The file has whole nanoseconds; torch adds up fractions of µs.
+        // In the file, times are whole nanoseconds. torch adds up fractions of µs.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
-        // The call and the calls inside of it are off by fractions of a nanosecond each.
+        // The time of the call and the times of the calls inside of it are each wrong by fractions
+        // of a nanosecond.
         let off = (our_self_ns - self_us * 1e3).abs();
         assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
     }
 }
 
-/// Adds random slices, which are split recursively into nested ones. Some are equal to the
-/// surrounding slice, and some are empty.
+/// Adds random slices, and splits them recursively into nested ones. Some nested slices are equal
+/// to the slice around them, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),
@@ -188,8 +190,8 @@ fn nest(
     }
 }
 
-/// Compares self times by op with a tree that a script builds from the JSON, and checks that their
-/// shares add up.
+/// Compares the self times of each op with those of a script, which builds a tree from the JSON.
+/// Also checks that the shares add up to 1.
 #[test]
 fn self_times_of_random_nests() {
     let Some(python) = testkit::python::with("self_times", "json") else { return };
@@ -200,8 +202,8 @@ fn self_times_of_random_nests() {
         let state = state.next();
         state % end
     };
-    // Events are in the order of their begins (a page has some thousand), of their ends, and in no
-    // order.
+    // Events are sorted by their begins (a page has some thousand), sorted by their ends, or not
+    // sorted.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {
@@ -239,7 +241,7 @@ fn self_times_of_random_nests() {
         let shares: f64 = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum();
         assert!((shares - 1.0).abs() < 1e-9, "{shares}");
         let total = &report["total"];
-        // The total is the time in calls, in which nested calls count once.
+        // The total is the time in calls. Calls inside of other calls are not added again.
         assert_eq!(total["self_ns"], total["duration_ns"]);
         assert_eq!(total["overlapping_calls"], 0);
         // A thread's time in calls equals the sum of its calls' self times.

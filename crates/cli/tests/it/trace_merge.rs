@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// Kineto's base for the test's times.
+/// The base that Kineto would use for the times of this test.
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 
 fn golden(scratch: &Scratch) -> Golden {
@@ -15,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Writes a profile with a call at monotonic time 1,000. The real time of its machine was set while
-/// it ran: it is `ahead` ns ahead of the other profile.
+/// Writes a profile with a call at monotonic time 1,000. While it was recorded, its machine's real
+/// time was changed: it is `ahead` ns ahead of the other profile's.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -54,7 +54,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // This file is written as torch writes it, on another machine; its base comes last.
+    // This file is written as torch writes files, on another machine. Its base is at the end.
     let c = write(
         "c.json",
         format!(
@@ -91,8 +91,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     let expected = [
         (json!(100), "f", first),
         (json!(5_000_000), "f", first),
-        // By its own clock, which had been set forward by seven microseconds, this call is seven
-        // microseconds later.
+        // The clock of this file had been set forward by 7 µs. Without the correction, this call
+        // would be 7 µs later.
         (json!(100_000_100), "f", first),
         (json!(105_000_000), "f", first),
         (json!(200_000_100), "aten::\"mm\"", BASE + 100_000 + 5_001),
@@ -104,8 +104,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
         (&torch["tts"], &torch["dur"], &torch["tid"]),
         (&json!(7), &json!(2.0), &json!("t"))
     );
-    // The file has no base time, so its first event is aligned with the first event of the first
-    // file.
+    // The file has no base time, so its first event is aligned with that of the first file.
     assert_eq!(at(&trace, events(&trace, "B")[0]), first);
     assert_eq!(at(&trace, events(&trace, "E")[0]), first + 10_000);
 
@@ -141,7 +140,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     assert_eq!(facts["schema"], "counterpoint.trace-merge/1");
     let alignment = |i: usize| &facts["files"][i]["alignment"];
     assert_eq!(alignment(1)["by"], "monotonic");
-    // The uncertainty comes from two snapshots, each within ±10 ticks of 1 ns on both sides.
+    // The uncertainty comes from two snapshots, each precise to ±10 ticks of 1 ns on both sides.
     assert_eq!(alignment(1)["shift_ns"], -7_000);
     assert_eq!(alignment(1)["uncertainty_ns"], 40.0);
     assert_eq!(
@@ -166,8 +165,8 @@ fn another_boot_is_another_clock() {
     golden.check("merge-missing", 2, &["trace", "merge", &a, "nothing.json", "-o", &merged]);
 }
 
-/// Merges three ranks whose processes and threads have the same ids, into one file for Perfetto.
-/// Each rank is a separate process there, with its own slices.
+/// Merges three ranks with equal process and thread ids into one file. In Perfetto, each rank is a
+/// separate process with its own slices.
 #[test]
 fn every_rank_is_a_process_in_perfetto() {
     let Some(mut perfetto) = TraceProcessor::start("trace_merge ranks") else { return };

@@ -1,6 +1,6 @@
-//! Tests exports in Perfetto's trace processor. Chrome JSON and `.pftrace` of one profile show the
-//! same slices, points, arrows and arguments there, which equal those of the report. The trace
-//! processor finds no fault in either.
+//! Tests exports in Perfetto's trace processor. For Chrome JSON and for `.pftrace` of the same
+//! profile, it shows the same slices, points, arrows and arguments. They equal those of the report.
+//! The trace processor finds no fault in either file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,9 +26,10 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
     run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile])
 }
 
-/// Adapts a timeline of Chrome JSON for comparison. In Chrome JSON, calls have arguments that only
-/// imports need, and three numbers are a list. Perfetto's format leaves out zeros of three numbers,
-/// and the trace processor shows each dot of a key as `_`.
+/// Adapts a timeline that was read from Chrome JSON, so that it can be compared with one from
+/// Perfetto's format. In Chrome JSON, calls have arguments that only imports need, and three
+/// numbers are written as a list. Perfetto's format leaves out those of the three numbers that are
+/// zero, and the trace processor shows each dot of a key as `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
@@ -51,7 +52,7 @@ fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     timeline
 }
 
-/// Exports a profile in both formats and compares them. Returns what Perfetto's format shows.
+/// Exports a profile in both formats and compares them. Returns the timeline of Perfetto's format.
 fn both(oracle: &mut TraceProcessor, what: &str, profile: &Path, scratch: &Scratch) -> Timeline {
     both_with(oracle, what, profile, scratch, &[])
 }
@@ -80,7 +81,7 @@ fn both_with(
     perfetto
 }
 
-/// Returns the slices that are inside of no other slice of the same row. Only these are in sums.
+/// Returns the slices that no other slice of the same row contains. Only these are added up.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -88,8 +89,7 @@ pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
 }
 
-/// Checks that the calls of each op, their times and their counts equal those of the report with
-/// `--raw`.
+/// Checks that the calls, times and counts of each op equal those of the report with `--raw`.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report =
@@ -122,7 +122,7 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     for (op, (count, ns, counters)) in &reported {
         let (shown, shown_ns, args) = &calls[op];
         assert_eq!(shown, count, "{what}: calls of {op}");
-        // Begins and ends are whole nanoseconds in a trace.
+        // In a trace, begins and ends are rounded to whole nanoseconds.
         let off = (*shown_ns as f64 - ns).abs();
         assert!(off <= *count as f64, "{what}: {op} took {ns} ns, shown as {shown_ns}");
         for (counter, total) in counters {
@@ -156,7 +156,7 @@ fn the_kept_profile_is_shown_correctly() {
         if path.join("manifest.json").exists() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
-            // The slices of an exported part are also in the whole.
+            // Every slice of an exported part is also in the export of the whole.
             let window = ["--from", "10ms", "--to", "500ms"];
             let kinds = ["--category", "cpu_op", "--category", "kernel"];
             let more = [&window[..], &kinds[..]].concat();
@@ -173,8 +173,8 @@ fn the_kept_profile_is_shown_correctly() {
     assert!(seen > 0);
 }
 
-/// Some counters are usually 0 and come before others, and some are missing. No value is read as
-/// another counter's, and no missing value as 0.
+/// Some counters are usually 0 and come before other counters, and some counters are missing. No
+/// value is mistaken for another counter's value, and no missing value is read as 0.
 #[test]
 fn counters_are_read_as_they_were_counted() {
     let Some(mut oracle) = TraceProcessor::start("oracle_counters") else { return };
@@ -188,7 +188,8 @@ fn counters_are_read_as_they_were_counted() {
     let mut sums = [0u64; 11];
     let mut points = 0;
     for i in 0..600u64 {
-        // An even counter c is 0 in most calls; which counters are 0 changes from call to call.
+        // A counter with an even number is 0 in most calls. Which counters are 0 changes from call
+        // to call.
         let value = |c: u64| match (c % 2, (i / (c + 1)) % 5) {
             (0, 0) | (1, 1..) => 1 + 1_000 * c + i,
             _ => 0,
@@ -216,8 +217,8 @@ fn counters_are_read_as_they_were_counted() {
     }
 }
 
-/// Exports names that are difficult for formats, calls of length 0, calls that begin and end
-/// together, programs that replace themselves, and many threads.
+/// Exports difficult cases: names with special characters, calls of length 0, calls that begin and
+/// end together, programs that replace themselves, and many threads.
 #[test]
 fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
@@ -233,7 +234,7 @@ fn hostile_profiles_are_shown_correctly() {
         "a\u{1}b",
     ];
     for generation in 0..3 {
-        // The same process id is used three times, because the process has replaced its program.
+        // The same process id occurs three times, because the process has executed other programs.
         let process = script.process(100);
         process.generation = generation;
         process.library("lib \"x\"\\", &names);
@@ -242,7 +243,7 @@ fn hostile_profiles_are_shown_correctly() {
         let call = |export: u32, start: u64, duration: u64| {
             CallScript::new(export, base + start, duration).group(5, &[start, 0])
         };
-        // Calls are recorded at their ends: inner calls first.
+        // A call is recorded when it ends, so inner calls come first.
         for one in [
             call(0, 0, 0),
             call(1, 0, 0),
@@ -271,7 +272,7 @@ fn hostile_profiles_are_shown_correctly() {
     let all = timeline.slices.iter().filter(|s| s.category == "cpu_op");
     let calls = |name: &'static str| all.clone().filter(move |s| s.name == name);
     let depth = |s: &Shown| s.depth;
-    // Of calls that begin together, the one that was recorded last is around the others.
+    // If calls begin together, the call that was recorded last contains the others.
     let mut depths: Vec<_> =
         calls(names[2]).filter(|s| s.ts == REALTIME + 10_100).map(depth).collect();
     depths.sort_unstable();
@@ -281,7 +282,8 @@ fn hostile_profiles_are_shown_correctly() {
     assert_eq!(rows.len(), 300);
 }
 
-/// The clocks of a run and of its processes are read in any order, and one clock was set back.
+/// The clocks of the run and of its processes were read in different orders, and one clock was set
+/// back.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };
@@ -341,7 +343,7 @@ fn fresh_recordings_are_shown_correctly() {
     }
 }
 
-/// A program forks, and each process has its own calls in its own row.
+/// A program forks. The calls of each process are in a separate row.
 #[test]
 fn forks_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fork") else { return };
@@ -356,8 +358,8 @@ fn forks_are_shown_correctly() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// Exports time series with any values. A sample that is not a number has no point, and no missing
-/// sample becomes a point at 0.
+/// Exports time series with unusual values. A sample that is not a number has no point, and a
+/// missing sample does not become a point at 0.
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;

@@ -1,4 +1,4 @@
-//! Tests imported traces, merges, and their exports in Perfetto's trace processor. The trace
+//! Tests exports of imported traces and of merges in Perfetto's trace processor. The trace
 //! processor shows the same for `.pftrace` as for Chrome JSON, except for slices that it drops from
 //! Chrome JSON.
 
@@ -14,7 +14,7 @@ use crate::trace_oracle::{export, outermost, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A trace as other programs write it, with its profile and exports.
+/// A trace in the form in which other programs write it, with its profile and its exports.
 struct Foreign {
     _scratch: Scratch,
     profile: PathBuf,
@@ -99,7 +99,8 @@ fn arguments_of_any_size_arrive() {
     assert_eq!(json!(perfetto.slices[0].args), expected);
 }
 
-/// Whole slices and slices made of a begin and an end are nested in one row.
+/// A row contains slices that are one event, and slices that consist of a begin event and an end
+/// event. They are nested in each other.
 #[test]
 fn begins_and_ends_nest_with_whole_slices() {
     let Some(mut oracle) = TraceProcessor::start("oracle_nesting") else { return };
@@ -139,7 +140,7 @@ fn begins_and_ends_nest_with_whole_slices() {
     assert!(slices.iter().all(|s| s.row == ["p", "t"]));
 }
 
-/// Events in thread 0 of a process are in its main thread, as in Chrome's format.
+/// As in Chrome's format, events in thread 0 of a process belong to its main thread.
 #[test]
 fn thread_0_is_the_main_thread() {
     let Some(mut oracle) = TraceProcessor::start("oracle_thread_0") else { return };
@@ -160,8 +161,8 @@ fn thread_0_is_the_main_thread() {
     assert_eq!(depths, [("i", 1), ("x", 0), ("y", 1)]);
 }
 
-/// Perfetto's format has no times before 1970: all times are moved by the same amount, which is
-/// reported.
+/// Perfetto's format has no times before 1970. So all times are moved by the same amount, which a
+/// message states.
 #[test]
 fn times_before_1970_keep_their_distances() {
     let Some(mut oracle) = TraceProcessor::start("oracle_before_1970") else { return };
@@ -222,7 +223,7 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// Exports the traces that torch wrote, if they are next to the checkout.
+/// Exports traces that torch wrote, if they are in the directory next to the checkout.
 #[test]
 fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };
@@ -235,8 +236,9 @@ fn torchs_traces_are_shown_correctly() {
         let file = entry.unwrap().path();
         let what = file.display().to_string();
         let trace = import(&[&file]);
-        // For Chrome's format, the trace processor drops slices of a row that overlap without being
-        // nested. For Perfetto's format, it shows all of them, in more rows.
+        // Some slices of a row overlap without being nested. From Chrome's format, the trace
+        // processor drops such slices. From Perfetto's format, it shows all of them, in additional
+        // rows.
         let dropped = oracle.faults(&trace.again);
         let chrome = oracle.loaded(0);
         assert_eq!(oracle.faults(&file), dropped, "{what}");
@@ -257,7 +259,7 @@ fn torchs_traces_are_shown_correctly() {
 }
 
 /// Checks that Perfetto's format shows everything that Chrome's format shows, possibly in other
-/// rows, and in addition the `more` slices that are dropped there.
+/// rows. It also shows `more` additional slices, which are dropped from Chrome's format.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
         // Times may differ by 1 ns.
@@ -285,7 +287,7 @@ fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, mo
     assert_eq!(all, part, "{what}: arrows and points");
 }
 
-/// Checks that the slices of each op equal the calls of the report.
+/// Checks that each op has as many slices as the report has calls.
 fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
@@ -299,7 +301,8 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
         of.2 += row["total_ns"].as_f64().unwrap();
     }
     for ((category, name), (calls, inner, ns)) in reported {
-        // All steps of PyTorch's profiler are one row; in a timeline, each has its number.
+        // All steps of PyTorch's profiler are one row in a report. In a timeline, their names
+        // contain their numbers.
         let is_it = |shown: &str| match name {
             "ProfilerStep*" => shown.starts_with("ProfilerStep#"),
             _ => shown == name,

@@ -1,5 +1,6 @@
-//! Tests `counterpoint trace export -o x.pftrace`. A decoder made from Perfetto's published
-//! definitions reads the file, which is compared with Chrome JSON of the same profile.
+//! Tests `counterpoint trace export -o x.pftrace`. A decoder that was made from Perfetto's
+//! published definitions reads the file. Its result is compared with Chrome JSON of the same
+//! profile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ fn export(dir: &Path, output: &Path, more: &[&str]) {
     assert!(command.status().unwrap().success());
 }
 
-/// Returns what the decoder prints.
+/// Returns the output of the decoder.
 fn decode(python: &Path, trace: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/decode_pftrace.py");
     let output = Command::new(python).arg(script).arg(trace).output().unwrap();
@@ -28,7 +29,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns start, duration, name, category and arguments, as sorted texts.
+/// Returns the start, duration, name, category and arguments of each slice as sorted texts.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -49,15 +50,15 @@ fn sort(args: &Value) -> Value {
     json!(pairs)
 }
 
-/// Returns the slices of a trace in Chrome's JSON, with arguments as Perfetto's format would have
-/// them: lists of three become x, y and z without zeros, and nulls are removed.
+/// Returns the slices of a trace in Chrome's JSON. Their arguments are changed to the form that
+/// Perfetto's format has: lists of three become x, y and z without zeros, and nulls are removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = events.iter().filter(|e| e["ph"] == "X").map(|e| {
         let ns = |key: &str| (e[key].as_f64().unwrap() * 1_000.0).round() as i64;
         let mut args = Map::new();
-        // Arguments that only imports need are only in Chrome JSON.
+        // Arguments that only imports need exist only in Chrome JSON.
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
         let of_imports = |key: &str| e["cat"] != "kernel" && raw.contains(&key);
         for (key, value) in e["args"].as_object().unwrap() {
@@ -79,7 +80,7 @@ fn of_chrome(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// Returns time, name and value of each point of a time series.
+/// Returns the time, name and value of each point of a time series.
 fn points_of_perfetto(trace: &Value) -> Vec<String> {
     let points = trace["counters"].as_array().unwrap().iter();
     sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"].as_f64()])).collect())
@@ -92,14 +93,14 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
         let at = base + (e["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
         let name = e["name"].as_str().unwrap();
         let series = e["args"].as_object().unwrap().iter();
-        // In Perfetto's format, a value of 2^63 or more is a double; in Chrome's it is an integer.
+        // A value of 2^63 or more is a double in Perfetto's format, and an integer in Chrome's.
         series.map(move |(key, value)| json!([at, 0, format!("{name} {key}"), value.as_f64()]))
     });
     sorted(points.collect())
 }
 
-/// Returns time and id of each end of an arrow: first the ends at which arrows begin, then the
-/// others.
+/// Returns the time and id of each end of an arrow. The first list has the ends at which arrows
+/// begin, the second list has the others.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -114,7 +115,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     ["s", "f"].map(|end| {
-        // In the file, an end of an arrow follows its slice.
+        // In the file, the event for an end of an arrow follows the slice to which it belongs.
         let ends = events.windows(2).filter(|two| two[1]["ph"] == end).map(|two| {
             let at = base + (two[1]["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
             json!([at, two[1]["id"], two[0]["name"]])
@@ -123,7 +124,8 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     })
 }
 
-/// Compares both formats of a profile, uncompressed and compressed, and returns the decoded trace.
+/// Exports a profile in both formats, uncompressed and compressed, and compares them. Returns the
+/// decoded trace.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
@@ -155,8 +157,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     let process = script.process(100);
     process.library("mlp", &["é \"x\"\n", "inner"]);
     let main = process.thread("main");
-    // The first call is inside of the second and is recorded first. Of the third, only the first
-    // group was read.
+    // The first call is inside of the second one, so it is recorded first. In the third call, only
+    // the first group was read.
     let call = |call: CallScript| call.group(5, &[3]).group(5, &[u64::MAX]).group(5, &[9]);
     main.call(call(CallScript::new(1, 1_100, 300)));
     main.call(call(CallScript::new(0, 1_000, 500)));
@@ -190,8 +192,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     );
 }
 
-/// A call has more series than a slice's packet may have, and values for which the packet has no
-/// field.
+/// A call has more series than the packet of a slice can have. It also has values for which the
+/// packet has no field.
 #[test]
 fn many_series_and_large_values_arrive() {
     let Some(python) = python("perfetto_series") else { return };
@@ -206,7 +208,8 @@ fn many_series_and_large_values_arrive() {
         let value = |series: u64| if i == series { u64::MAX / 2 + 1 + i } else { 100 * series + i };
         let [a, b] = [(0..6).map(value), (6..11).map(value)].map(Iterator::collect::<Vec<_>>);
         let call = CallScript::new(0, 1_000 + 100 * i, 50);
-        // The first call has fewer values than the others; some calls have only one group.
+        // The first call has fewer values than the others. Some calls have values of only one
+        // group.
         thread.call(match i % 5 {
             0 => call.group(5, &a).unread(),
             1 => call.unread().group(5, &b),
@@ -229,7 +232,7 @@ fn many_series_and_large_values_arrive() {
     );
 }
 
-/// Exports calls that overlap in every way, even in ways that are impossible for a thread.
+/// Exports calls that overlap in every way, even in ways that are impossible on a real thread.
 #[test]
 fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
@@ -262,8 +265,8 @@ fn both_formats_agree_for_any_calls() {
     }
 }
 
-/// The contents of a trace in Chrome's format, from the file itself: slices, moments and points
-/// with their rows, and ends of arrows by id and row.
+/// The contents of a trace in Chrome's format, taken from the file itself: slices, instants and
+/// points with their rows, and ends of arrows by id and row.
 struct Expected {
     slices: Vec<String>,
     instants: Vec<String>,
@@ -348,8 +351,8 @@ fn found(trace: &Value) -> Expected {
         let args = sort(&s["args"]);
         json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
     };
-    // A moment with an arrow represents an end at which there is no slice, so it only counts as an
-    // arrow.
+    // An instant with an arrow stands for an end of an arrow without a slice. So it is counted only
+    // as an arrow.
     let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
     let instant = |i: &Value| {
         json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()
@@ -440,7 +443,7 @@ fn imported_traces_keep_their_contents() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// Exports the traces that torch wrote, if they are next to the checkout.
+/// Exports traces that torch wrote, if they are in the directory next to the checkout.
 #[test]
 fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };
@@ -460,7 +463,8 @@ fn torchs_traces_keep_their_contents() {
     }
 }
 
-/// Several traces are in one profile. Each has its own rows, and all times are on one clock.
+/// Several traces are in one profile. Each of them has separate rows, and all times are on the same
+/// clock.
 #[test]
 fn several_imported_traces_have_separate_rows() {
     let Some(python) = python("perfetto_several") else { return };

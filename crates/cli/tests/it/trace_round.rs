@@ -1,4 +1,4 @@
-//! Tests that a trace has the same contents after it was imported and exported.
+//! Tests that a trace still has the same contents after it was imported and exported.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn traces_of_other_programs_come_back() {
     }
 }
 
-/// Tests the traces that torch wrote, if they are next to the checkout.
+/// Tests traces that torch wrote, if they are in the directory next to the checkout.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
@@ -93,7 +93,8 @@ fn torchs_traces_come_back() {
     }
 }
 
-/// Several traces in one profile are exported as `trace merge` would merge their files.
+/// If a profile contains several traces, its export equals the result of `trace merge` for their
+/// files.
 #[test]
 fn several_traces_come_back_merged() {
     let scratch = Scratch::new();
@@ -123,7 +124,8 @@ fn several_traces_come_back_merged() {
         trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
         trace(base, json!(null), json!(1.5)),
     ];
-    // With more than ten files, the order must be that of the command, not alphabetical.
+    // There are more than ten files. They must be in the order of the command line and not in
+    // alphabetical order.
     let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
     for (i, file) in files.iter().enumerate() {
         std::fs::write(file, traces[i % 3].to_string()).unwrap();
@@ -148,7 +150,8 @@ fn several_traces_come_back_merged() {
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
 
-/// Other programs' categories are converted to the generic ones, to Kineto's, and back.
+/// Categories of other programs can be converted to generic categories, to Kineto's, and back to
+/// the original ones.
 #[test]
 fn vocabularies_can_be_converted_back() {
     let categories = [
@@ -194,8 +197,8 @@ fn vocabularies_can_be_converted_back() {
     // Without a vocabulary, the export keeps the imported categories.
     export(&at("g.cpt"), &at("still.json"), &[]);
     assert_eq!(read(&at("still.json")), read(&at("generic.json")));
-    // Categories that only have a generic form become those that tools for Kineto's traces look
-    // for.
+    // Categories that have only a generic form are converted to the categories that tools for
+    // Kineto's traces expect.
     let plain = json!([{"ph": "X", "cat": "runtime", "name": "a", "pid": 1, "tid": 2, "ts": 0, "dur": 5},
                        {"ph": "X", "cat": "Memcpy", "name": "a", "pid": 1, "tid": 2, "ts": 9, "dur": 5}]);
     std::fs::write(at("p.json"), plain.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Tests counters that `run` samples while the program runs.
+//! Tests counters that `run` samples periodically while the program runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the exported samples: one row of cells each, without the header.
+/// Returns the exported samples. Each row is a list of cells. The header is left out.
 fn samples(program: &Path, profile: &Path) -> Vec<Vec<String>> {
     let mut export = Command::new(program);
     export.arg("export").arg(profile).args(["--what", "tracks", "--format", "csv"]);
@@ -44,7 +44,7 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The list `readings=` of a simulated counter gives the amount that each reading adds, so every
+/// The option `readings=` of a simulated counter lists the amounts that the readings add. So every
 /// raw value is known in advance.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
@@ -79,9 +79,9 @@ fn a_scripted_counter_is_read_as_written() {
     assert_eq!(report["tracks"].as_array().unwrap().len(), 1);
 }
 
-/// Compares every CPU's time-stamp counter, read through perf, with the ticks of the run's own
-/// clock: both count the same oscillator, and each reading is between two readings of the clock.
-/// Also compares a clock that counts real time on each CPU with `CLOCK_MONOTONIC`.
+/// Compares the time-stamp counter of every CPU, read through perf, with the ticks of the run's own
+/// clock. Both count the same oscillator, and each reading of the counter is between two readings
+/// of the clock. Also compares a per-CPU clock of real time with `CLOCK_MONOTONIC`.
 #[test]
 fn per_cpu_counters_agree_with_the_clock() {
     let Some(program) = counterpoint("tracks_tsc") else { return };
@@ -107,8 +107,8 @@ fn per_cpu_counters_agree_with_the_clock() {
             _ => continue,
         };
         let off = (number("rate") / expected - 1.0).abs();
-        // A reading that is interrupted between its two readings of the clock is off by half of
-        // that time; 10 ms of 300 are allowed.
+        // If a reading is interrupted between its two readings of the clock, it is wrong by half of
+        // the time between them. The test allows 10 ms of 300 ms.
         assert!(off < 0.03, "{track}: {off} off {expected}");
     }
     let rows = samples(&program, &at);
@@ -119,8 +119,8 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// `run` itself is killed by SIGKILL. Earlier samples exist, their times can be converted, and the
-/// program continues undisturbed.
+/// `run` itself is killed with SIGKILL. The samples that were taken before exist, their times can
+/// be converted, and the program continues undisturbed.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -132,7 +132,7 @@ fn samples_survive_a_kill_of_run() {
     let begin = Instant::now();
     let mut child = run.spawn().unwrap();
     let file = at.join("tracks/run/samples.arrows");
-    // Waits for the second batch, which comes after a second.
+    // Waits for the second batch of samples, which is written after a second.
     while std::fs::metadata(&file).map_or(0, |m| m.len()) < 4_000 {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was sampled");
         std::thread::sleep(Duration::from_millis(20));
@@ -145,8 +145,8 @@ fn samples_survive_a_kill_of_run() {
     let track = &report["tracks"][0];
     assert!(track["samples"].as_u64().unwrap() > 10, "{track}");
     assert_eq!(report["profile"]["clock"]["calibrated"], true);
-    // An uncalibrated clock would be wrong by its frequency. The samples began after the run did,
-    // and the second batch ends a second after the first sample.
+    // If the clock were not calibrated, times would be wrong by a factor. The samples began after
+    // the start of the run, and the second batch ends a second after the first sample.
     let over_ns = track["over_ns"].as_f64().unwrap();
     assert!((0.5e9..lived.as_secs_f64() * 1e9).contains(&over_ns), "{track}, {lived:?}");
     let losses: Vec<&str> =
@@ -175,7 +175,8 @@ fn counters_that_cannot_be_sampled_are_refused_before_the_start() {
     );
 }
 
-/// Tests a profile with two series that look imported and two sampled ones; times are in ns.
+/// Tests a profile with two series that look imported, and two series that were sampled. Times are
+/// in ns.
 #[test]
 fn the_views_of_tracks() {
     let scratch = Scratch::new();

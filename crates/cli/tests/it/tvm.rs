@@ -1,6 +1,6 @@
-//! Tests the adapter for TVM's virtual machine, and sessions, with a program that has the same
-//! interfaces as TVM: functions of its FFI, a thread pool, and a machine that calls ops. The
-//! program touches a stated number of fresh pages, so counts are exact.
+//! Tests the adapter for TVM's virtual machine, and sessions. The program has the same interfaces
+//! as TVM: functions of its FFI, a thread pool, and a machine that calls ops. It touches a known
+//! number of new pages, so the expected counts are exact.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -58,7 +58,7 @@ fn rows(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Returns the number of calls by role and name.
+/// Returns the number of calls for each role and name.
 fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     let mut counts = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry((row.role, row.name.clone())).or_default() += 1);
@@ -160,7 +160,7 @@ fn one<'a>(rows: &'a [Row], role: Role, name: &str) -> &'a Row {
     all[0]
 }
 
-/// Checks the metadata of one run of the model.
+/// Checks the metadata of the calls of one run of the model.
 fn check_model(rows: &[Row]) {
     let matmul = of(rows, Role::Op, "matmul")[0];
     assert_eq!(matmul.arguments, "float32[2, 3], float32[2, 3], float32[2, 3]");
@@ -173,7 +173,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!((storage.arguments.as_str(), storage.device.as_str()), ("", ""));
     let workspace = one(rows, Role::Op, "workspace");
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
-    // All calls are inside the run of their thread.
+    // All calls are inside of a run on their thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
     assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
     assert_eq!(failed.extras[&KEY_FAILED], 1);
@@ -181,12 +181,12 @@ fn check_model(rows: &[Row]) {
     for row in rows.iter().filter(|row| row.role == Role::Op) {
         assert!(main.start <= row.start && row.end <= main.end && row.thread == main.thread);
     }
-    // Each level of the recursion is inside the previous one.
+    // Each level of the recursion is inside of the previous level.
     let mut levels = of(rows, Role::Op, "subgraph");
     levels.sort_by_key(|row| row.start);
     assert!(levels.windows(2).all(|w| w[0].start < w[1].start && w[1].end <= w[0].end));
-    // A region has as many tasks as it says. The region is inside its op, and its tasks are inside
-    // the region.
+    // A region has as many tasks as it states. The region is inside of its op, and the tasks are
+    // inside of the region.
     let op = one(rows, Role::Op, "parallel");
     let region = one(rows, Role::Region, "parallel");
     assert!(op.start <= region.start && region.end <= op.end);
@@ -207,7 +207,7 @@ fn check_model(rows: &[Row]) {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 5, "each region has a unique number");
-    // One task failed, and so did its region.
+    // One task failed, so its region failed, too.
     let failed: Vec<(Role, u32)> = rows
         .iter()
         .filter(|row| row.extras.contains_key(&KEY_FAILED) && row.role != Role::Run)
@@ -217,8 +217,8 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// Checks that an op that touches N fresh pages counts N faults, on its own thread and on each
-/// thread of the pool.
+/// Checks that the count of an op that touches N new pages is N page faults, on its own thread and
+/// on each thread of the pool.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -247,16 +247,16 @@ fn under_run_everything_is_recorded() {
         process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();
     assert_eq!(hosts, [("TVM", "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // Each thread has two calibrations: one for calls with the counter, and one for book-keeping
-    // ops, which are only timed.
+    // Each thread has two calibrations. One is for calls with the counter, and one is for
+    // book-keeping ops, which are only timed.
     let threads = profile.processes[0].threads.len();
     let with = |counters| calibrations.iter().filter(|c| c.counters == counters).count();
     assert_eq!((with(1), with(0), calibrations.len()), (threads, threads, 2 * threads));
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
-/// One process has several sessions, each with other counters. Calls between the sessions are in
-/// none of them, and each profile is collected while the process lives.
+/// One process has several sessions with different counters. Calls between the sessions are in none
+/// of them. Each profile is collected while the process is alive.
 #[test]
 fn sessions_follow_one_another() {
     let Some(host) = Host::new("sessions") else { return };
@@ -280,7 +280,7 @@ fn sessions_follow_one_another() {
         .collect();
     assert_eq!(words, expected);
     for (n, name) in (1..).zip(["a.cpt", "b.cpt", "c.cpt"]) {
-        // The process lives, but everything has been collected.
+        // The process is still alive, but everything has been collected.
         host.recover(name);
         let profile = host.profile(name);
         assert_eq!(profile.manifest.pool, None, "{name}");
@@ -319,13 +319,13 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument is called first before an op and last after it. That instrument may
-/// skip ops and fail.
+/// The user's own instrument is called as the first one before an op and as the last one after it.
+/// It may skip ops, and it may fail.
 #[test]
 fn a_users_instrument_is_chained() {
     let Some(host) = Host::new("chained instrument") else { return };
     let file = host.prepare("p.cpt", "none");
-    // The instrument has two calls for each op that ran, and one for each op that it skipped or
+    // The instrument is called twice for each op that ran, and once for each op that it skipped or
     // refused.
     assert_eq!(host.run("chain", &[&file]), "user 8 passed 1 held 1 freed 1\n");
     let profile = host.profile("p.cpt");
@@ -368,8 +368,8 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(named["name_truncated"], 1);
 }
 
-/// Only a limited number of shapes is recorded. Calls with further shapes are recorded by name
-/// without shapes.
+/// Only a limited number of different shapes is recorded. Later calls with other shapes are
+/// recorded without shapes.
 #[test]
 fn shapes_are_bounded() {
     let Some(host) = Host::new("many shapes") else { return };
@@ -380,8 +380,7 @@ fn shapes_are_bounded() {
     assert_eq!(rows.len(), 70_000);
     let bare = rows.iter().filter(|row| row.arguments.is_empty()).count() as u64;
     assert_eq!(losses(&profile), [("op_shapes_left_out".to_owned(), bare)].into());
-    // 65,536 signatures are kept. Three of them belong to the two entry functions and the
-    // calibration.
+    // 65,536 signatures are kept. The two entry functions and the calibration use three of them.
     assert_eq!(70_000 - bare, 65_536 - 3);
 }
 
@@ -402,8 +401,8 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // This collector was registered before the session, and counts the same event as the session.
-    // The two values must have different names.
+    // This collector was registered before the session, and it counts the same event as the
+    // session. So the two values must have different names.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
     // A collector that returns nothing adds no value.
@@ -414,9 +413,9 @@ fn users_collectors_give_values() {
     assert_eq!(losses(&profile), named);
 }
 
-/// A session ends and the next one begins while another thread is inside a call. This call must be
-/// in neither session, and the thread's earlier and later calls must be in the first and in the
-/// second session.
+/// While a thread is inside of a call, a session ends and the next one begins. This call must be in
+/// neither session. The thread's earlier calls must be in the first session, and its later calls in
+/// the second one.
 #[test]
 fn a_session_may_end_inside_a_call_of_another_thread() {
     let Some(host) = Host::new("late thread") else { return };
@@ -429,8 +428,8 @@ fn a_session_may_end_inside_a_call_of_another_thread() {
     assert_eq!(names("b.cpt"), ["late"]);
 }
 
-/// A child that is forked while a session is open records into its own part, with the names of the
-/// ops that its parent has met.
+/// A child is forked during a session. It records into a separate part, with the names of the ops
+/// that its parent has seen.
 #[test]
 fn a_forked_child_names_what_it_records() {
     let Some(host) = Host::new("fork in a session") else { return };
@@ -455,8 +454,8 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
-/// There are twenty sessions, one after another, while three threads call all the time. Each
-/// recording is complete and contains only calls of its session.
+/// There are twenty sessions, one after another, while three threads make calls all the time. Each
+/// recording is complete, and contains only calls of its session.
 #[test]
 fn sessions_come_and_go_while_threads_call() {
     let Some(host) = Host::new("busy threads") else { return };
@@ -476,8 +475,8 @@ fn sessions_come_and_go_while_threads_call() {
         calls += rows.len();
         assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
         assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
-        // Each thread may have been inside a call when the session ended, and the third thread
-        // inside of three calls.
+        // When the session ended, each thread may have been inside of a call. The third thread may
+        // have been inside of three nested calls.
         let mut losses = losses(&profile);
         let cut = losses.remove("call_cut_short").unwrap_or(0);
         let open = |t: &profile::Thread| -> Vec<u32> {
@@ -490,8 +489,8 @@ fn sessions_come_and_go_while_threads_call() {
     assert!(calls > 1000, "{calls}");
 }
 
-/// Calls that are nested deeper than thirty-two are passed through and counted. An op that throws
-/// does not affect later calls.
+/// Calls at a nesting depth above thirty-two are executed and counted, but not recorded. An op that
+/// throws does not affect later calls.
 #[test]
 fn recursion_is_bounded() {
     let Some(host) = Host::new("recursion") else { return };
@@ -505,7 +504,7 @@ fn recursion_is_bounded() {
     assert_eq!(losses(&profile), named.into());
 }
 
-/// Without a recording, the model runs as it does without the library.
+/// Without a recording, the model behaves as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {
     let Some(host) = Host::new("no session") else { return };

@@ -1,6 +1,6 @@
 //! Tests ops of TVM in runs with a budget. All ops are counted, and they are sampled like
-//! dispatches. Regions and tasks follow the op that launches them (`tests/programs/tvm_host.c`,
-//! mode `budget`).
+//! dispatches. Regions and tasks are recorded if the op that launches them is
+//! (`tests/programs/tvm_host.c`, mode `budget`).
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -18,7 +18,7 @@ const ROUNDS: usize = 2_000;
 
 type Names = BTreeMap<(Role, String), usize>;
 
-/// Returns the calls of mode `budget`. The numbers come from the functions `everything`,
+/// Returns the expected calls of mode `budget`. The numbers come from the functions `everything`,
 /// `throwing_entry` and `short_ops` of the program.
 fn expected() -> Names {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * ROUNDS);
@@ -52,7 +52,7 @@ fn name(profile: &Profile, process: usize, export: u32) -> (Role, String) {
     (op.role, op.name.clone())
 }
 
-/// Returns the exact numbers of calls.
+/// Returns the exact number of calls of each op, as it was recorded.
 fn counted(profile: &Profile) -> Names {
     let mut names = Names::new();
     for one in profile.counted() {
@@ -62,11 +62,11 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
-/// For each record, by role and name and by thread: how it was sampled, and whether its counters
-/// were read.
+/// How each record was sampled, and whether its counters were read; by role and name, and by
+/// thread.
 type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
 
-/// Returns how the records of each export were sampled, by its role and name and by thread.
+/// Returns how the records were sampled; by role and name of the export, and by thread.
 fn drawn(profile: &Profile) -> Drawings {
     let named = drawings(profile).into_iter().map(|((process, thread, export), calls)| {
         let calls = calls.into_iter().map(|(drawn, _, read)| (drawn, read)).collect();
@@ -77,8 +77,8 @@ fn drawn(profile: &Profile) -> Drawings {
 
 fn check_profile(what: &str, profile: &Profile) {
     let mut found = counted(profile);
-    // After an op that threw, the regions outside of ops belong to it until the next op begins, as
-    // in runs without a budget. The sum is exact.
+    // After an op that threw, regions outside of ops belong to it until the next op begins, as in
+    // runs without a budget. The sum is exact.
     let mut sum = |role| -> usize {
         let names = ["(outside of ops)", "throws by itself", "throws"];
         names.map(|name| found.remove(&(role, name.to_owned())).unwrap_or(0)).iter().sum()
@@ -96,13 +96,13 @@ fn check_profile(what: &str, profile: &Profile) {
         let found = drawn.iter().filter(move |((key, _), _)| *key == wanted);
         found.map(|(_, calls)| calls.clone()).collect::<Vec<_>>()
     };
-    // Most calls of a short op are only counted, and the records stand for all of them.
+    // Most calls of a short op are only counted. The records stand for all of them.
     let [short] = &of(Role::Op, "short")[..] else { panic!("{what}: {drawn:?}") };
     assert!(short.len() < 10 * ROUNDS, "{what}: all {} are timed", short.len());
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and the tasks are recorded if their op is, with the op's probability.
+    // A region and its tasks are recorded with their op, and with its probability.
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };
@@ -117,7 +117,7 @@ fn check_profile(what: &str, profile: &Profile) {
         let read = |calls: &[(Drawn, bool)]| calls.iter().map(|(_, r)| *r).collect::<Vec<_>>();
         assert_eq!(read(regions), read(ops), "{what}: {op}");
     }
-    // Whole runs are always timed, and the run that failed names the op that threw.
+    // Whole runs are always timed. The run that failed contains the name of the op that threw.
     for run in ["main", "throwing"] {
         let [runs] = &of(Role::Run, run)[..] else { panic!("{what}: {drawn:?}") };
         assert_eq!(periods(runs), [(1, 1); 10], "{what}: {run}");
@@ -156,7 +156,7 @@ fn ops_of_tvm_are_counted_and_drawn() {
     }
 }
 
-/// Ops of TVM are sampled in sessions that a process opens itself, one after the other.
+/// Ops of TVM are also sampled in sessions that a process opens itself, one after the other.
 #[test]
 fn sessions_with_a_budget_draw_ops_of_tvm() {
     let Some(program) = counterpoint("drawn ops of tvm") else { return };

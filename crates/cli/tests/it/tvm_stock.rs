@@ -1,5 +1,5 @@
 //! Tests unmodified TVM. The recording of a model equals what an independent instrument in Python
-//! saw, and the model's results do not change.
+//! saw. The model's results are the same as without recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +11,13 @@ use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES};
 use serde_json::Value;
 
-/// Calls of ops as `name(arguments)`, and the values of keys, by role and name.
+/// The calls in a profile: the number of calls of each op as `name(arguments)`, and the values of
+/// calls.
 #[derive(Default)]
 struct Seen {
     ops: BTreeMap<String, u64>,
     runs: Vec<(String, bool)>,
-    /// The values of each call, by role and name.
+    /// The values of each call, by key. Calls are grouped by role and name.
     values: BTreeMap<(Role, String), Vec<BTreeMap<u32, u64>>>,
 }
 
@@ -74,13 +75,13 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(said["counterpoint_vm"], "TypeError");
     assert_eq!(said["counterpoint_calls"], "ValueError");
 
-    // In bytecode mode there are two runs, one that throws, and one more.
+    // In bytecode mode, there are two runs, one run that throws, and one more run.
     let bytecode = &said["bytecode"];
     assert_eq!((&bytecode["began"], &bytecode["ended"]), (&Value::from(0), &Value::from(0)));
     let (profile, found) = seen(&paths[0]);
     let mut expected = ops_of(bytecode);
     assert_eq!(bytecode["calls"].as_u64().unwrap(), expected.values().sum::<u64>());
-    // The op that throws has no end, so it is not recorded, but counted as a loss.
+    // The op that throws has no end. So it is not recorded, but counted as a loss.
     assert_eq!(expected.remove("counterpoint.test.raises(float32[64, 256])"), Some(1));
     assert_eq!(found.ops, expected);
     let mut runs = found.runs.clone();
@@ -95,7 +96,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // 64 by 256 floats are stored twice per run, and the kernel's own buffer has the same size.
+    // In each run, 64 by 256 floats are stored twice. The kernel's own buffer has the same size.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);
@@ -103,7 +104,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     for workspace in values(Role::Op, "work") {
         assert_eq!(workspace[&KEY_WORKSPACE_BYTES], bytes);
     }
-    // Each launch is a region with two tasks that have its number.
+    // Each launch is a region with two tasks. The tasks contain the number of the region.
     let regions = values(Role::Region, "par");
     let tasks = values(Role::Task, "par");
     assert_eq!((regions.len(), tasks.len()), (3, 6));
@@ -111,7 +112,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
         let number = region[&KEY_CORRELATION];
         assert_eq!(tasks.iter().filter(|task| task[&KEY_CORRELATION] == number).count(), 2);
     }
-    // The Python collector ran for the last run and for the ops of the throwing one.
+    // The Python collector was active in the last run, and for the ops of the run that throws.
     let process = &profile.processes[0];
     let key = process.value_keys.iter().find(|k| k.name == "number of the op").unwrap().id;
     let given: Vec<u64> =
@@ -120,12 +121,12 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(given.len(), distinct.len());
     assert_eq!(given.len() as u64, said["started"].as_u64().unwrap() - 1);
 
-    // Compiled mode shows no ops, and a message says so.
+    // In compiled mode, no ops can be recorded. A message says so.
     assert_eq!(said["compiled"]["calls"], 0);
     let (_, found) = seen(&paths[1]);
     assert_eq!((found.ops.len(), found.runs), (0, vec![run("main", false)]));
 
-    // After an export and a load, the model has the same ops.
+    // A model that was exported and loaded again has the same ops.
     let (_, found) = seen(&paths[2]);
     assert_eq!(found.ops, ops_of(&said["loaded"]));
     assert_eq!(found.values[&(Role::Task, "par".to_owned())].len(), 2);

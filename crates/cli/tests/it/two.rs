@@ -1,5 +1,5 @@
-//! Tests two copies of Counterpoint in one process. The first one records, the second is inactive
-//! and says so, and no call is counted twice.
+//! Tests two copies of Counterpoint in one process. The first copy records. The second one is
+//! inactive and reports that, and no call is counted twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The state numbers of `include/counterpoint/agent.h`.
+/// The numbers of the states in `include/counterpoint/agent.h`.
 const WAITING: &str = "1";
 const RECORDING: &str = "2";
 const QUIET: &str = "4";
@@ -16,7 +16,7 @@ fn library_of(program: &Path) -> PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// Makes copies of the library, each a separate file.
+/// Makes two copies of the library in separate files.
 fn copies(program: &Path, scratch: &testkit::Scratch) -> [PathBuf; 2] {
     ["a", "b"].map(|name| {
         std::fs::create_dir(scratch.join(name)).unwrap();
@@ -33,8 +33,8 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// Returns the states of the copies from the program's line, with a star at the copy that is found
-/// by name.
+/// Returns the states of the copies from the line that the program prints. A star marks the copy
+/// that is found by name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();
@@ -72,8 +72,8 @@ fn loaded_into_a_process_that_has_ours() {
     assert_eq!(recorded.losses(), once());
 }
 
-/// Neither copy is preloaded, and both are loaded with local scope. The second copy finds the first
-/// one.
+/// No copy is preloaded, and both are loaded with local scope. The second copy still finds the
+/// first one.
 #[test]
 fn two_copies_that_are_loaded_late() {
     let Some(program) = counterpoint("two that are loaded") else { return };
@@ -87,7 +87,7 @@ fn two_copies_that_are_loaded_late() {
     let output = command.env("COUNTERPOINT_RUN_FILE", path.join("run.bin")).output().unwrap();
     assert_eq!(output.status.code(), Some(11), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // A library that was only loaded does not intercept any calls.
+    // A library that was not preloaded does not intercept calls.
     assert_eq!(states(&said), [format!("{WAITING}*"), QUIET.to_owned()]);
     let closed = Command::new(&program).args(["recover", "--close"]).arg(&path).output().unwrap();
     assert!(closed.status.success(), "{closed:?}");
@@ -100,8 +100,8 @@ fn two_copies_that_are_loaded_late() {
     assert_eq!(losses, once());
 }
 
-/// A `run` of one installation is inside a `run` of another. The inner one, which was requested
-/// last, records.
+/// A `run` of one installation is inside of a `run` of another installation. The inner one records,
+/// because it was requested last.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };
@@ -127,7 +127,7 @@ fn run_inside_run() {
     assert_eq!((losses[0].name.as_str(), losses[0].count), ("second_agent", 1));
 }
 
-/// Each header compiles as C11 and C++17 by itself, without a warning.
+/// Each header can be compiled alone as C11 and as C++17, without a warning.
 #[test]
 fn the_headers_compile() {
     let scratch = testkit::Scratch::new();

@@ -1,5 +1,6 @@
-//! Tests what authors of plugins get. A copy of `dist/` in another place, without the source tree,
-//! builds the examples in C, C++ and Rust, and the built plugins conform to the interface.
+//! Tests the files that authors of plugins get. The examples in C, C++ and Rust are built with a
+//! copy of `dist/` in another place, without the source tree. The built plugins conform to the
+//! interface.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +9,8 @@ use testkit::Scratch;
 
 use crate::support::counterpoint;
 
-/// Copies the parts of `dist/` that a plugin is built against. Nothing is linked with Counterpoint.
+/// Copies the parts of `dist/` that are needed to build a plugin. Plugins are not linked with
+/// Counterpoint.
 fn copied(program: &Path, scratch: &Scratch) -> PathBuf {
     let dist = program.parent().and_then(Path::parent).expect("dist");
     let to = scratch.join("a copy of dist");
@@ -49,7 +51,7 @@ fn compile(compiler: &str, flags: &[String], source: &Path, to: &Path) {
     must(command.args(flags).arg(source).arg("-o").arg(to).arg("-lpthread"));
 }
 
-/// The compilers to try, with the example of each.
+/// The compilers to try, each with its example.
 const SOURCES: [(&str, &str); 2] = [("gcc", "plugin-c/clock.c"), ("g++", "plugin-cpp/queue.cpp")];
 
 #[test]
@@ -61,7 +63,7 @@ fn the_examples_build_with_pkg_config() {
     }
     let scratch = Scratch::new();
     let dist = copied(&program, &scratch);
-    // The archive of headers is a package by itself.
+    // The archive with the headers can be used alone as a package.
     let archives = std::fs::read_dir(dist.join("share/counterpoint")).expect("a folder");
     let archive = archives
         .map(|entry| entry.expect("an entry").path())
@@ -81,7 +83,7 @@ fn the_examples_build_with_pkg_config() {
         let mut config = Command::new("pkg-config");
         config.args(["--cflags", "--libs", "counterpoint-plugin"]);
         config.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
-        // A path with a space is quoted for a shell.
+        // A path with a space is quoted as for a shell.
         let flags = must(&mut config).replace("\\ ", "\u{0}");
         let flags: Vec<String> =
             flags.split_whitespace().map(|flag| flag.replace('\u{0}', " ")).collect();
@@ -137,8 +139,8 @@ fn the_example_in_rust_builds_from_the_published_crates() {
     build.args(["build", "--offline", "--quiet"]).current_dir(example(&dist, "plugin-rust"));
     must(build.env("CARGO_TARGET_DIR", scratch.join("target")));
     conforms(&program, &scratch.join("target/debug/libexample_plugin.so"));
-    // The manifests are as a registry would have them: they depend on each other by version and not
-    // by path.
+    // The manifests are like those in a registry: the crates depend on each other by version and
+    // not by path.
     let crates = dist.join("share/counterpoint/crates");
     let manifest = std::fs::read_to_string(crates.join("counterpoint-plugin/Cargo.toml"));
     let manifest = manifest.expect("a manifest");

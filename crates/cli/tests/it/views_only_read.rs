@@ -1,5 +1,5 @@
-//! Tests that a view cannot write. `strace` lists the system calls of every view and format, and
-//! damaged profiles try to make a view leave the profile.
+//! Tests that a view cannot write. `strace` lists the system calls of every view and format.
+//! Damaged profiles try to make a view write outside of the profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -19,7 +19,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 use crate::foreign::everything;
 use crate::support::counterpoint;
 
-/// Each view in each format. `PROFILE` stands for the profile, and `OUT` for the output file.
+/// All views in all formats. `PROFILE` stands for the path of the profile, and `OUT` for the output
+/// file.
 const VIEWS: [&str; 26] = [
     "report PROFILE",
     "report PROFILE --by thread",
@@ -49,8 +50,8 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// A recording that was killed together with its `run`. Pages and the counts of loops are still in
-/// the pool, and events of plugins are in a file. None of them is in the profile yet.
+/// A recording whose program and `run` were killed. Pages and the counts of loops are still in the
+/// pool, and events of plugins are in a file that has not been converted.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,
@@ -121,7 +122,7 @@ fn add_track(dir: &Path) {
     tracks.finish().unwrap();
 }
 
-/// Adds a file with three events that a plugin has handed over.
+/// Adds a file with three events, as a plugin would have handed them over.
 fn add_events(dir: &Path, name: &str) {
     let file = File::create(dir.join(PART).join(name)).unwrap();
     let mut stream = Writer::new(file, None);
@@ -145,7 +146,7 @@ fn words(view: &str, dir: &Path, out: &Path) -> Vec<String> {
     view.split(' ').map(word).collect()
 }
 
-/// Runs a view under `strace`. Returns what it printed, and the calls that it made.
+/// Runs a view under `strace`. Returns the view's output, and the system calls that it made.
 pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     let scratch = Scratch::new();
     let log = scratch.join("log");
@@ -160,13 +161,13 @@ pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     (output, fs::read_to_string(&log).unwrap())
 }
 
-/// Calls that change names, or the file that a name leads to.
+/// System calls that change names, or the file that a name refers to.
 pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
                        mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,mknod,mknodat,truncate,\
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
                        connect,bind,landlock_create_ruleset,landlock_restrict_self";
 
-/// Returns whether a call changes something outside of this process.
+/// Returns whether a line shows a system call that changes something outside of this process.
 pub fn is_change(line: &str) -> bool {
     let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
     let name = call.split('(').next().unwrap_or_default();
@@ -174,16 +175,16 @@ pub fn is_change(line: &str) -> bool {
         "open" | "openat" | "openat2" => {
             ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"].iter().any(|flag| call.contains(flag))
         }
-        // This is the start of the command itself.
+        // This is the start of the command itself, which is no change.
         "execve" => !call.contains(env!("CARGO_BIN_EXE_counterpoint")),
         "landlock_create_ruleset" | "landlock_restrict_self" | "ftruncate" => false,
-        // A line without a call is a signal, the end of a process, or the rest of a call that was
-        // printed in two parts.
+        // A line without a system call shows a signal, the end of a process, or the rest of a call
+        // that was printed in two parts.
         _ => !name.is_empty() && !name.starts_with(['+', '-', '<']),
     }
 }
 
-/// Returns whether a command has given up its rights, or whether the kernel said that it has no
+/// Returns whether a command has given up its rights, or the kernel has reported that it has no
 /// Landlock.
 pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
@@ -205,8 +206,8 @@ fn no_view_writes_anything_but_its_output() {
         let (output, log) = traced(&["-e", CHANGES], &words);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{view}: {output:?}");
         let changes: Vec<&str> = log.lines().filter(|line| is_change(line)).collect();
-        // The command makes an unnamed file in the directory of the output, which then gets its
-        // name.
+        // The command makes an unnamed file in the directory of the output. Later, this file gets
+        // its name.
         let around = format!("\"{}\"", killed.scratch.path().display());
         let named = format!("\"{}\"", out.display());
         let is_of_output = |line: &&&str| {
@@ -222,8 +223,8 @@ fn no_view_writes_anything_but_its_output() {
     }
 }
 
-/// Commands that read traces of any program: `OURS` was exported here, `OTHER` was not. `OUT` is
-/// the file or the profile that they write.
+/// Commands that read traces. `OURS` is a trace that was exported here, `OTHER` is a trace of
+/// another program. `OUT` is the file or profile that they write.
 const OF_TRACES: [&str; 7] = [
     "trace check OURS OTHER",
     "trace check OTHER --format json",
@@ -234,8 +235,8 @@ const OF_TRACES: [&str; 7] = [
     "trace import OTHER -o OUT",
 ];
 
-/// From the first read on, these commands can only write the output that they were told to write.
-/// With and without Landlock, they print and write the same.
+/// From their first read on, these commands can write only to their output. They print and write
+/// the same with and without Landlock.
 #[test]
 fn commands_for_traces_write_only_their_output() {
     let killed = Killed::new();
@@ -278,8 +279,8 @@ fn commands_for_traces_write_only_their_output() {
     }
 }
 
-/// A view prints the same with and without Landlock, and the same before and after `recover`. So a
-/// user who only reads an unfinished profile sees all of its data.
+/// A view prints the same with and without Landlock, and before and after `recover`. So a user who
+/// only reads an unfinished profile sees all of its data.
 #[test]
 fn views_show_what_was_not_finished() {
     let killed = Killed::new();
@@ -313,8 +314,8 @@ fn views_show_what_was_not_finished() {
     }
 }
 
-/// A prepared profile tries to move the conversion of events to another place. Views and `recover`
-/// read the profile, and no file outside of it changes.
+/// A prepared profile tries to redirect the conversion of events to another place. Views and
+/// `recover` read the profile, and no file outside of it is changed.
 #[test]
 fn conversions_stay_inside_of_the_profile() {
     type Trap = fn(&Path, &Path);
@@ -381,7 +382,7 @@ fn conversions_stay_inside_of_the_profile() {
     }
 }
 
-/// A view of a directory that cannot be written shows the same.
+/// A view of a profile in a read-only directory shows the same.
 #[test]
 fn a_read_only_profile_shows_its_events() {
     let Some(program) = counterpoint("read only") else { return };
@@ -394,8 +395,8 @@ fn a_read_only_profile_shows_its_events() {
     assert!(report.contains("timed kernel"), "{report}");
 }
 
-/// Many events can name one long text. docs/security.md states how much larger than the file the
-/// result may be.
+/// Many events can refer to the same long text. docs/security.md states by how much the result may
+/// be larger than the file.
 #[test]
 fn few_bytes_of_events_do_not_become_many() {
     let scratch = Scratch::new();
@@ -418,7 +419,7 @@ fn few_bytes_of_events_do_not_become_many() {
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("plugin_failed"), "{said}");
-    // Each event has some 200 bytes besides its arguments.
+    // Each event has about 200 bytes in addition to its arguments.
     let most = (16 << 20) + 129 * had + 200 * 20_000;
     let got = fs::metadata(&out).unwrap().len();
     assert!((1 << 20..most).contains(&got), "{had} bytes became {got}");

@@ -1,7 +1,8 @@
 //! Damages the bytes of a file.
 //!
-//! Most damage to a file with checksums is found by the checksums, so that the code after them
-//! would not be tested. [`seal_frames`] and [`seal_pages`] give damaged bytes a correct checksum.
+//! In a file with checksums, most damage is detected by the checksums, so the code that runs after
+//! this check would not be tested. [`seal_frames`] and [`seal_pages`] write correct checksums for
+//! damaged bytes.
 
 use record::meta::frame_bytes;
 use record::page::HEADER_BYTES;
@@ -19,7 +20,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
         1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
         2 => bytes[at] = r.next() as u8,
         3 | 4 => {
-            // Overwrites one number or two at a place where numbers may be.
+            // Overwrites a number of 4 or 8 bytes at a place where numbers may be.
             let at = at & !3;
             let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
             let end = (at + r.of(&[4, 8])).min(bytes.len());
@@ -40,7 +41,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Replaces a number in JSON, or a word if the JSON has no number.
+/// Replaces a number in JSON. If there is no number, replaces a word.
 pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
@@ -67,8 +68,8 @@ pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, with.bytes());
 }
 
-/// The places of a pool that are in use, and that can be damaged: the header, the run's row, the
-/// claims, two rows, and the first two pages.
+/// The parts of a pool that are in use and can be damaged, as offset and length: the header, the
+/// run's row, the claims, two rows, and the first two pages.
 pub const OF_POOL: [(usize, usize); 6] = [
     (0, 192),
     (1024, 1024),
@@ -78,18 +79,18 @@ pub const OF_POOL: [(usize, usize); 6] = [
     (1_114_112 + 65_536, 2_400),
 ];
 
-/// Damages one of [`OF_POOL`], and returns that place.
+/// Damages one of the parts in [`OF_POOL`]. Returns the offset and length of this part.
 pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     let (from, length) = r.of(&OF_POOL);
     let mut some = bytes[from..from + length].to_vec();
-    // No bytes are inserted, because everything in a pool has its place.
+    // The length stays the same, because everything in a pool is at a fixed offset.
     change(r, &mut some);
     some.resize(length, 0);
     bytes[from..from + length].copy_from_slice(&some);
     (from, length)
 }
 
-/// Gives each frame of metadata the checksum of its present content.
+/// Writes the correct checksum for the present content of each frame of metadata.
 pub fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -101,8 +102,8 @@ pub fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// Gives each page of a file of pages the checksum of its present content. docs/file-format.md has
-/// the offsets: `committed` at 88, the checksum at 120.
+/// Writes the correct checksum for the present content of each page in a file of pages. The offsets
+/// are in docs/file-format.md: `committed` is at 88, and the checksum is at 120.
 pub fn seal_pages(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(word) = bytes.get(at + 88..at + 92).and_then(|b| <[u8; 4]>::try_from(b).ok()) {
@@ -124,14 +125,15 @@ mod tests {
 
     use super::*;
 
-    /// Without a new checksum, most damage to pages would only test the checksum.
+    /// Without new checksums, most damage to pages would test nothing but the check of the
+    /// checksum.
     #[test]
     fn sealed_pages_are_read() {
         let mut page = PageMaker::new(PageStart::default());
         page.call(&CallScript::new(3, 70, 5));
         let whole = page.seal(true);
         let mut twice = [whole.clone(), whole.clone()].concat();
-        // The byte belongs to the thread's id.
+        // This byte is a part of the thread's id.
         twice[36] ^= 1;
         twice[whole.len() + 36] ^= 1;
         let layout = GroupLayout::new(&[], 0);

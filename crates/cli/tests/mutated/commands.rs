@@ -1,4 +1,4 @@
-//! The commands that read a profile, called as `main` calls them.
+//! Runs the commands that read a profile, in the same way as `main`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,8 +8,9 @@ use profile::Origin;
 
 use crate::{Cli, run_command};
 
-/// Each view in each format, and the options that make a view compute something else. `PROFILE`
-/// stands for the profile. Output goes to standard output, which is `/dev/null` here.
+/// All views in all formats, with the options that make a view compute something else. `PROFILE`
+/// stands for the path of the profile. The output goes to standard output, which is `/dev/null`
+/// here.
 const READING: [&str; 37] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60",
@@ -50,7 +51,7 @@ const READING: [&str; 37] = [
     "hook report PROFILE",
 ];
 
-/// Returns the commands for a profile of this origin.
+/// Returns the commands for profiles of this origin.
 fn of(origin: Origin) -> &'static [&'static str] {
     match origin {
         Origin::Hook => &READING,
@@ -58,7 +59,7 @@ fn of(origin: Origin) -> &'static [&'static str] {
     }
 }
 
-/// Returns the number of commands for a profile of this origin.
+/// Returns the number of commands for profiles of this origin.
 pub fn number(origin: Origin) -> usize {
     of(origin).len()
 }
@@ -67,10 +68,11 @@ pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }
 
-/// Runs the command with this number on the profile in `dir`. Damage may be an error.
+/// Runs a command on the profile in `dir`. `number` is the command's index. The command may report
+/// the damage as an error.
 ///
 /// # Panics
-/// Panics if the words are not a command line, or if the command panics.
+/// Panics if the words are not a valid command line, or if the command panics.
 pub fn run(origin: Origin, number: usize, dir: &Path) {
     let words = words(origin, number).split(' ').map(|word| match word {
         "PROFILE" => dir.as_os_str().to_owned(),

@@ -1,7 +1,7 @@
-//! Counts the memory that the program has allocated, and refuses more than a limit.
+//! Counts the memory that the program has allocated, and refuses allocations beyond a limit.
 //!
-//! A limit of the address space alone would have to be far too high, because threads have stacks
-//! and arenas of many megabytes, while the profiles take some kilobytes.
+//! A limit of only the address space would have to be far too high. Threads have stacks and arenas
+//! of many megabytes, but profiles take only some kilobytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,22 +16,22 @@ pub struct Held;
 #[global_allocator]
 static ALLOCATOR: Held = Held;
 
-/// Refuses allocations that would make the program hold more bytes than this.
+/// Sets the limit: allocations that would make the program's memory larger than this fail.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// Returns the most bytes that the program held since the last call of this function.
+/// Returns the largest number of allocated bytes since the last call of this function.
 pub fn most() -> usize {
     MOST.swap(HELD.load(Ordering::Relaxed), Ordering::Relaxed)
 }
 
-/// Returns the number of bytes that the program holds now.
+/// Returns the number of bytes that are allocated now.
 pub fn now() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Counts `size` more bytes, and returns whether they are within the limit.
+/// Adds `size` to the number of allocated bytes. Returns whether the sum is within the limit.
 fn take(size: usize) -> bool {
     let held = HELD.fetch_add(size, Ordering::Relaxed).saturating_add(size);
     if held > LIMIT.load(Ordering::Relaxed) {
@@ -48,8 +48,8 @@ fn give(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// Calls `allocate` if memory of this size is within the limit. The memory is counted if it was
-/// allocated.
+/// Calls `allocate` if memory of this size is within the limit. The memory is counted only if
+/// `allocate` succeeds.
 fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     if !take(size) {
         return std::ptr::null_mut();
@@ -62,7 +62,7 @@ fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
 }
 
 // SAFETY: each function passes its arguments on to the system's allocator and returns its result. A
-// null pointer means that there is no memory, as the trait wants it.
+// null pointer means that there is no memory, as the trait requires.
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller meets the contract of `alloc`, which is also that of the system's
@@ -84,9 +84,8 @@ unsafe impl GlobalAlloc for Held {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old memory and the new one may be there at the same time.
-        // SAFETY: the caller meets the contract of `realloc`, and the memory came from the system's
-        // allocator.
+        // The old and the new memory may exist at the same time. SAFETY: the caller meets the
+        // contract of `realloc`, and the memory came from the system's allocator.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });
         if !moved.is_null() {
             give(layout.size());

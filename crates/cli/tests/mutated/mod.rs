@@ -1,5 +1,5 @@
-//! Shows damaged profiles in every view: no view panics, hangs, crashes, or asks for memory that
-//! the files do not justify.
+//! Runs every view on damaged profiles. No view may panic, hang, crash, or ask for more memory than
+//! the size of the files justifies.
 //!
 //! ```text
 //!  test ─► a process per processor, one range of cases after another ─► a row per kind of file
@@ -14,7 +14,7 @@
 //! | `COUNTERPOINT_SEED` | number of the first case; every case depends on its number only |
 //! | `TMPDIR` | directory of the profiles; `/dev/shm` is faster than a disk |
 //!
-//! CONTRIBUTING.md has the command for a million.
+//! CONTRIBUTING.md has the command for a million cases.
 
 mod change;
 mod commands;
@@ -38,8 +38,9 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The number of cases that a process does before another one takes over. It is so large that the
-/// time to make the profiles does not matter, and so small that a leak is noticed.
+/// The number of cases that a process does before another process replaces it. The number is so
+/// large that the time for making the profiles does not matter, and so small that a leak is
+/// noticed.
 const AT_ONCE: u64 = 20_000;
 
 /// The time after which a case counts as hanging. A case takes milliseconds, and a little more on a
@@ -73,7 +74,8 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// A case that goes wrong is a finding that names the case, and the later cases are done.
+/// If a case fails, this is a finding that contains the number of the case. The later cases are
+/// still done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -94,20 +96,20 @@ fn what_goes_wrong_is_found() {
     }
 }
 
-/// The findings and tallies of a run.
+/// The findings and the statistics (tallies) of a run.
 #[derive(Default)]
 struct Found {
-    /// A line for each case that went wrong: the case, the file, what was done with the file, and
-    /// the failure.
+    /// A line for each case that failed: the case, the damaged file, what was done with it, and the
+    /// failure.
     findings: Vec<String>,
     tallies: BTreeMap<String, Tally>,
 }
 
-/// Does `cases` cases. A process whose case makes no progress for `patience` is killed. `faults`
-/// are made in cases on purpose ([`worker::FAULTS`]).
+/// Does `cases` cases. If a process makes no progress in a case for the time `patience`, it is
+/// killed. `faults` are failures that are caused on purpose ([`worker::FAULTS`]).
 fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    // The profiles of a process that is killed are removed with this directory.
+    // If a process is killed, its profiles are removed together with this directory.
     let scratch = Scratch::new();
     let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
     ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
@@ -154,7 +156,7 @@ fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     }
 }
 
-/// The cases that no process has taken yet.
+/// The cases that no process has started yet.
 struct Ranges {
     next: u64,
     end: u64,
@@ -162,7 +164,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Returns the numbers of the next cases: the first number, and the number after the last.
+    /// Returns the next range of cases: its first number, and the number after its last one.
     fn take(&mut self) -> Option<(u64, u64)> {
         let from = self.next;
         self.next = self.end.min(from + self.at_once);
@@ -175,7 +177,8 @@ struct Worker {
     child: Child,
     directory: PathBuf,
     end: u64,
-    /// The last step that the process wrote down, and the time at which this step was first seen.
+    /// The last step that the process has recorded, and the time at which this process first saw
+    /// the step.
     seen: (String, Instant),
 }
 
@@ -205,8 +208,8 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// Returns how the process ended, or `None` if it still runs. A process that makes no progress
-    /// is killed.
+    /// Returns how the process ended, or `None` if it is still running. If the process makes no
+    /// progress, it is killed.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -223,19 +226,20 @@ impl Worker {
         Some(End::Hung(patience))
     }
 
-    /// Returns the number of the process's case, and what the process does with it.
+    /// Returns the number of the case that the process is doing, and the present step.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
-    /// Returns the panics that the process wrote down, one per line.
+    /// Returns the panics that the process has recorded, one in each line.
     fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns what ended the process before it was done, and the range of cases that are left.
+    /// Returns the reason why the process ended too early, and the range of cases that are left.
+    /// `None` if it has done all of its cases.
     fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
         let how = match end {
             End::Exited(status) if status.success() => return None,
@@ -249,8 +253,8 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// Returns the end of the process's text on stderr. After an allocation that failed, it
-    /// contains the size of that allocation.
+    /// Returns the last part of the process's stderr. If an allocation failed, it contains the size
+    /// of that allocation.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

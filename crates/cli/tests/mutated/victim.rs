@@ -1,7 +1,7 @@
-//! Profiles with every kind of file. One file at a time is damaged and then restored.
+//! Makes profiles that have every kind of file. One file at a time is damaged and later restored.
 //!
-//! A profile stays in its directory: the pool's header names it by its inode, and a pool of another
-//! directory would not be collected.
+//! A profile stays in its directory. The pool's header contains the directory's inode, and a pool
+//! of another directory would not be collected.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -20,7 +20,7 @@ use trace::import::trace::Import;
 
 use super::change::{OF_POOL, change, change_number, change_pool, seal_frames, seal_pages};
 
-/// The kind of a file. Tables have a row for each kind.
+/// The kind of a file. The table of results has a row for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Manifest,
@@ -30,9 +30,9 @@ pub enum Kind {
     Pool,
     Tracks,
     Activities,
-    /// The parts of an imported trace besides activities.
+    /// The parts of an imported trace that are not activities.
     Document,
-    /// The settings that tell what a recording of the original hook is to print.
+    /// The settings that say what a recording of the original hook prints.
     Settings,
 }
 
@@ -69,23 +69,22 @@ impl Kind {
     }
 }
 
-/// The size of the blocks in which a pool is written.
+/// The size in bytes of the blocks in which a pool is written.
 const BLOCK: usize = 4096;
 
-/// A file of a profile.
+/// A file of a profile, with its undamaged content.
 struct Part {
     path: PathBuf,
     kind: Kind,
-    /// The undamaged content. Of a pool, it is the beginning, after which there is a hole.
+    /// The undamaged content. For a pool, this is only the beginning, because the rest is a hole.
     whole: Vec<u8>,
-    /// The blocks of a pool that are not empty.
+    /// For a pool, the indices of the blocks that are not empty.
     blocks: Vec<usize>,
     /// The state of the file when it was last undamaged.
     is_whole: Option<State>,
 }
 
-/// Device and inode, size, and time of the last change of a file. A change of the file changes one
-/// of them.
+/// Device, inode, size and time of the last change. A change of the file changes one of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64, u64, u64, i64, i64);
 
@@ -96,13 +95,13 @@ impl State {
     }
 }
 
-/// A profile whose files are damaged, one at a time.
+/// A profile whose files are damaged one at a time.
 pub struct Victim {
     _scratch: Scratch,
     dir: PathBuf,
     /// The files, sorted by path.
     parts: Vec<Part>,
-    /// The directories of the profile. The first is the profile itself.
+    /// The directories of the profile. The first one is the profile's own directory.
     folders: Vec<PathBuf>,
     make: fn() -> Self,
     pub origin: Origin,
@@ -112,7 +111,7 @@ pub struct Victim {
 #[derive(Clone, Copy, Debug)]
 pub struct Damage {
     pub kind: Kind,
-    /// The file belongs to a pass of the profile.
+    /// Whether the file belongs to a pass of the profile.
     pub in_pass: bool,
     part: usize,
 }
@@ -128,8 +127,8 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// Makes the profiles: of a recording with every kind of data, of two passes, of a trace, and
-    /// of a program with the variables of IREE's original hook.
+    /// Makes four profiles: a recording with every kind of data, one with two passes, an imported
+    /// trace, and a recording with the variables of IREE's original hook.
     pub fn all() -> Vec<Self> {
         vec![Self::recorded(), Self::passes(), Self::imported(), Self::hooked()]
     }
@@ -257,12 +256,11 @@ impl Victim {
         part.restore();
     }
 
-    /// Restores the damaged file and everything that a collecting command has changed.
+    /// Restores the damaged file, and everything that a command has changed.
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
-            // The whole victim is made again, because a new directory would have another inode than
-            // the one that is known.
+            // The whole profile is made again, because a new directory would have another inode.
             *self = (self.make)();
             return;
         }
@@ -279,7 +277,8 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// Returns the files that differ from their undamaged content. The test of this module uses it.
+    /// Returns the paths of files that differ from their undamaged content, for the test of this
+    /// module.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
@@ -332,7 +331,7 @@ impl Part {
     }
 }
 
-/// Returns the content of a file. Of a pool, this is the tables and the first pages.
+/// Returns the content of a file. For a pool, this is only the tables and the first pages.
 fn content(path: &Path, kind: Kind) -> Vec<u8> {
     if kind != Kind::Pool {
         return fs::read(path).unwrap();
@@ -342,7 +341,7 @@ fn content(path: &Path, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// Writes the ledger of the recording as a whole.
+/// Writes a ledger (the list of losses) for the whole recording.
 fn ledger(dir: &Path) {
     let text = r#"{"schema":"counterpoint.ledger/1","losses":[
         {"name":"exec_not_carried","count":1,"errno":2},{"name":"loss_77","count":3,"errno":null}]}"#;
@@ -350,7 +349,7 @@ fn ledger(dir: &Path) {
 }
 
 fn script(pool: bool) -> ProfileScript {
-    /// `errno.h` of Linux; the fuzzer has no `libc`.
+    /// From `errno.h` of Linux. The fuzzer does not have the crate `libc`.
     const EMFILE: i32 = 24;
     let mut script = ProfileScript::monotonic();
     script.pool = pool;

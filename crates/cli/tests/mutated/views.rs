@@ -1,4 +1,4 @@
-//! Does with a profile what every view does, by calling the libraries of the views. The fuzzer
+//! Does everything with a profile that views do, by calling the same libraries. The fuzzer
 //! `whole_profile` does the same.
 
 use std::path::Path;
@@ -13,16 +13,16 @@ use trace::export::facts::{self, Found};
 use trace::export::tracks::export_tracks;
 use trace::{chrome, perfetto};
 
-/// The options of the views in one case, which are chosen at random. Trying all of them in every
-/// case would take several times as long and run the same code.
+/// The options of the views in one case. They are chosen at random. Trying all of them in every
+/// case would take several times as long and would run the same code.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The number of threads that compute, or 0 for one per processor. Starting them takes longer
-    /// than all the rest.
+    /// The number of threads that compute, or 0 for one thread per processor. Starting threads
+    /// takes longer than everything else.
     pub workers: usize,
-    /// What a row of the summary is.
+    /// What a row of the summary stands for.
     pub by: By,
-    /// Whose names timelines use.
+    /// The vocabulary of names that timelines use.
     pub vocabulary: Vocabulary,
 }
 
@@ -36,8 +36,8 @@ impl Choice {
     }
 }
 
-/// Does with the profile what every view does, and throws the results away. A damaged profile may
-/// fail to open, and then no view is tried. After it was opened, damage is not an error.
+/// Does everything with a profile that views do, and ignores the results. If a damaged profile
+/// cannot be opened, no view is tried. If it was opened, its damage must not cause an error.
 ///
 /// `say` is called with the name of each step before the step begins.
 pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {

@@ -1,4 +1,4 @@
-//! The process that does the cases.
+//! The process that does a range of cases.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,35 +16,35 @@ use super::victim::{Damage, Kind, Victim};
 use super::views::Choice;
 use super::{commands, held, views};
 
-/// The variable with the range of cases.
+/// The environment variable with the range of cases.
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
-/// The variable with pairs of a case's number and the fault that is made in it on purpose.
+/// The environment variable with deliberate faults: pairs of a case's number and a fault.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// The file with the number of the case and what is done with it.
+/// The file with the number of the case, and with what is being done.
 pub const AT: &str = "at";
-/// The file with a line per panic.
+/// The file with panics, one in each line.
 pub const PANICS: &str = "panics";
 /// The file with the output of commands.
 pub const WORDS: &str = "words";
 /// The file with the tallies.
 const TALLY: &str = "tally";
 
-/// The most bytes that the process may hold at once. Undamaged profiles need less than a tenth (the
-/// last test checks it); the files of a profile have some KiB.
+/// The largest number of bytes that may be allocated at a time. Undamaged profiles need less than a
+/// tenth, as the last test checks. The files of a profile have some KiB.
 const MOST_HELD: usize = 128 << 20;
-/// The limit of the address space. It includes the stacks of threads, and memory of C libraries
-/// that is not counted.
+/// The limit of the address space. It includes stacks of threads and memory of C libraries, which
+/// is not counted otherwise.
 const MOST_MEMORY: u64 = 3 << 30;
 
-/// The sum of all cases of one kind of file.
+/// The statistics of all cases with one kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub cases: u64,
     /// The number of cases whose damaged file belonged to a pass.
     pub in_pass: u64,
-    /// The most bytes that a case added to what the process held, and the number of the case.
+    /// The largest number of bytes that a case added to the allocated memory, and that case.
     pub held: (u64, u64),
-    /// The most processor time that a case took, in ns, and its number.
+    /// The longest processor time of a case, in ns, and that case.
     pub time: (u64, u64),
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         fs::write(directory.join(TALLY), text).unwrap();
     }
 
-    /// Adds the tallies that a process wrote down.
+    /// Adds the tallies that a process has written.
     pub fn add_all(all: &mut BTreeMap<String, Self>, directory: &Path) {
         let text = fs::read_to_string(directory.join(TALLY)).unwrap_or_default();
         for line in text.lines() {
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Returns a table with a row per kind of file.
+    /// Returns a table with a row for each kind of file.
     pub fn table(all: &BTreeMap<String, Self>) -> String {
         let mut text = format!(
             "{:<12}{:>9}{:>11}{:>11}{:>12}{:>10}{:>12}\n",
@@ -99,8 +99,8 @@ impl Tally {
     }
 }
 
-/// Returns the random numbers of a case: SplitMix64's function of its number, so that cases with
-/// neighbouring numbers have unrelated random numbers.
+/// Returns the random numbers of a case: SplitMix64's function of its number, so that neighbouring
+/// cases have unrelated random numbers.
 fn random(case: u64) -> Random {
     let mut z = case.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -116,27 +116,27 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sets limits of this process, which the whole test has started.
+/// Sets the limits of this process, which exists only for the cases.
 fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let words = File::options().append(true).open(directory.join(WORDS)).unwrap();
     // SAFETY: the limits and the file outlive the calls, which change this process alone. This
-    // process ends with the one that has started it.
+    // process ends with the process that has started it.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // The file replaces stderr, so that it can be emptied from time to time.
+        // The file replaces stderr, so that its text can be deleted from time to time.
         assert!(libc::dup2(words.as_raw_fd(), 2) == 2);
     }
     held::limit(held::now() + MOST_HELD);
     words
 }
 
-/// Counts panics and writes them down, even if they are caught.
+/// The number of panics, including caught ones.
 static PANICKED: AtomicU64 = AtomicU64::new(0);
-/// What the process is doing.
+/// The case and step that the process is doing.
 static NOW: Mutex<String> = Mutex::new(String::new());
 
 fn now() -> String {
@@ -155,7 +155,7 @@ fn note_panics(directory: &Path) {
     }));
 }
 
-/// Writes down what the process does next.
+/// Records the next step of the process.
 fn step(at: &File, words: &str) {
     let mut now = NOW.lock().unwrap_or_else(PoisonError::into_inner);
     now.clear();
@@ -183,7 +183,7 @@ fn cases_of_one_process() {
         let panics = PANICKED.load(Ordering::SeqCst);
         let (damage, done) = one(case, &mut victims, &at);
         if PANICKED.load(Ordering::SeqCst) > panics || !done {
-            // The state that a panic has left is not known.
+            // After a panic, the state of the profiles is not known, so they are made again.
             victims = Victim::all();
         }
         let tally = Tally {
@@ -203,7 +203,7 @@ fn cases_of_one_process() {
     Tally::write(&all, &directory);
 }
 
-/// Makes a fault in a case, if the test of this program asks for it.
+/// Causes a fault in this case, if the test asks for it.
 fn fault(case: u64) {
     let faults = std::env::var(FAULTS).unwrap_or_default();
     let words: Vec<&str> = faults.split(' ').collect();
@@ -240,8 +240,8 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     };
     let (name, origin) = (victim.name(damage), victim.origin);
     let say = |what: &str| step(at, &format!("COUNTERPOINT_SEED={case} {name}: {what}"));
-    // Runs each of the views. For half of the cases it then runs a command, and for some it
-    // collects, which commands do first.
+    // Runs all views. For half of the cases, then runs a command, or collects the data as commands
+    // do at first.
     let after = match r.place(8) {
         0..=3 => After::Nothing,
         4 => After::Collecting(r.of(&[Closing::Now, Closing::WhenOver])),
@@ -271,14 +271,14 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
         After::Nothing => victim.mend_file(damage),
         _ => victim.mend(damage),
     }
-    // A file that stays damaged would be in every case after this one.
+    // A file that stays damaged would affect all later cases.
     if case.is_multiple_of(101) {
         assert_eq!(victim.differences(), Vec::<String>::new(), "{name}");
     }
     (damage, looked.is_ok())
 }
 
-/// Of undamaged profiles nothing is refused or torn, and there is a file of each kind to damage.
+/// In undamaged profiles, nothing is refused or torn, and there is a file of each kind.
 #[test]
 fn whole_profiles_are_read() {
     let mut kinds: Vec<Kind> = Vec::new();

@@ -1,17 +1,17 @@
-//! Instrumented loops as JSON, CSV, text and page.
+//! Compares the numbers of instrumented loops in JSON, CSV, text and page.
 
 use serde_json::Value;
 use testkit::Scratch;
 
 use super::{Look, near};
 
-/// The times that a report shows of a row: compensated ones where there are some.
+/// Returns the compensated times of a row, or the measured ones if there are no others.
 fn times(row: &Value) -> &Value {
     if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] }
 }
 
-/// The value in a row of JSON that CSV has in this column. Each column must be known here, so that a new one is
-/// compared, too.
+/// Returns the JSON value for this column of CSV. An unknown column fails the test, so that new
+/// columns are compared, too.
 fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     const OF_ROW: [&str; 26] = [
         "id",
@@ -47,7 +47,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
         of_row if OF_ROW.contains(&of_row) => row[of_row].clone(),
         "module" | "mode" => document["modules"][0][column].clone(),
         "module_source" => document["modules"][0]["source"].clone(),
-        // Only rows of single threads have them.
+        // Only rows of single threads have these values.
         "pid" | "tid" => Value::Null,
         "text_first_line" => row["text"][0].clone(),
         "text_last_line" => row["text"][1].clone(),
@@ -70,7 +70,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     }
 }
 
-/// A column of a time: `inclusive_ns`, `self_ticks_95`, …
+/// Returns a time: `inclusive_ns`, `self_ticks_95`, …
 fn time_of(row: &Value, column: &str) -> Option<Value> {
     let (time, form) = column.split_once('_')?;
     let forms = ["ticks", "ticks_95", "ns", "ns_95"];
@@ -78,7 +78,7 @@ fn time_of(row: &Value, column: &str) -> Option<Value> {
     is_one.then(|| times(row)[time][form].clone())
 }
 
-/// A column of one of the profile's counters: its total, its hits, and its mean per hit.
+/// Returns a value of a counter: its total, its hits, or its mean per hit.
 fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     let counters = document["profile"]["counters"].as_array()?;
     let (name, member) = [("_per_hit", "per_hit"), ("_hits", "hits"), ("", "total")]
@@ -89,7 +89,7 @@ fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     Some(found.map_or(Value::Null, |counter| counter[member].clone()))
 }
 
-/// Numbers of iterations and hits as CSV has them: `1:100 8-15:20`.
+/// Returns the histogram as in CSV, which has iterations and hits: `1:100 8-15:20`.
 fn histogram(buckets: &Value) -> Value {
     let cell = |bucket: &Value| match (&bucket["from"], &bucket["to"]) {
         (from, to) if from == to => format!("{from}:{}", bucket["hits"]),
@@ -100,7 +100,7 @@ fn histogram(buckets: &Value) -> Value {
     if cells.is_empty() { Value::Null } else { cells.join(" ").into() }
 }
 
-/// The text of a cell with words; `None` without a value.
+/// Returns the text of a cell with words. `None` if it has no value.
 fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
     let number = |value: &Value| value.as_u64();
     match title {
@@ -131,7 +131,7 @@ fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
 }
 
 impl Look<'_> {
-    /// The rows of loops.
+    /// Compares the rows in all formats.
     pub(super) fn loops(&mut self, scratch: &Scratch) {
         let words = ["report", "--by", "loop", "--top", "0"];
         let document = self.json(&words);
@@ -161,7 +161,7 @@ impl Look<'_> {
         }
     }
 
-    /// The trees for people, and the same cells in a page.
+    /// Compares the trees for people with JSON and with the page.
     fn as_text(&mut self, words: &[&str], document: &Value, rows: &[Value], scratch: &Scratch) {
         let columns = self.table(words, "name");
         let page = self.page(scratch);
@@ -172,7 +172,7 @@ impl Look<'_> {
             .map(|(_, cells)| cells.clone())
             .unwrap_or_default();
         assert!(!ids.is_empty(), "{}", self.what);
-        // The page sorts loops by their time.
+        // The page sorts loops by time.
         let in_page = page.iter().find(|(name, ..)| name == "id").map(|(.., cells)| cells);
         let place = |id: &String| in_page?.iter().position(|of_page| of_page == id);
         let places: Vec<usize> = ids.iter().filter_map(place).collect();
@@ -213,7 +213,7 @@ impl Look<'_> {
                 let open = begun.zip(ended).map(|(begun, ended)| begun - ended);
                 return self.printed(cell, &open.into(), &what);
             }
-            // The text of the page is compared with them.
+            // Names are compared elsewhere, with those of the page.
             "name" => return,
             _ => {
                 let expected = if let Some(counter) = title.strip_suffix("/hit") {
@@ -235,7 +235,7 @@ impl Look<'_> {
         match (margin, value.strip_prefix('<')) {
             (Some("?"), _) => self.check(stated.is_null(), || format!("{what}: {cell}, {stated}")),
             (Some(margin), _) => self.printed(margin, stated, &what),
-            // A bound is where the interval ends, and without an interval the number is exact.
+            // For a bound, the interval includes zero. Without an interval, the number is exact.
             (None, Some(_)) => {
                 let is_doubtful = stated.as_f64() >= time["ns"].as_f64();
                 self.check(is_doubtful, || format!("{what}: {cell} is printed for {time}"));
@@ -247,7 +247,7 @@ impl Look<'_> {
         }
     }
 
-    /// What is inside of a loop takes no longer than the loop.
+    /// Checks that the parts of a loop take no longer than the loop.
     fn parts(&mut self, rows: &[Value]) {
         for row in rows {
             let ns = |row: &Value, time: &str| times(row)[time]["ns"].as_f64();

