@@ -16,7 +16,7 @@ pub const TABLE_VERSION: u32 = 3;
 pub struct AgentTable {
     /// Size of the table in bytes. A field exists if it lies within this size.
     pub size: u32,
-    /// [`TABLE_VERSION`].
+    /// Version of the table's layout: [`TABLE_VERSION`].
     pub version: u32,
     /// Version of Counterpoint, followed by the build's own mark if it has one; padded with zeros.
     pub build: [u8; 32],
@@ -31,13 +31,13 @@ pub struct AgentTable {
     pub ticks: extern "C" fn() -> u64,
     /// Returns the path of the profile that is being recorded.
     pub profile: unsafe extern "C" fn(*mut c_char, usize) -> usize,
-    /// Counts a loss by its name.
+    /// Adds to the number of losses with this name.
     pub lose: unsafe extern "C" fn(*const c_char, u64) -> i32,
     /// Registers a user's collector.
     pub collector_add: unsafe extern "C" fn(*const crate::collector::Collector) -> i32,
     /// Removes a collector.
     pub collector_remove: extern "C" fn(i32) -> i32,
-    /// Notes processor time that was used in order to record.
+    /// Reports processor time that was spent on recording.
     pub spent: extern "C" fn(u64),
     /// Since version 3: announces a machine of a host, as [`crate::host`] describes.
     pub host_machine: crate::host::AddMachine,

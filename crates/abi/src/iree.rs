@@ -38,8 +38,9 @@ pub struct StringView {
 }
 
 /// `iree_hal_executable_library_call_hook_begin` and `_end`. A runtime built with
-/// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls them around each workgroup, on its thread, if such
-/// a symbol exists. The view is the executable's name; the workgroup is not passed.
+/// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls them before and after each workgroup, on the
+/// workgroup's thread, if these symbols exist. The view is the executable's name; the workgroup is
+/// not passed.
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 

@@ -21,8 +21,8 @@ pub const EXTENSION_VERSION: u32 = 3;
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
 /// A state of the published interface. The interface is versioned by the sizes of its structs, but
-/// it was changed three times without a change of those sizes that a host could see, so there are
-/// several states.
+/// three changes did not change these sizes in a way that a host could see. So there are several
+/// states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The commit of Kineto's pull request 1148 that ends with this state, abbreviated.
@@ -115,7 +115,8 @@ pub const FLOW_ASYNC_CPU_GPU: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEvent {
-    /// Size of the struct as the writer knows it: at least [`ProfileEvent::SIZE`].
+    /// Size of the struct in the writer's version of the interface: at least
+    /// [`ProfileEvent::SIZE`].
     pub size: usize,
     /// Number of the type.
     pub event_type: u32,
@@ -135,7 +136,8 @@ pub struct ProfileEvent {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEventFlow {
-    /// Size of the struct as the writer knows it: at least [`ProfileEventFlow::SIZE`].
+    /// Size of the struct in the writer's version of the interface: at least
+    /// [`ProfileEventFlow::SIZE`].
     pub size: usize,
     /// Type of the flow: [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
@@ -149,7 +151,8 @@ pub struct ProfileEventFlow {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileDeviceInfo {
-    /// Size of the struct as the writer knows it: at least [`ProfileDeviceInfo::SIZE`].
+    /// Size of the struct in the writer's version of the interface: at least
+    /// [`ProfileDeviceInfo::SIZE`].
     pub size: usize,
     /// Number of the device.
     pub device: i64,
@@ -165,7 +168,8 @@ pub struct ProfileDeviceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileResourceInfo {
-    /// Size of the struct as the writer knows it: at least [`ProfileResourceInfo::SIZE`].
+    /// Size of the struct in the writer's version of the interface: at least
+    /// [`ProfileResourceInfo::SIZE`].
     pub size: usize,
     /// Number of the device; for a thread of the CPU, the process id.
     pub device: i32,
@@ -177,11 +181,12 @@ pub struct ProfileResourceInfo {
     pub name: *const c_char,
 }
 
-/// The functions by which a plugin hands over its events.
+/// The functions through which a plugin hands over its events.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceBuilder {
-    /// Size of the struct as the writer knows it: at least [`TraceBuilder::SIZE`].
+    /// Size of the struct in the writer's version of the interface: at least
+    /// [`TraceBuilder::SIZE`].
     pub size: usize,
     /// First argument of the functions; only the host knows its meaning.
     pub handle: *mut c_void,
@@ -205,7 +210,7 @@ pub struct TraceBuilder {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CreateParams {
-    /// Size of the struct as the host knows it: at least [`CreateParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`CreateParams::SIZE`].
     pub size: usize,
     /// Result: the plugin's own address for the recording.
     pub profiler: *mut c_void,
@@ -215,11 +220,11 @@ pub struct CreateParams {
     pub types_length: usize,
 }
 
-/// Arguments of `profilerDestroy`, `profilerStart`, `profilerStop` and the two pops.
+/// Arguments of `profilerDestroy`, `profilerStart`, `profilerStop` and the two pop functions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HandleParams {
-    /// Size of the struct as the host knows it: at least [`HandleParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`HandleParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -229,7 +234,7 @@ pub struct HandleParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct QueryParams {
-    /// Size of the struct as the host knows it: at least [`QueryParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`QueryParams::SIZE`].
     pub size: usize,
     /// Null, because the host asks before there is a recording.
     pub profiler: *mut c_void,
@@ -247,7 +252,7 @@ pub struct QueryParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessParams {
-    /// Size of the struct as the host knows it: at least [`ProcessParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`ProcessParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -255,11 +260,11 @@ pub struct ProcessParams {
     pub builder: *const TraceBuilder,
 }
 
-/// Arguments of the two pushes.
+/// Arguments of the two push functions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PushParams {
-    /// Size of the struct as the host knows it: at least [`PushParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`PushParams::SIZE`].
     pub size: usize,
     /// The correlation id. In this struct, it comes before the handle.
     pub id: u64,
@@ -267,14 +272,15 @@ pub struct PushParams {
     pub profiler: *mut c_void,
 }
 
-/// A function of a profiler with these arguments.
+/// A function of a profiler whose arguments are in a struct `P`.
 pub type Function<P> = Option<unsafe extern "C" fn(*mut P) -> c_int>;
 
 /// The functions of a profiler, which a plugin registers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfilerInterface {
-    /// Size of the struct as the plugin knows it: at least [`ProfilerInterface::SIZE`].
+    /// Size of the struct in the plugin's version of the interface: at least
+    /// [`ProfilerInterface::SIZE`].
     pub size: usize,
     /// Creates a recording.
     pub create: Function<CreateParams>,
@@ -302,7 +308,7 @@ pub struct ProfilerInterface {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
-    /// Size of the struct as the host knows it: at least [`Registry::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`Registry::SIZE`].
     pub size: usize,
     /// First argument of the function; only the host knows its meaning.
     pub handle: *mut c_void,
@@ -318,7 +324,7 @@ pub type Register = unsafe extern "C" fn(*const Registry) -> c_int;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
-    /// Size of the struct as the plugin knows it: at least [`Counter::SIZE`].
+    /// Size of the struct in the plugin's version of the interface: at least [`Counter::SIZE`].
     pub size: usize,
     /// Time of the value, ns since 1970 UTC.
     pub time_ns: i64,
@@ -336,13 +342,13 @@ pub struct Counter {
     pub value: f64,
 }
 
-/// The functions that the host of the extension offers. It lives as long as the process.
+/// The functions that the host of the extension offers. The struct exists as long as the process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Size of the struct as the host knows it: at least [`Host::FIRST_SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`Host::FIRST_SIZE`].
     pub size: usize,
-    /// Version of the extension that the host knows.
+    /// Version of the extension that the host implements.
     pub version: u32,
     /// First argument of `declare_type`, `log` and `request_flush`; only the host knows its
     /// meaning.
@@ -364,11 +370,12 @@ pub struct Host {
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
-/// Events that did not fit into what the plugin may keep.
+/// A kind of missing data: events that did not fit into what the plugin may keep.
 pub const MISSING_OVERFLOW: u32 = 1;
-/// Commands that a program gave to a device and that have no times.
+/// A kind of missing data: commands that a program gave to a device and that have no times.
 pub const MISSING_TIMES: u32 = 2;
-/// Work of a device that was recorded without the counters that were asked for.
+/// A kind of missing data: work of a device that was recorded without the counters that were asked
+/// for.
 pub const MISSING_COUNTERS: u32 = 3;
 
 impl Host {
@@ -380,7 +387,8 @@ impl Host {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigureParams {
-    /// Size of the struct as the host knows it: at least [`ConfigureParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least
+    /// [`ConfigureParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -396,11 +404,11 @@ pub struct ConfigureParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ToggleParams {
-    /// Size of the struct as the host knows it: at least [`ToggleParams::SIZE`].
+    /// Size of the struct in the host's version of the interface: at least [`ToggleParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// 0 to collect nothing until the next call, another number to go on.
+    /// 0 to collect nothing until the next call, another number to continue.
     pub enabled: u32,
 }
 
@@ -409,13 +417,14 @@ pub struct ToggleParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
-    /// Size of the struct as the host knows it. The plugin sets only fields within this size.
+    /// Size of the struct in the host's version of the interface. The plugin sets only fields
+    /// within this size.
     pub size: usize,
     /// Passes the user's settings, before the start. May be null.
     pub configure: Option<unsafe extern "C" fn(*const ConfigureParams) -> c_int>,
-    /// Pauses collecting or goes on. May be null.
+    /// Pauses or continues collecting. May be null.
     pub toggle: Option<unsafe extern "C" fn(*const ToggleParams) -> c_int>,
-    /// Hands over the events that are complete while the recording goes on. May be null.
+    /// Hands over the events that are complete, while the recording continues. May be null.
     pub flush: Function<ProcessParams>,
 }
 
@@ -426,7 +435,8 @@ pub type Extend = unsafe extern "C" fn(*const Host, *mut Extension) -> c_int;
 macro_rules! sized {
     ($( $type:ident $last:ident $size:literal; )*) => { $(
         impl $type {
-            /// Bytes up to the end of the last field, which a writer puts into `size`.
+            /// Number of bytes up to the end of the last field. A writer stores this number in
+            /// `size`.
             pub const SIZE: usize = $size;
         }
         const _: () = assert!(offset_of!($type, size) == 0);

@@ -57,7 +57,7 @@ impl Mode {
 }
 
 /// `counterpoint_loops_entry_t`: the counts of one loop or function on one thread. Only the thread
-/// that owns the entry writes to it; others may read each number.
+/// that owns the entry writes to it; other threads may read each number.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Entry {
@@ -108,18 +108,18 @@ pub struct Trips {
 }
 
 /// The number of buckets in a histogram of iterations. Bucket 0 counts the hits of 0 iterations,
-/// bucket `b` those of 2^(b-1) to 2^b - 1.
+/// and bucket `b` counts the hits of 2^(b-1) to 2^b - 1 iterations.
 pub const TRIP_BUCKETS: usize = 64;
 
 /// `counterpoint_loops_module_t`: the descriptor of an instrumented module.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Module {
-    /// [`MAGIC`].
+    /// The bytes [`MAGIC`].
     pub magic: [u8; 8],
     /// Bytes of this struct.
     pub size: u32,
-    /// [`VERSION`].
+    /// Version of the layout: [`VERSION`].
     pub version: u32,
     /// Number of ids, which is the number of entries in a table.
     pub ids: u32,
@@ -133,13 +133,17 @@ pub struct Module {
     pub table_bytes: u64,
     /// Runs the given number of empty hits on an entry that the caller passes.
     pub rehearse: Option<unsafe extern "C" fn(*mut Self, *mut Entry, u64)>,
-    /// An `extern "C" fn(*mut Module) -> *mut Entry`, or null.
+    /// The runtime's function that returns the table of the calling thread: an `extern "C" fn(*mut
+    /// Module) -> *mut Entry`, or null.
     pub enter: AtomicPtr<()>,
-    /// An `extern "C" fn(*mut Entry, u32) -> u64`, or null.
+    /// The runtime's function that reads counters at the start of a timed hit: an `extern "C"
+    /// fn(*mut Entry, u32) -> u64`, or null.
     pub begin: AtomicPtr<()>,
-    /// An `extern "C" fn(*mut Entry, u32, u64)`, or null.
+    /// The runtime's function that reads counters at the end of a timed hit: an `extern "C" fn(*mut
+    /// Entry, u32, u64)`, or null.
     pub end: AtomicPtr<()>,
-    /// An `extern "C" fn(*mut Entry, u32, u32)`, or null.
+    /// Mode log: the runtime's function for the start and the end of a hit: an `extern "C" fn(*mut
+    /// Entry, u32, u32)`, or null.
     pub log: AtomicPtr<()>,
     /// Sampled mode: number of hits that are timed before the random ones.
     pub first: AtomicU32,

@@ -1,4 +1,4 @@
-//! The parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and the functions that
+//! Describes the parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and the functions that
 //! compiled modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in
 //! `apache-tvm-ffi` 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use. Offsets were measured with
 //! a C compiler.

@@ -21,7 +21,7 @@ const fn signed(value: u32, width: u32) -> i64 {
     ((value << (32 - width)) as i32 >> (32 - width)) as i64
 }
 
-/// Decodes the instruction at `at`, with which `bytes` begins.
+/// Decodes the instruction at the beginning of `bytes`, whose address is `at`.
 pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     let mut insn = Insn {
@@ -41,7 +41,7 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
         0b0111 | 0b1111 => vector(word, &mut insn),
         0b0010 => scalable(word, &mut insn),
         0b0000 if bits(word, 31, 31) == 1 => insn.class.bits |= Class::SCALABLE,
-        // Permanently undefined.
+        // These words are permanently undefined.
         0b0000 => insn.flow = Flow::End,
         _ => {}
     }
@@ -56,7 +56,7 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // Addresses in the code are written as distances.
+    // The decoder writes addresses in the code as distances.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -101,7 +101,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             let number = if bits(word, 30, 30) == 1 { -number } else { number };
             let flags = bits(word, 29, 29) == 1;
             if !(flags && to == SP) {
-                // Without flags, 31 is the stack pointer.
+                // If the instruction sets no flags, 31 is the stack pointer.
                 insn.writes = 1 << to;
                 if wide {
                     insn.op = Op::Add(to8, from as Register, number);
@@ -214,7 +214,7 @@ fn branch(word: u32, insn: &mut Insn) {
 fn of_registers(word: u32, insn: &mut Insn) {
     let (to, first, second) = (bits(word, 4, 0), bits(word, 9, 5), bits(word, 20, 16));
     let (group, wide) = (bits(word, 28, 21), bits(word, 31, 31) == 1);
-    // Conditional comparisons, and those that only set flags, have other fields in these bits.
+    // Conditional comparisons, and operations that only set flags, have other fields in these bits.
     let no_result = group == 0b1101_0010 || group == 0b1101_0000 && bits(word, 15, 10) != 0;
     if no_result {
         return;
@@ -266,7 +266,8 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits. It counts as one of 128 bits.
+/// Whether a vector operation has operands of 64 and of 128 bits. It counts as an operation of 128
+/// bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {
@@ -451,7 +452,7 @@ fn single(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     } else if bits(word, 11, 10) == 0b10 {
         let scale = if bits(word, 12, 12) == 1 { bytes as u8 } else { 1 };
         memory.index = Some((bits(word, 20, 16) as Register, scale));
-        // An index of 32 bits is not followed.
+        // The value of a 32-bit index is not followed.
         memory.strange = bits(word, 14, 13) != 0b11 || bits(word, 20, 16) == SP;
     } else if bits(word, 11, 10) == 0b00 && !is_vector {
         return atomic(word, bytes, insn, memory);

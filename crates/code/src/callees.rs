@@ -1,8 +1,8 @@
-//! The functions that the calls of a function reach.
+//! Finds the functions that the calls of a function reach.
 //!
-//! A call names an address: the function's, or that of a *stub*, which jumps to the address in a slot. An
-//! indirect call uses an address that the function has loaded from a slot, or that it has as a number. Other
-//! indirect calls are not followed: the program decides what they reach.
+//! A call names the address of the function, or the address of a *stub*, which jumps to the address
+//! in a slot. An indirect call uses an address that the function has loaded from a slot, or that it
+//! has as a number. Other indirect calls are not followed: the program decides what they reach.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::image::Image;
 use crate::insn::{Flow, Insn};
 use crate::values::{Value, World};
 
-/// The first address of the function that each call reaches, by the address of the call.
+/// Returns the first address of the function that each call reaches, by the address of the call.
 pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     let mut reader = Reader::new(image);
     let mut found = BTreeMap::new();
     code.walk(world, |_, _, insn, state| {
         let callee = match (insn.flow, state.callee(world, insn)) {
-            // An object file may say only in a relocation what it calls; the address is then that of the
-            // next instruction.
+            // In an object file, only a relocation may say what a call reaches. The address in the
+            // call is then the address of the next instruction.
             (Flow::Call(to), _) if to != insn.end() => Some(through_stub(&mut reader, image, to)),
             (Flow::CallTo(_), Some(Value::Number(to))) => Some(to),
             (Flow::CallTo(_), Some(Value::InMemory(slot))) => image.in_slot(slot),
@@ -29,7 +29,7 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     found
 }
 
-/// The function that a call of `to` reaches, which may be the address of a stub.
+/// Returns the function that a call of `to` reaches. `to` may be the address of a stub.
 fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
     // A stub may begin with an instruction that marks the targets of indirect jumps (`endbr64`).
     let first = reader.at(to);

@@ -74,7 +74,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                 if field < size_of::<Module>() as u64 {
                     is_hook[index] = true;
                     // The request for the table is among the first instructions of the function,
-                    // which are not all of a hook.
+                    // and not all of these belong to a hook.
                     if field != enter_field {
                         hook_blocks.insert(block);
                     }
@@ -113,7 +113,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
         }
     });
     // If no hits begin in a function, the function is not instrumented, and its code reads the
-    // clock for itself.
+    // clock for its own purposes.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }

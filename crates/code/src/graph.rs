@@ -1,5 +1,5 @@
 //! Builds the control-flow graph of a function in machine code, from the instructions that can be
-//! reached from its first one.
+//! reached from the function's first instruction.
 //!
 //! A call is assumed to return. A jump to the beginning of another function leaves this one. Jumps
 //! through tables are followed if the table is found; otherwise the code after them is missing, and
@@ -17,11 +17,11 @@ use crate::values::{State, Value, World};
 use crate::x86::X86;
 use crate::{arm, x86};
 
-/// The most instructions of one function.
+/// The largest number of instructions of one function.
 const MOST_INSNS: usize = 1 << 18;
-/// The most stack slots that are remembered in all blocks of a function.
+/// The largest number of stack slots that are remembered in all blocks of a function.
 const MOST_SLOTS: usize = 1 << 22;
-/// The most entries of one jump table.
+/// The largest number of entries of one jump table.
 const MOST_JUMPS: u64 = 4096;
 /// A function is read again at most this many times because a jump table was found.
 const MOST_ROUNDS: usize = 8;
@@ -31,7 +31,7 @@ const MOST_ROUNDS: usize = 8;
 pub struct Block {
     /// Index of the block's first instruction.
     pub first: usize,
-    /// The index after the block's last one.
+    /// The index after the block's last instruction.
     pub end: usize,
 }
 
@@ -321,8 +321,8 @@ fn reach(
             insns.insert(at, insn);
             work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));
             let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
-            // A call at the end of a function may not return, and then the next function may follow
-            // it.
+            // A call at the end of a function may not return. Then the next function may follow the
+            // call.
             let at_end = own.is_some_and(|(start, end)| {
                 end > start && insn.end() == end
                     || insn.end() != start && image.is_entry(insn.end())

@@ -1,4 +1,4 @@
-//! Represents machine code by its addresses: that of a file, or code that was copied out of a
+//! Represents machine code by its addresses. The code is from a file, or was copied out of a
 //! process.
 //!
 //! Files and copies may come from anybody. Everything is copied, at most [`MOST_BYTES`], every
@@ -21,17 +21,17 @@ mod links;
 
 use links::Outside;
 
-/// Files that are larger are not read.
+/// Larger files are not read.
 pub const MOST_BYTES: u64 = 1 << 30;
-/// The most symbols and entries of unwind tables that are read.
+/// The largest number of symbols and of entries of unwind tables that are read.
 const MOST_NAMES: usize = 1 << 22;
-/// The most bytes of names of symbols that are read, for each byte of the file: any number of
-/// symbols may share one name, which can be as long as the file.
+/// The largest number of bytes of symbol names that are read, for each byte of the file. Without
+/// this limit, any number of symbols could share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// The least number of bytes that a relocation counts as: any number of sections may refer to the
-/// same ones.
+/// Each relocation counts as at least this many bytes, because any number of sections may refer to
+/// the same relocations.
 const RELOCATION_BYTES: u64 = 16;
-/// The most segments, or sections of an object file.
+/// The largest number of segments, or of sections of an object file.
 const MOST_SEGMENTS: usize = 4096;
 
 /// The architecture of an image.
@@ -68,8 +68,8 @@ pub struct Function {
     pub name: String,
 }
 
-/// Code and data by address. The addresses are those in the ELF file, or, for code without a file,
-/// those in the process.
+/// Code and data by address. The addresses are those of the ELF file or, for code without a file,
+/// those of the process.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub machine: Machine,
@@ -83,11 +83,11 @@ pub struct Image {
     places: Vec<(u64, u64, usize)>,
     /// Bytes of the segments.
     total: u64,
-    /// The most bytes that the segments may have.
+    /// The largest number of bytes that the segments may have together.
     most: u64,
     /// Bytes of the file.
     file: u64,
-    /// Addresses of functions by the slots that hold them.
+    /// Addresses of functions, by the slots that contain them.
     slots: BTreeMap<u64, u64>,
     /// Bytes of names of symbols that may still be read.
     names_left: u64,
@@ -195,7 +195,7 @@ impl Image {
                 "a segment at {address:#x} ends beyond all addresses"
             )));
         }
-        // Headers may refer to the same bytes many times.
+        // Several headers may refer to the same bytes, so the sum is limited.
         self.total += bytes.len() as u64;
         if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
             return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
@@ -232,8 +232,9 @@ impl Image {
         self.segments.get(*number).filter(|_| address < *end)
     }
 
-    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`: it has four bytes
-    /// with the distance from themselves, in the form that all linkers write.
+    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`. Four bytes of
+    /// that section contain the distance from themselves to the table, in the form that all linkers
+    /// write.
     fn eh_frame(&self, header: u64) -> Option<u64> {
         const PC_RELATIVE_4: u8 = 0x1b;
         let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;

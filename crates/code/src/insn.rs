@@ -59,7 +59,7 @@ pub enum Op {
     Move(Register, Register),
     /// Sets a register to a number.
     Set(Register, u64),
-    /// Sets the 16 bits from this bit on, and keeps the others.
+    /// Sets the 16 bits from this bit on, and keeps the other bits.
     Insert(Register, u16, u8),
     /// `to = from + number`.
     Add(Register, Register, i64),
@@ -77,9 +77,9 @@ pub enum Op {
     StoreNumber(u64),
     /// Stores two registers of 64 bits each.
     StorePair(Option<Register>, Option<Register>),
-    /// Decreases the stack pointer by 8 and stores.
+    /// Decreases the stack pointer by 8 and stores a register.
     Push(Option<Register>),
-    /// Loads, and increases the stack pointer by 8.
+    /// Loads a register, and increases the stack pointer by 8.
     Pop(Option<Register>),
     /// Reads the clock that hooks read.
     Clock,
@@ -92,7 +92,7 @@ pub struct Memory {
     pub base: Option<Register>,
     /// The index register and its factor.
     pub index: Option<(Register, u8)>,
-    /// The operand that is added.
+    /// The number that is added.
     pub displacement: i64,
     /// Whether the address cannot be followed: a thread-local segment, or a vector of addresses.
     pub strange: bool,

@@ -1,5 +1,5 @@
 //! Finds the machine code of each instrumented function and loop, and describes it. The input is an
-//! ELF file, or code that was copied out of a process; the output are regions.
+//! ELF file, or code that was copied out of a process. The output is a list of regions.
 //!
 //! ```text
 //!  bytes ─► image ─► graph ─► values ─► gates ─► region

@@ -2,8 +2,9 @@
 //! without passing their end.
 //!
 //! A region is a list of ranges, because compilers move rarely executed code to other places. Its
-//! machine loops are the natural loops whose headers it contains: 1 and those inside for a loop
-//! that was not transformed, 2 for one that became a vectorised body and a remainder.
+//! machine loops are the natural loops whose headers it contains. A loop that was not transformed
+//! has one machine loop, besides the machine loops of the loops inside. A loop that became a
+//! vectorised body and a remainder has two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,13 @@ use crate::image::{Image, Machine};
 use crate::insn::{Class, Insn};
 use crate::values::World;
 
-/// The most functions of one module that are analysed.
+/// The largest number of functions of one module that are analysed.
 const MOST_FUNCTIONS: usize = 1 << 16;
-/// The most instructions of all functions of a module.
+/// The largest number of instructions of all functions of a module.
 const MOST_INSNS: usize = 1 << 22;
 /// The largest product of the numbers of ids, loops and blocks of one function.
 const MOST_WORK: usize = 1 << 30;
-/// The most ids that are listed as missing.
+/// The largest number of ids that are listed as missing.
 const MOST_IDS: u32 = 1 << 20;
 
 /// The module whose code is wanted.
@@ -49,9 +50,9 @@ pub struct Range {
 /// Numbers of instructions by class. One instruction may be in several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All instructions, without those of hooks.
+    /// All instructions, without the instructions of hooks.
     pub instructions: u64,
-    /// Instructions of hooks, which are in no other number.
+    /// Instructions of hooks, which no other number includes.
     pub hooks: u64,
     /// Instructions that read memory operands.
     pub loads: u64,
@@ -68,9 +69,9 @@ pub struct Counts {
     pub scalable: u64,
     /// Instructions in none of these classes.
     pub other: u64,
-    /// Bytes that all loads read, each counted once.
+    /// Bytes that all loads read, if each load runs once.
     pub bytes_loaded: u64,
-    /// Bytes that all stores write, each counted once.
+    /// Bytes that all stores write, if each store runs once.
     pub bytes_stored: u64,
 }
 
@@ -126,12 +127,12 @@ pub struct MachineLoop {
     pub depth: u32,
     /// Whether the loop contains no other machine loop.
     pub innermost: bool,
-    /// The loop's instructions, including those of loops inside.
+    /// The loop's instructions, including the instructions of loops inside.
     pub counts: Counts,
     /// The loop's code, by address.
     pub ranges: Vec<Range>,
-    /// Whether each iteration executes all of the loop's instructions, except those of hooks,
-    /// exactly once.
+    /// Whether each iteration executes all of the loop's instructions exactly once, except the
+    /// instructions of hooks.
     pub straight: bool,
 }
 
@@ -141,7 +142,7 @@ pub enum Missing {
     /// The code has no hook of the id: the function was optimised away, or its code was not
     /// followed.
     NoBegin,
-    /// The end of its hits cannot be found in the code, because nothing is counted there.
+    /// The end of the id's hits cannot be found in the code, because nothing is counted there.
     NoEnd,
 }
 
@@ -158,13 +159,14 @@ pub struct Region {
     pub function: u64,
     /// The name of `function`; empty if there are no symbols.
     pub name: String,
-    /// The region's machine loops, outer ones before inner ones.
+    /// The region's machine loops. Outer loops come before inner loops.
     pub loops: Vec<MachineLoop>,
     /// The region's instructions.
     pub counts: Counts,
     /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
-    /// Jumps in its functions that could not be followed: code after them may be missing.
+    /// Number of jumps in the region's functions that could not be followed. Code after them may be
+    /// missing.
     pub unknown_jumps: usize,
 }
 
@@ -177,8 +179,8 @@ pub struct Regions {
     pub missing: BTreeMap<u32, Missing>,
     /// Functions that were too large or too complicated to be read: first address and reason.
     pub failed: Vec<(u64, CodeError)>,
-    /// Which functions the calls of the regions' functions reach: first addresses, by the address of the
-    /// call.
+    /// The first address of the function that each call in the regions' functions reaches, by the
+    /// address of the call.
     pub callees: BTreeMap<u64, u64>,
     /// The number of bits of the widest vectors in the regions; 0 if there are no vectors.
     pub widest: u32,
@@ -408,8 +410,8 @@ fn machine_loops(
     for (l, of) in code.loops.all.iter().enumerate() {
         let l = l as u32;
         let header = of.header as usize - 1;
-        // A loop around the region is left out; the region of a hit without a found end can contain
-        // its header.
+        // A loop around the region is left out. If no end of the hits was found, the region can
+        // contain the header of such a loop.
         let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
         if !inside.contains(&header) || around {
             continue;

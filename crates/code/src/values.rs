@@ -28,7 +28,7 @@ pub enum Value {
     Table(i64),
     /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
-    /// An address in the iterations of single hits, of the entry at this offset in the table; or
+    /// An address in the statistics of single hits, of the entry at this offset in the table; or
     /// null.
     Trips(i64),
     /// The descriptor's `enter` function.
@@ -94,7 +94,7 @@ impl Value {
     }
 }
 
-/// The most slots whose values are remembered.
+/// The largest number of slots whose values are remembered.
 const MOST_SLOTS: usize = 512;
 
 /// The values that are known before or after an instruction.
@@ -219,7 +219,8 @@ impl State {
         }
     }
 
-    /// Joins the values that are known on another path. Returns whether anything changed.
+    /// Joins these values with the values that are known on another path. Returns whether anything
+    /// changed.
     pub fn join(&mut self, other: &Self) -> bool {
         let mut changed = false;
         for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {

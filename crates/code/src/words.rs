@@ -1,7 +1,8 @@
 //! Describes in words what a loop of the machine code does. `docs/loops.md` states the rules.
 //!
-//! The description comes from the instructions alone, without those of hooks. It contains nothing
-//! that depends on values at run time (whether data is in a cache, how long a chain of loads is).
+//! The description comes from the instructions alone, without the instructions of hooks. It
+//! contains nothing that depends on values at run time (whether data is in a cache, how long a
+//! chain of loads is).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,14 +15,14 @@ use crate::x86::{self, Arithmetic, Detail};
 
 /// The stack pointer of x86-64.
 const STACK: Register = 4;
-/// The most instructions of one loop that are analysed.
+/// The largest number of instructions of one loop that are analysed.
 const MOST: usize = 4096;
 /// Longer names of functions are left out.
 const LONGEST_NAME: usize = 60;
 
-/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the code of the id
-/// was not found or has no loop. `widest` is the number of bits of the vectors with which those of the loop
-/// are compared: usually [`Regions::widest`].
+/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the code of
+/// the id was not found or has no loop. `widest` is the number of bits of the vectors with which
+/// the loop's vectors are compared: usually [`Regions::widest`].
 pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
@@ -64,7 +65,7 @@ struct Group {
 }
 
 /// The chain of dependent instructions that computes a register's value at the end of an iteration
-/// from its value at the start.
+/// from the register's value at the start.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     kinds: BTreeSet<Arithmetic>,
@@ -79,7 +80,8 @@ struct Facts {
     /// Number of arithmetic instructions on floating-point numbers and vectors, by bits of the
     /// vectors; 0 for scalars.
     arithmetic: BTreeMap<u32, u64>,
-    /// Number of arithmetic instructions in general registers, without those that only count.
+    /// Number of arithmetic instructions in general registers, without instructions that only
+    /// count.
     integer: u64,
     /// The chains of dependent instructions from iteration to iteration.
     chains: Vec<Chain>,
@@ -91,7 +93,7 @@ struct Facts {
     scatters: u64,
     /// Number of calls by the name of the function; the name is empty if it is not known.
     calls: BTreeMap<String, u64>,
-    /// Number of calls of an address that only the running program knows.
+    /// Number of calls of an address that is known only when the program runs.
     indirect: u64,
     /// Whether each iteration executes all instructions once.
     straight: bool,
@@ -277,7 +279,7 @@ fn grouped(n: i64) -> String {
     said
 }
 
-/// Returns the instructions of a loop, starting from its header, without those of hooks.
+/// Returns the instructions of a loop, starting from its header, without the instructions of hooks.
 fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, Detail)> {
     let mut reader = Reader::new(image);
     let mut all = Vec::new();
@@ -345,12 +347,12 @@ impl Steps {
     }
 }
 
-/// Finds the chains from iteration to iteration. There is one for each register whose value at the
-/// end of an iteration follows by arithmetic from its value at the start, except for registers that
-/// only count.
+/// Finds the chains from iteration to iteration. There is a chain for each register whose value at
+/// the end of an iteration is computed by arithmetic from its value at the start, except for
+/// registers that only count.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
-    // For each register, the registers from whose first values its present value was computed, and
+    // For each register: the registers from whose first values its present value was computed, and
     // the arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {

@@ -7,7 +7,7 @@ use iced_x86::{
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// The decoder's state, which computes the reads and writes of registers.
+/// A decoder, with the state that computes which registers an instruction reads and writes.
 pub struct X86 {
     info: InstructionInfoFactory,
 }
@@ -19,7 +19,7 @@ impl Default for X86 {
 }
 
 impl X86 {
-    /// Decodes the instruction at `at`, with which `bytes` begins.
+    /// Decodes the instruction at the beginning of `bytes`, whose address is `at`.
     pub fn decode(&mut self, bytes: &[u8], at: u64) -> Option<Insn> {
         let instruction = one(bytes, at)?;
         let info = self.info.info(&instruction);
@@ -196,7 +196,7 @@ fn op(instruction: &Instruction) -> Op {
         (Mnemonic::Mov, (OpKind::Memory, _)) if instruction.memory_size().size() == 8 => {
             Op::StoreNumber(instruction.immediate(1))
         }
-        // A move to 32 bits clears the others.
+        // A move to the low 32 bits of a register clears the other bits.
         (Mnemonic::Mov, (OpKind::Register, kind)) if kind != OpKind::Register => {
             match (general(first), first.is_gpr32() || first.is_gpr64()) {
                 (Some(to), true) => {
@@ -263,7 +263,8 @@ fn lea(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an instruction works on vectors although its name is like that of a scalar operation.
+/// Whether an instruction works on vectors although its name looks like the name of a scalar
+/// operation.
 fn spreads(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Vbroadcastss | Mnemonic::Vbroadcastsd)
 }
@@ -357,12 +358,13 @@ impl Arithmetic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The arithmetic of the instruction, if there is any. Moves, conversions and comparisons are
-    /// not arithmetic, and neither are additions of a constant to a general register, because these
-    /// only count.
+    /// not arithmetic. Additions of a constant to a general register are not arithmetic either,
+    /// because these only count.
     pub arithmetic: Option<Arithmetic>,
     /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
-    /// How many numbers the arithmetic computes side by side. `None`: the instruction's name does not say it.
+    /// How many numbers the arithmetic computes side by side. `None` if the instruction's name does
+    /// not show it.
     pub lanes: Option<u32>,
     /// The registers whose values the instruction computes with, except registers of addresses:
     /// general registers from bit 0, vector registers from bit 16.
@@ -471,7 +473,7 @@ fn vector_kind(name: &str) -> Option<Arithmetic> {
     })
 }
 
-/// How many numbers are in each vector, by the name of an instruction without `v`.
+/// Returns how many numbers are in each vector, by the name of an instruction without `v`.
 fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     use Arithmetic::{Add, Choose, Divide, Multiply, MultiplyAdd};
     if !matches!(kind, Add | Choose | Divide | Multiply | MultiplyAdd) {
@@ -480,7 +482,7 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     if bits == 0 {
         return Some(1);
     }
-    // These add numbers of one vector to each other.
+    // These instructions add numbers of one vector to each other.
     let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
     let across = across.iter().any(|first| name.starts_with(first));
     let is_integer = name.starts_with('p');

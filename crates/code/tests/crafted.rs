@@ -1,6 +1,6 @@
-//! Tests ELF files that refer to the same bytes again and again: the work of a reader is bounded by
-//! the length of the file. Without these bounds, each of these files of 2 MB would take a quarter
-//! of an hour, or 8 GB.
+//! Tests ELF files that refer to the same bytes again and again. The length of the file must limit
+//! the work of a reader. Without these bounds, each of these files of 2 MB would take a quarter of
+//! an hour, or 8 GB.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -129,8 +129,8 @@ fn unwind_entries_share_a_long_one() {
     };
     let mut common = vec![0, 0, 0, 0, 1, b'z'];
     common.resize(1 << 20, b'S');
-    // The end of the augmentation, the alignment factors, the register of the return address, and
-    // no augmentation data.
+    // These bytes are the end of the augmentation, the alignment factors, the register of the
+    // return address, and no augmentation data.
     common.extend([0, 1, 0x78, 16, 0]);
     let mut table = padded(common);
     for number in 0..FUNCTIONS {
@@ -166,7 +166,8 @@ fn segments_are_found_in_any_order() {
     );
 }
 
-/// Code without a file, whose callees somebody else names: a slot and a number, each in a register.
+/// The callees of code without a file get their names from outside. The code reaches them through a
+/// slot and through a number, each in a register.
 #[test]
 fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
     use code::callees::find;

@@ -1,6 +1,6 @@
-//! Compares the code of each loop of two matrix products and other kernels with counts made by hand
-//! and with the listing of `objdump` for the same bytes: the instructions, which of them use memory
-//! and vectors, and the cycles that the jumps among them make.
+//! Compares the code of each loop of two matrix products and other kernels with counts made by
+//! hand, and with the listing of `objdump` for the same bytes. The comparison covers the
+//! instructions, which of them use memory and vectors, and the cycles that their jumps make.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ use support::{Compiler, compilers};
 
 const MODES: [Mode; 4] = [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log];
 
-/// A compiled module, the regions that were found in it, and the listing of the judge.
+/// A compiled module, the regions that were found in it, and the disassembler's listing.
 struct Looked {
     table: SideTable,
     found: BTreeMap<u32, Region>,
@@ -77,7 +77,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
     // Each cycle has a jump back, with both ends inside of the ranges. The jump need not go to the
-    // header, because compilers may put a header in the middle of its loop.
+    // header, because compilers may place a header in the middle of its loop.
     let back = |(at, line): &(&u64, &&Line)| {
         line.targets.iter().any(|to| to <= at && among.contains_key(to))
     };
@@ -95,7 +95,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
             *count += u64::from(*width);
         }
     }
-    // The judge also counts instructions of hooks: these load, store, branch, call, and save
+    // The listing also contains instructions of hooks: these load, store, branch, call, and save
     // registers.
     let pairs = [
         (own.loads, all.loads),
@@ -131,9 +131,10 @@ fn agree(looked: &Looked, id: u32, what: &str) {
 }
 
 /// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1
-/// they are not transformed: the region of the function contains 3 machine loops, that of the outer
-/// loop 3, of the middle one 2, and of the inner one 1. At -O3 vectorisers may split the inner
-/// loop; then the text has one loop more, and all regions around it have one machine loop more.
+/// they are not transformed: the region of the function contains 3 machine loops, the region of the
+/// outer loop 3, of the middle loop 2, and of the inner loop 1. At -O3 vectorisers may split the
+/// inner loop. Then the text has one more loop, and all regions around it have one more machine
+/// loop.
 #[test]
 fn regions_of_two_loop_orders_are_right() {
     let mut regions_judged = 0;

@@ -1,6 +1,6 @@
 //! Checks the descriptions of loops in words, for kernels whose behaviour is known by construction.
-//! `objdump` judges the numbers of arithmetic instructions and gathers, and `llvm-mca` whether an
-//! iteration waits for a chain.
+//! `objdump` checks the numbers of arithmetic instructions and gathers, and `llvm-mca` checks
+//! whether an iteration waits for a chain.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -176,8 +176,8 @@ fn kernels_are_what_they_were_written_to_be() {
     }
 }
 
-/// Whatever leads to a function that the file names, its name is said; what a variable or an argument leads to
-/// is not known. `objdump` counts the calls.
+/// If the file names a called function, the description contains its name, however the code reaches
+/// the function. The targets of variables and arguments are not known. `objdump` counts the calls.
 #[test]
 fn callees_are_named_however_the_code_reaches_them() {
     let expected = [
@@ -187,7 +187,7 @@ fn callees_are_named_however_the_code_reaches_them() {
         ("changed", vec!["1 indirect call"]),
         ("inside", vec!["1 call of half"]),
     ];
-    // Calls and stubs; slots of the linker's table; numbers in the code.
+    // The code uses calls and stubs, slots of the linker's table, or numbers in the code.
     let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
     let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
     let (mut registers, mut stubs) = (0, 0);

@@ -33,12 +33,12 @@ struct KernelAttr {
     /// The bit field. Bit 0, the least significant one, is `disabled` (both supported architectures
     /// are little-endian).
     flags: u64,
-    /// In the kernel's union, also `wakeup_watermark`.
+    /// In the kernel's union, this field is also called `wakeup_watermark`.
     wakeup_events: u32,
     bp_type: u32,
-    /// In the kernel's union, also `bp_addr`.
+    /// In the kernel's union, this field is also called `bp_addr`.
     config1: u64,
-    /// In the kernel's union, also `bp_len`.
+    /// In the kernel's union, this field is also called `bp_len`.
     config2: u64,
     branch_sample_type: u64,
     sample_regs_user: u64,
@@ -90,9 +90,9 @@ impl KernelAttr {
             size: size_of::<Self>() as u32,
             config: attr.config,
             read_format: READ_FORMAT,
-            // The counter is not created disabled, because a group with a disabled leader escapes
-            // the kernel's check that it fits on the PMU (measured on Arm, Linux 6.1: accepted,
-            // then never counted).
+            // The counter is not created disabled: a group with a disabled leader escapes the
+            // kernel's check that the group fits on the PMU (measured on Arm, Linux 6.1: the group
+            // was accepted, but never counted).
             flags,
             bp_type: attr.bp_type,
             config1: attr.path.as_ref().map_or(attr.config1, |path| path.as_ptr() as u64),
@@ -124,7 +124,7 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     open_as(KernelAttr::new(attr), attr, target, group_fd)
 }
 
-/// Does what [`open`] does, and lets the kernel write an empty sample for each event to the ring
+/// Does what [`open`] does. For each event, the kernel also writes an empty sample to the ring
 /// buffer that may be mapped.
 pub(crate) fn open_sampled(
     attr: &PerfAttr,
@@ -133,8 +133,8 @@ pub(crate) fn open_sampled(
 ) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     kernel.sample_period = 1;
-    // A process that waits for the buffer would be woken up as seldom as possible, but no process
-    // waits.
+    // The kernel would wake up a process that waits for the buffer as seldom as possible, but no
+    // process waits.
     kernel.flags |= WATERMARK;
     kernel.wakeup_events = u32::MAX;
     open_as(kernel, attr, target, group_fd)
@@ -188,7 +188,7 @@ fn open_as(
 /// a kernel without perf. A filter may also kill the process for the call.
 ///
 /// # Errors
-/// Returns the error of whatever answered instead of the kernel's implementation.
+/// Returns the error of whatever answered in place of the kernel's implementation.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
     // SAFETY: user space never reads the null pointer to the attributes, only the kernel does.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
@@ -200,7 +200,7 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
 
 macro_rules! kinds {
     ($( $kind:ident $errno:ident $help:literal; )*) => {
-        /// The reason why a counter could not be opened, as far as the error number tells.
+        /// The reason why a counter could not be opened, as far as the error number shows it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum OpenErrorKind {

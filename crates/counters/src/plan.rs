@@ -5,7 +5,8 @@ use core::fmt;
 
 use model::{Counter, MAX_COUNTERS, Source};
 
-/// The counters of a run in their groups. Built once per process, then shared by all threads.
+/// The counters of a run in their groups. The plan is built once per process, and then shared by
+/// all threads.
 ///
 /// Invariants:
 ///
@@ -148,8 +149,8 @@ impl Plan {
     }
 }
 
-/// Separates the counters of threads, which the agent opens, from those of whole packages, which it
-/// cannot open. The order is kept, and each result has its own group numbers.
+/// Separates the counters of threads, which the agent opens, from the counters of whole packages,
+/// which it cannot open. The order is kept, and each result has its own group numbers.
 pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     let (mut threads, mut packages): (Vec<_>, Vec<_>) =
         counters.into_iter().partition(|c| c.scope.is_thread());
@@ -178,7 +179,7 @@ pub enum PlanError {
         /// Index of the counter.
         counter: usize,
     },
-    /// The counter's source is of another kind than the sources of the rest of its group.
+    /// The counter's source is of another kind than the other sources of its group.
     MixedSources {
         /// Index of the counter.
         counter: usize,

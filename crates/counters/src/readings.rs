@@ -19,8 +19,8 @@ use model::MAX_COUNTERS;
 /// The maximum number of words that a plan can need: each counter in its own group.
 pub(crate) const WORDS: usize = 5 * MAX_COUNTERS;
 
-/// One reading of all counters of a plan, with a fixed size of 1.3 kB. Creating one zeroes it, so
-/// keep it where it can be reused (in the thread's state).
+/// One reading of all counters of a plan, with a fixed size of 1.3 kB. Creating a value fills it
+/// with zeros, so keep it where it can be reused (in the thread's state).
 #[repr(C)]
 #[derive(Clone)]
 pub struct Readings {

@@ -3,8 +3,8 @@
 //! A script has one step per reading of its thread. Every counter of a group advances with each
 //! reading. The group's times come from the script of its first counter, because a kernel group
 //! also has only one pair of times. If a step fails in any of the counters, the whole group is
-//! missing from that reading, like a group in the error state. The counters continue to count all
-//! the same.
+//! missing from that reading, like a group in the error state. The counters continue to count
+//! nevertheless.
 
 use model::{Counter, MAX_COUNTERS, SimReading, Source};
 

@@ -1,5 +1,5 @@
-//! System calls without libc's wrappers. errno belongs to the host program, and other tools that
-//! interpose `read` or `close` must not see our calls.
+//! Makes system calls without libc's wrappers: errno belongs to the host program, and other tools
+//! that interpose `read` or `close` must not see our calls.
 //!
 //! Each function returns what the kernel returns: a value or a negated error number.
 
@@ -84,7 +84,7 @@ pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
-/// Returns the kernel's id of the perf event behind `fd`, or the error number if it has none.
+/// Returns the kernel's id of the perf event behind `fd`, or an error number if there is none.
 /// `ENOTTY` and similar errors mean that the descriptor is not a perf event.
 pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     // `_IOR('$', 7, __u64 *)` in linux/perf_event.h on 64-bit machines.
@@ -97,7 +97,8 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
-/// Sets the condition of the tracepoint `fd`. Returns the error number if the kernel refuses it.
+/// Sets the condition of the tracepoint `fd`. Returns the error number if the kernel refuses the
+/// condition.
 pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
     // `_IOW('$', 6, char *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
@@ -173,7 +174,8 @@ pub(crate) fn unmap(at: *mut u8, bytes: usize) {
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
-/// Returns the size of a page of memory in bytes, which the kernel tells each process at its start.
+/// Returns the size of a page of memory in bytes, which the kernel passes to each process at its
+/// start.
 pub(crate) fn page_size() -> usize {
     // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
     // pointer.

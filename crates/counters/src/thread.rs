@@ -21,9 +21,10 @@
 //!
 //! There is no system call that reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse
 //! both: measured), and a check before each read would cost another system call. Instead,
-//! descriptors have high numbers, which makes the case unlikely: the kernel hands out the lowest
-//! free number, so only a `dup2` to exactly our number has this effect. [`ThreadCounters::verify`]
-//! checks without reading. An agent that sees `close` or `dup2` can call [`ThreadCounters::owns`].
+//! descriptors have high numbers, which makes the case unlikely: the kernel uses the lowest free
+//! number for a new descriptor, so only a `dup2` to exactly our number has this effect.
+//! [`ThreadCounters::verify`] checks without reading. An agent that sees `close` or `dup2` can call
+//! [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -109,7 +110,8 @@ pub struct OpenFailure {
 }
 
 impl OpenFailure {
-    /// Makes the failure of the first counter with this `errno`: nothing could be opened.
+    /// Makes the failure that means that nothing could be opened: the first counter failed with
+    /// this `errno`.
     pub fn of_first(errno: i32) -> Self {
         Self { counter: 0, error: OpenError::from_errno(errno) }
     }
@@ -309,7 +311,8 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Asks the kernel for a group, whose leader has this descriptor. Returns the number of bytes.
+    /// Lets the kernel read a group, whose leader has the descriptor `fd`. Returns the number of
+    /// bytes.
     #[inline(always)]
     fn ask(&mut self, first: usize, len: usize, fd: i32, block: &mut [u64]) -> isize {
         let bytes = (3 + 2 * len) * 8;
@@ -338,17 +341,18 @@ impl<'plan> ThreadCounters<'plan> {
         table.into_iter().flat_map(user::Table::addresses)
     }
 
-    /// Returns whether this is a forked child of the process that opened the counters, as far as
-    /// that can be determined without a system call: in a child, the pages of the counters are
-    /// gone. A reading in the child would return the parent's counts.
+    /// Returns whether this is a forked child of the process that opened the counters. Without a
+    /// system call, this can be determined only if the counters have pages: in a child, the pages
+    /// are gone. A reading in the child would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
-    /// Reads every group into `out`. A perf group is read from the CPU's counters, or from the ring buffers of
-    /// software counters, if [`ThreadCounters::user_reads`] includes it and hardware counters are on the CPU at
-    /// the moment; otherwise with one `read(2)`. Simulated groups need no system call.
+    /// Reads every group into `out`. A perf group that [`ThreadCounters::user_reads`] includes is
+    /// read from the CPU's counters, if they are on the CPU at the moment, or from the ring buffers
+    /// of software counters. Otherwise it is read with one `read(2)`. Simulated groups need no
+    /// system call.
     ///
     /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
     /// value is being read (use a guard against re-entry).
@@ -403,8 +407,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one(out)
     }
 
-    // This function is inlined, because kernels with mitigations for speculation leave the
-    // processor without predictions of the places to which functions return.
+    // This function is inlined, because under kernels with mitigations for speculation, the
+    // processor cannot predict to which place a function returns.
     #[inline(always)]
     fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
@@ -472,11 +476,10 @@ impl<'plan> ThreadCounters<'plan> {
     #[inline(never)]
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
         out.missing = if self.state == State::Several { out.missing } else { !0 };
-        // A read that returned bytes, but not ours or not all of them, is one of three cases:
-        // another file, a group that lost a member because that member's descriptor was closed, or
-        // a forked child. None of them can be repaired. If the descriptor is ours and the read
-        // returned nothing, the group is in the error state (end of file), or the kernel is out of
-        // memory.
+        // A read that returned bytes, but not all of ours, is one of three cases: another file, a
+        // group that lost a member because that member's descriptor was closed, or a forked child.
+        // None of them can be repaired. If the descriptor is ours and the read returned nothing,
+        // the group is in the error state (end of file), or the kernel is out of memory.
         if got <= 0 && self.is_ours(leader) {
             return ReadStatus::Partial;
         }
@@ -513,7 +516,7 @@ impl<'plan> ThreadCounters<'plan> {
         self.fds.iter().copied().filter(|&fd| fd >= 0)
     }
 
-    /// Returns whether readings can be expected.
+    /// Returns whether the counters are open and can be read.
     pub fn is_open(&self) -> bool {
         matches!(
             self.state,
@@ -527,14 +530,14 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Closes the counters for now. [`ThreadCounters::open_again`] opens them; scripts of simulated
-    /// counters then go on where they were.
+    /// counters then continue where they were.
     pub fn close_for_now(&mut self) {
         self.release();
     }
 
-    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Because
-    /// only a few readings follow, software counters get no ring buffers: mapping those takes
-    /// longer.
+    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Software
+    /// counters get no ring buffers, because only a few readings follow, and mapping ring buffers
+    /// takes longer.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
         self.open_groups(plan, Target::CALLING_THREAD, false)
@@ -548,7 +551,7 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim.clear();
     }
 
-    /// Does what [`ThreadCounters::close`] does, except for scripted counters. Writes field by
+    /// Does what [`ThreadCounters::close`] does, except for scripted counters. It writes field by
     /// field, because a whole value on the stack would take most of the stack that the recorder may
     /// use.
     fn release(&mut self) {

@@ -9,8 +9,8 @@
 //!
 //! A group is read this way as a whole or not at all, so that values and times cover one interval.
 //! A reading takes tens of nanoseconds instead of hundreds, and no system call. If a group cannot
-//! be read this way, the kernel is asked; nothing is lost, so that is neither a loss nor an error.
-//! [`crate::ThreadCounters::user_reads`] says which groups are read this way.
+//! be read this way, the kernel reads it. No value is missing then, so this is neither a loss nor
+//! an error. [`crate::ThreadCounters::user_reads`] says which groups are read this way.
 //!
 //! # What keeps it correct
 //!
@@ -27,8 +27,8 @@
 //! If root disables user-space reads while a program uses them (by setting
 //! `kernel.perf_user_access`, or `rdpmc` in sysfs, to 0), the next read traps and kills the
 //! program. This happens to every program that reads counters without the kernel, because the pages
-//! still allow what the processor refuses. [`crate::Plan::kernel_reads_only`] is for machines on
-//! which this can happen.
+//! still say that reads are allowed. [`crate::Plan::kernel_reads_only`] is for machines on which
+//! this can happen.
 
 mod page;
 mod pmu;
@@ -56,8 +56,8 @@ const MAPPED: usize = 4096;
 pub(crate) struct Table {
     /// Nonzero in the process that created the table.
     alive: usize,
-    /// The address of each counter's page; null for a counter without one. A group has either all
-    /// of its pages or none.
+    /// The address of each counter's page; null for a counter without a page. A group has either
+    /// all of its pages or none.
     pages: [*const Page; MAX_COUNTERS],
     /// A mask of the counters whose page is followed by a ring buffer.
     with_ring: u32,
@@ -98,7 +98,7 @@ impl Table {
     }
 
     /// Maps the pages of a group if all of its counters can be read through them. Otherwise, maps
-    /// none. `ns_per_tick` is that of [`Plan::with_steady_ticks`].
+    /// none. `ns_per_tick` is the number of [`Plan::with_steady_ticks`].
     pub(crate) fn map(
         &mut self,
         group: Group,
@@ -167,7 +167,7 @@ impl Table {
         self.rings.attempt(first, page, &Hardware, block)
     }
 
-    /// Lets the kernel fill in the block of a group of software counters, and keeps the numbers
+    /// Lets the kernel fill in the block of a group of software counters, and stores the numbers
     /// that later readings need.
     pub(crate) fn ask_for_rings(
         &mut self,
@@ -259,16 +259,16 @@ fn on_pmu(attr: &PerfAttr) -> bool {
 
 /// Returns the attributes that request user-space reads, where they must be requested. On AArch64,
 /// bit 1 of `config1` does so for the generic, cache and raw kinds. Other PMUs may use that bit for
-/// something else, so for those the user types the `rdpmc` term. The clone copies no text, because
-/// these kinds have none.
+/// something else, so for such PMUs the user types the `rdpmc` term. The clone copies no text,
+/// because these kinds have none.
 fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
     let asks = cfg!(target_arch = "aarch64") && core && attr.config1 & 2 == 0;
     asks.then(|| PerfAttr { config1: attr.config1 | 2, ..attr.clone() })
 }
 
-/// Opens a counter of a group that is to be read without the kernel. `None` if it must be opened as
-/// any other.
+/// Opens a counter of a group that is to be read without the kernel. Returns `None` if it must be
+/// opened like any other counter.
 pub(crate) fn open(kind: Kind, attr: &PerfAttr, target: Target, leader: i32) -> Option<i32> {
     match kind {
         Kind::Processors => perf::open(&asking(attr)?, target, leader).ok(),

@@ -33,7 +33,7 @@ fn pipe() -> [OwnedFd; 2] {
     }
 }
 
-/// Lets the program take our number for a file of its own.
+/// Imitates a program that gives the number of our descriptor to a file of its own.
 fn taken(by: &impl AsRawFd, number: i32) -> OwnedFd {
     // SAFETY: dup2 takes numbers only. The test lets `number` belong to the value that this
     // function returns.
@@ -113,8 +113,8 @@ fn an_unverified_read_detects_the_loss_once() {
     assert_eq!(left, 100 - 56);
 }
 
-/// The number refers to another file that is at its end. It returns 0 bytes, like a counter in the
-/// error state.
+/// The number now refers to another file, which is at its end. It returns 0 bytes, like a counter
+/// in the error state.
 #[test]
 fn a_file_at_its_end_is_not_in_the_error_state() {
     let Some(mut counters) = opened() else { return };

@@ -12,7 +12,7 @@ fn page_faults_of_touched_pages_are_exact() {
     let mut counters = ThreadCounters::closed();
     counters.open(&plan).unwrap();
     let (mut begin, mut end) = (Readings::new(), Readings::new());
-    // The first round faults in code, stack and buffers.
+    // The first round also counts faults of code, stack and buffers.
     for round in 0..5 {
         let memory = Fresh::new(1000 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
@@ -189,7 +189,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, |d| d.count())
 }
 
-/// Counts without a directory stream, which would itself be a descriptor.
+/// Counts the open descriptors without a directory stream, which would itself use a descriptor.
 fn count_descriptors() -> usize {
     // SAFETY: F_GETFD takes any number.
     (0..20_000).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count()
@@ -273,7 +273,7 @@ fn ns_per_tick() -> u64 {
     0
 }
 
-/// Counts from ring buffers are the same as those that the kernel returns.
+/// Counts from ring buffers are the same as the counts that the kernel returns.
 #[test]
 fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
     if !can_count() {
@@ -319,8 +319,8 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
                 assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
             }
             let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
-            // Between the two readings, there can only be a context switch, a migration, or in the
-            // first round a fault of the test's own memory.
+            // Between the two readings, there can only be a context switch, a migration, or, in the
+            // first round, a fault of the test's own memory.
             if round > 0 && number != 3 && number != 4 {
                 assert_eq!(counts[0], counts[1], "event {number}, round {round}");
             }
@@ -401,9 +401,9 @@ fn software_counters_are_read_without_their_descriptors() {
     for _ in 0..50 {
         let memory = Fresh::new(3 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
-        // For a moment, the numbers of the descriptors are those of a file that cannot be read.
-        // SAFETY: fcntl takes numbers only. Only the counters use these descriptors, which are put
-        // back below.
+        // For a moment, the numbers of the descriptors refer to a file that cannot be read. SAFETY:
+        // fcntl takes numbers only. Only the counters use these descriptors, which are put back
+        // below.
         let moved: Vec<(i32, i32)> = counters
             .descriptors()
             .map(|fd| unsafe { (fd, libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)) })
@@ -434,8 +434,8 @@ fn software_counters_are_read_without_their_descriptors() {
 }
 
 /// Makes more events in a second than the kernel's limit for samples allows
-/// (`kernel.perf_event_max_sample_rate`, usually 100,000), and hundreds of times as many as the
-/// ring buffer has room for.
+/// (`kernel.perf_event_max_sample_rate`, usually 100,000), and hundreds of times more than fit in
+/// the ring buffer.
 #[test]
 fn no_event_is_lost_however_many_there_are() {
     if !can_count() {

@@ -1,4 +1,4 @@
-//! Tests of simulated counters: the same calls as for real ones, without the kernel. Expected
+//! Tests simulated counters: the same calls as for real counters, without the kernel. Expected
 //! values were computed on paper.
 
 use counters::{Coverage, Plan, ReadStatus, Readings, ThreadCounters};

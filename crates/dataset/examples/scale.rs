@@ -5,10 +5,11 @@
 //! ```
 //!
 //! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
-//! calls to `DIR/one`. All ranks are copies of it with numbers of their own, in `DIR/many`: the
-//! first WITH_CALLS of them with their calls, which take 13 bytes each, and the others without.
-//! `DIR/merged` is the result, without calls. `DIR` must be absent. Each step prints its time and the
-//! largest memory that it needed, in a process of its own. With `--make`, nothing is merged or read.
+//! calls to `DIR/one`. All ranks are copies of it with numbers of their own, in `DIR/many`. The
+//! first WITH_CALLS ranks have their calls, which take 13 bytes each; the other ranks have no
+//! calls. `DIR/merged` is the result, without calls. `DIR` must be absent. Each step prints its
+//! time and the largest memory that it needed, in a process of its own. With `--make`, nothing is
+//! merged or read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,7 +25,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// The rank and the id of the recording from which the others are made: nothing else in its files looks like them.
+/// The rank and the id of the recording from which the other ranks are made. These bytes occur
+/// nowhere else in its files.
 const PATTERN_RANK: u32 = 0x51a7_c3d9;
 const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 
@@ -120,7 +122,8 @@ fn measure_across(from: &Path) {
     );
 }
 
-/// Returns the largest memory so far, which may have been that of making the profile.
+/// Returns the largest memory of this process so far, which may be the memory for making the
+/// profile.
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned()
@@ -153,13 +156,13 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     script
 }
 
-/// A part from which those of all ranks are made: copies of its files in which the rank and the id of the
-/// recording are replaced. Every page and statistic has the two as they are, because texts of this length are
-/// not compressed.
+/// A part from which the parts of all ranks are made: copies of its files in which the rank and the
+/// id of the recording are replaced. Every page and statistic contains these two texts unchanged,
+/// because texts of this length are not compressed.
 struct Pattern<'a> {
     from: &'a Path,
     part: &'a Part,
-    /// For each table the file, the places of the rank, and those of the recording.
+    /// For each table: the file, the places of the rank, and the places of the recording's id.
     files: BTreeMap<&'a str, (Vec<u8>, [Vec<usize>; 2])>,
 }
 

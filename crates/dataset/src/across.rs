@@ -1,5 +1,5 @@
-//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. Memory has a sum for each
-//! rank and op and a histogram for each op; rows are read some thousands at a time.
+//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. A sum for each rank and op
+//! and a histogram for each op are in memory; rows are read some thousands at a time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,9 +26,9 @@ const BATCH: usize = 8192;
 /// The recordings to read.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// Read only this run, if there is one here.
+    /// The only run to read, if it is set.
     pub run: Option<String>,
-    /// Read only these ranks, which are sorted; `None` for all.
+    /// The only ranks to read, which are sorted; `None` for all ranks.
     pub ranks: Option<Vec<u32>>,
 }
 
@@ -46,7 +46,7 @@ impl Only {
 /// Compares the ranks of each run.
 ///
 /// # Errors
-/// A file cannot be read, or has rows of a rank that its part does not have.
+/// Fails if a file cannot be read, or has rows of a rank that its part does not have.
 pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
@@ -135,7 +135,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
 /// clock and in the order of the calls. Ranks whose calls are not in the dataset have none.
 ///
 /// # Errors
-/// As for [`across`].
+/// Fails for the same reasons as [`across`].
 pub fn calls_of(
     dataset: &Dataset,
     only: &Only,
@@ -194,7 +194,7 @@ impl Rows<'_> {
 }
 
 /// Passes each row of a table, with these columns, to `row`, together with its run, its rank and
-/// its place.
+/// its index.
 fn each(
     dataset: &Dataset,
     table: Table,

@@ -1,10 +1,11 @@
 //! Writes the calls of a profile, one row for each.
 //!
 //! Rows that follow one another are mostly of the same op, and begin soon after one another. As
-//! many rows as fit into memory are sorted by op and start, which makes files half as large and
-//! lets a query of one op skip most of them.
+//! many rows as fit into memory are sorted by op and start. This makes files half as large, and
+//! lets a query of one op skip most rows.
 //!
-//! Only the pages that [`crate::pages`] names are read: those that an earlier export has not written.
+//! Only the pages that [`crate::pages`] returns are read: the pages that an earlier export has not
+//! written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +47,7 @@ struct Calls<'a> {
     rows: Rows,
 }
 
-/// Whose calls are written.
+/// The calls to write: their profile and member, the names of their ops, and their pages.
 pub(crate) struct Of<'a> {
     pub profile: &'a Profile,
     pub member: &'a Member,

@@ -1,4 +1,4 @@
-//! The errors of datasets.
+//! Defines the errors of datasets.
 
 use std::io;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub enum Error {
         /// The value that was added up.
         of: String,
     },
-    /// A column of a table has another type in this file than in the others.
+    /// A column of a table has another type in this file than in the other files.
     #[error("{}: column {column} of table {table} is {found}, not {expected}", path.display())]
     OtherType {
         /// The file.
@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that makes this error of an error of the system.
+    /// Returns a function that converts an error of the system to this error.
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -90,7 +90,7 @@ impl Error {
         move |source| Self::Io { what, path, source }
     }
 
-    /// Returns a function that makes this error of an error of the Parquet library.
+    /// Returns a function that converts an error of the Parquet library to this error.
     #[cfg(feature = "write")]
     pub(crate) fn parquet(
         path: impl Into<PathBuf>,

@@ -31,7 +31,7 @@ pub struct Options {
     pub calls: bool,
     /// Whether to replace names of ops, programs and machines.
     pub redacted: bool,
-    /// Whether the recording goes on, so that the part is to be replaced later.
+    /// Whether the recording goes on, so that the part will be replaced later.
     pub unfinished: bool,
 }
 
@@ -44,18 +44,19 @@ pub enum Exported {
     AlreadyThere,
 }
 
-/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`, which is made
-/// if it does not exist. Several processes may add to the same dataset at the same time.
+/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`. The directory
+/// is made if it does not exist. Several processes may add to the same dataset at the same time.
 ///
-/// While a recording goes on, each export replaces its part. Files of single calls stay: each export adds one,
-/// with the pages that were completed since the last one. A part never goes back: an export of a recording as it
-/// was earlier, for example by a process that took long, changes nothing.
+/// While a recording goes on, each export replaces its part. Files of single calls stay: each
+/// export adds one, with the pages that were completed after the export before it. A part is never
+/// replaced by older data: an export of a recording as it was earlier, for example by a process
+/// that took long, changes nothing.
 ///
 /// Exports to one rank wait for each other, except on file systems that cannot lock directories (NFS).
 ///
 /// # Errors
-/// `dir` is not a dataset of this version, a file cannot be written, or the profile has several
-/// passes.
+/// Fails if `dir` is not a dataset of this version, if a file cannot be written, or if the profile
+/// has several passes.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
     check(profile, dir, options)?;
     let member = Member {
@@ -130,7 +131,8 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-/// Whether the part that is there is the one that `member` would be, or one of a later moment.
+/// Whether the existing part must stay, because it is the part that `member` would be, or a part of
+/// a later moment.
 fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
     let [known] = &there.members[..] else { return false };
     let is_same = !member.unfinished && known == member;
@@ -138,8 +140,8 @@ fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
         && there.all_files().all(|(table, file)| open::is_there(dir, table, file))
 }
 
-/// Whether an older part has the beginning of the calls that `part` is to have, so that only the others have to
-/// be written.
+/// Whether an older part has the beginning of the calls that `part` will have, so that only the
+/// remaining calls have to be written.
 fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
     let [known] = &old.members[..] else { return false };
     let alike = Member {
@@ -152,19 +154,20 @@ fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
         && old.files_of(Table::Calls.name()).all(|f| open::is_there(dir, Table::Calls.name(), f))
 }
 
-/// What is to be written, and where.
+/// The data to write, and where to write it.
 struct Wanted<'a> {
     profile: &'a Profile,
     dir: &'a Path,
     member: &'a Member,
-    /// The directory of the rank, below those of the tables.
+    /// The directory of the rank, below the directories of the tables.
     below: &'a str,
     /// The beginning of the names of all files.
     name: &'a str,
 }
 
 impl Wanted<'_> {
-    /// Writes the files of all tables. Returns the part with them, and with those of `old` that stay.
+    /// Writes the files of all tables. Returns the part with these files, and with the files of
+    /// `old` that stay.
     fn tables(&self, mut part: Part, old: Option<&Part>) -> Result<Part> {
         let (profile, member, dir) = (self.profile, self.member, self.dir);
         let by = analysis::Options { by: By::OpInProcess, ..Default::default() };
@@ -235,8 +238,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether this is the name of a table's file of the recording: the one of another recording may begin with
-    /// the same letters.
+    /// Whether this is the name of a table's file of the recording. The file name of another
+    /// recording may begin with the same letters.
     fn is_own(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('-'));
         let hash = rest.and_then(|rest| rest.strip_suffix(".parquet")).unwrap_or_default();

@@ -35,8 +35,8 @@ pub(crate) fn in_digits(hash: &[u8]) -> String {
     hash.iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a name that no other writer uses. Ranks in containers often have equal process ids, and write to one
-/// directory at the same moment, so the name has a random number, too.
+/// Returns a name that no other writer uses. Ranks in containers often have equal process ids and
+/// write to one directory at the same moment, so the name also has a random number.
 fn unfinished_name() -> String {
     static OF_PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -157,8 +157,8 @@ impl TableWriter {
         self.out.write(batch).map_err(Error::parquet(&self.path))
     }
 
-    /// Ends the file and gives it a name made of a hash of its contents, below `directory` in the
-    /// dataset. Without rows, makes no file and returns `None`.
+    /// Ends the file, and gives it a name made of a hash of its contents, in `directory` of the
+    /// dataset. If there are no rows, it makes no file and returns `None`.
     pub fn finish(
         mut self,
         directory: &str,

@@ -1,7 +1,7 @@
 //! Checks the footer of a Parquet file before the contents of the file are used.
 //!
-//! A part says which rows a file has, and of which members. The footer must agree: on the columns
-//! and types of the table, on the number of rows, and, in its statistics, with no run, rank or
+//! A part states which rows a file has, and of which members. The footer must agree on the columns
+//! and types of the table and on the number of rows. Its statistics must contain no run, rank or
 //! recording that the part does not have. Pages are not read here.
 //!
 //! `counterpoint-query` has a Parquet library of its own version, and includes this file as well.
@@ -125,8 +125,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the texts of a column are in the range. Statistics cut long texts off, and those
-/// are not compared.
+/// Returns whether the texts of a column are in the range. Statistics cut long texts off, and such
+/// texts are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

@@ -19,9 +19,9 @@ pub enum Gap {
         size: u32,
         ranks: Ranks,
     },
-    /// Some ranks have several recordings in one run, which sums over a rank add up.
+    /// Some ranks have several recordings in one run. Sums over such a rank include all of them.
     Several { run: String, ranks: Ranks },
-    /// Ranks with a recording that had not ended when it was added.
+    /// Some ranks have a recording that had not ended when it was added.
     Unfinished { run: String, ranks: Ranks },
     /// A part that is left out, because one of its files does not match the part's description.
     Broken {
@@ -92,7 +92,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// A list of ranges of ranks, each with its first and its last one, in ascending order.
+/// A list of ranges of ranks, each with its first and its last rank, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ranks(pub Vec<(u32, u32)>);
 
@@ -146,7 +146,7 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// Finds the ranks of each run that are missing, and those that have several recordings. A rank
+/// Finds the ranks of each run that are missing, and the ranks that have several recordings. A rank
 /// whose part is broken, as `named` says, does not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]

@@ -1,10 +1,11 @@
 //! Makes keys of ops: the same op has the same key in all ranks.
 //!
 //! The numbers of ops are only meaningful within a profile. A key is a hash of the op's name,
-//! library and role, and of the types and shapes of its arguments. The device is not part of it,
-//! because ranks use different ones, and neither is the place in the source, because that is a path
-//! on one machine. If two ops of a process then have the same key, the second and later ones, in
-//! the order of the program, get another key that includes their number.
+//! library and role, and of the types and shapes of its arguments. The device is not part of the
+//! key, because ranks use different devices. The place in the source is not part of it either,
+//! because that is a path on one machine. If two ops of a process then have the same key, only the
+//! first one, in the order of the program, keeps it. The later ops get another key that includes
+//! their number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,15 +38,15 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Names the op of each of these rows. With `redacted`, texts are replaced by words that do not
-/// reveal them.
+/// Returns the key and the names of the op of each of these rows. With `redacted`, texts are
+/// replaced by words that do not reveal them.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,
     redacted: bool,
 ) -> BTreeMap<Key, OpName> {
     let processes = profile.processes.iter().enumerate();
-    // The calls of plugins are in the rows of the process that they are of.
+    // The calls of plugins are in the rows of the process to which they belong.
     let told = processes.filter(|(_, process)| !process.id.is_of_plugins()).flat_map(|(at, _)| {
         let ops = &profile.ops;
         ops.of_process(at).map(move |op| Key::OpIn(at, ops.row_of(op)))

@@ -1,4 +1,4 @@
-//! The names of files, and the parts, which say which files belong together.
+//! Defines the names of files, and the parts, which list the files that belong together.
 //!
 //! ```text
 //!  DATASET/dataset.json                            version, tables and types
@@ -8,8 +8,8 @@
 //!          TABLE/run=R/part-H.parquet
 //! ```
 //!
-//! `R` is the run and `N` the rank; columns with the same names contain them, too, so that readers
-//! need not parse names of directories. `K` is the id of the recording, and `H` a hash of the
+//! `R` is the run and `N` is the rank. Columns with the same names also contain them, so readers
+//! need not parse names of directories. `K` is the id of the recording, and `H` is a hash of the
 //! contents: a file never changes once it has its name.
 
 use std::collections::BTreeMap;
@@ -26,14 +26,14 @@ pub const PARTS_NAME: &str = "parts";
 pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
 /// The version of the format of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
-/// The version of a part that earlier versions of this program would misread: it has several files of a
-/// table, or a recording that had not ended.
+/// The version of the format of a part that earlier versions of this program would misread, because
+/// it has several files of a table or a recording that had not ended.
 pub const GROWING_PART_SCHEMA: &str = "counterpoint.dataset_part/2";
 
 /// The largest number of ranks that a run may have.
 pub const MOST_RANKS: u32 = 1 << 20;
-/// The largest number of counters that a part may have: each is a column of `calls`, which is kept
-/// in memory. A recording has 32 at most; a merged part has those of all its ranks.
+/// The largest number of counters that a part may have: each counter is a column of `calls`, which
+/// is kept in memory. A recording has 32 at most; a merged part has the counters of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
 /// A recording of one rank, or of several ranks in files that they share.
@@ -51,12 +51,12 @@ pub struct Part {
     /// Further files of tables that grew while the program ran, in the order in which they were written.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Vec<File>>,
-    /// Which pages of the recording are in `calls`; `None` if all are.
+    /// The pages of the recording that are in `calls`; `None` if all pages are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Written>,
 }
 
-/// Which pages of a recording that had not ended are in `calls`.
+/// The pages of a recording that had not ended that are in `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Written {
@@ -69,21 +69,21 @@ pub struct Written {
 pub struct WrittenProcess {
     /// The name of the process in the recording.
     pub id: String,
-    /// How many ops the process had.
+    /// The number of ops of the process.
     pub ops: usize,
     /// A hash of these ops and of their keys.
     pub ops_hash: String,
-    /// For each thread, by its number in the process: how many of its pages are written.
+    /// For each thread, by its number in the process: the number of its pages that are written.
     pub threads: BTreeMap<u32, u32>,
 }
 
 impl Part {
-    /// The files of a table, in the order in which they were written.
+    /// Returns the files of a table, in the order in which they were written.
     pub fn files_of<'a>(&'a self, table: &str) -> impl Iterator<Item = &'a File> + use<'a> {
         self.files.get(table).into_iter().chain(self.more.get(table).into_iter().flatten())
     }
 
-    /// The files of all tables, each with the name of its table.
+    /// Returns the files of all tables, each with the name of its table.
     pub fn all_files(&self) -> impl Iterator<Item = (&str, &File)> {
         let more =
             self.more.iter().flat_map(|(table, files)| files.iter().map(move |f| (table, f)));
@@ -98,7 +98,7 @@ impl Part {
         }
     }
 
-    /// The schema that the part has to have.
+    /// Returns the schema that the part must have.
     pub fn own_schema(&self) -> &'static str {
         match self.more.is_empty() && !self.members.iter().any(|member| member.unfinished) {
             true => PART_SCHEMA,
@@ -106,7 +106,7 @@ impl Part {
         }
     }
 
-    /// Why no dataset can have such a part.
+    /// Returns the reason why no dataset can have such a part, if there is one.
     pub fn problem(&self) -> Option<String> {
         let problem = self.members.iter().find_map(Member::problem);
         if problem.is_some() {
@@ -153,10 +153,11 @@ pub struct Member {
     pub sampled: bool,
     /// Whether names were replaced.
     pub redacted: bool,
-    /// Whether the recording had not ended, so that the rows are those of its beginning.
+    /// Whether the recording had not ended, so that the rows cover only its beginning.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
-    /// How many calls the recording had then. It only grows, so it says which of two versions is the later one.
+    /// The number of calls that the recording had at that moment. It only grows, so it shows which
+    /// of two versions is the later one.
     pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
@@ -168,9 +169,9 @@ impl Member {
         (&self.run, self.rank, &self.part)
     }
 
-    /// Returns whether this version of a recording must stay, because `new` is an earlier moment of the same
-    /// recording: it had not ended, and did not have more calls. A version with names does not stay if the other
-    /// one has none: somebody wants them to be gone.
+    /// Returns whether this version of a recording must stay, because `new` is from an earlier
+    /// moment of the same recording: `new` had not ended, and did not have more calls. A version
+    /// with names does not stay if `new` has none, because somebody wants the names to be gone.
     pub(crate) fn is_later_than(&self, new: &Self) -> bool {
         let ahead = self.recorded_calls.cmp(&new.recorded_calls);
         let is_later = ahead.is_gt() || ahead.is_eq() && !self.unfinished;

@@ -31,8 +31,9 @@
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
-//! part, and files that no part lists. The part of a recording that goes on says so, and is replaced again and
-//! again, but never by one of an earlier moment. Nothing outside of a dataset is read, whatever its files say.
+//! part, and perhaps files that no part lists. The part of a recording that goes on is marked, and
+//! is replaced again and again, but never by a part of an earlier moment. Nothing outside of a
+//! dataset is read, whatever its files say.
 #![forbid(unsafe_code)]
 
 // Another program includes `footer` as well, and for that program, `dataset` is another crate.

@@ -1,12 +1,14 @@
 //! Lets only one process at a time write the parts of a rank.
 //!
-//! An export reads the part that is there, computes for a while, and replaces it. Two of them at the same time
-//! could each continue the same old part, and the one that ends last would win, although the other one may have
-//! the end of the recording. So an export holds the lock from before it reads the part until it has replaced it.
+//! An export reads the existing part, computes for a while, and replaces it. Two exports at the
+//! same time could each continue the same old part. The export that ends last would win, although
+//! the other one may have the end of the recording. So an export locks before it reads the part,
+//! and unlocks after it has replaced the part.
 //!
-//! The lock is one of `flock` on the directory of the rank's parts: it needs no file of its own, and it is gone
-//! with the process that holds it. NFS has no locks on directories. There, nobody waits, and only the second look
-//! at the part, right before it is replaced, keeps an export of an earlier moment from winning.
+//! The lock is an `flock` on the directory of the rank's parts. It needs no file of its own, and
+//! ends with the process that holds it. NFS has no locks on directories. On NFS, exports do not
+//! wait for each other. Only a second check of the part, right before it is replaced, prevents an
+//! export of an earlier moment from winning.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -24,7 +26,8 @@ impl RankLock {
     /// Waits until no other process writes parts to this directory, which is created if necessary.
     ///
     /// # Errors
-    /// The directory cannot be created or opened. A file system without such locks is not an error.
+    /// Fails if the directory cannot be created or opened. A file system without such locks is not
+    /// an error.
     pub fn wait(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
         let opened = File::open(directory).map_err(Error::io("open", directory))?;
@@ -37,7 +40,8 @@ impl RankLock {
         Ok(Self { directory: opened, is_held })
     }
 
-    /// Whether other processes really wait, so that files that nobody lists have been left by killed ones.
+    /// Whether other processes really wait. Then files that no part lists are left over from killed
+    /// processes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
@@ -45,7 +49,8 @@ impl RankLock {
 
 impl Drop for RankLock {
     fn drop(&mut self) {
-        // Closing the file would do it as well, unless a child process had inherited it at this moment.
+        // Closing the file would also release the lock, unless a child process had inherited the
+        // file at this moment.
         let _ = self.directory.unlock();
     }
 }

@@ -5,10 +5,10 @@
 //!    for each run and table: rows of each member, in this order ─► rows of 8,192 ─► one file
 //! ```
 //!
-//! The result depends on the members alone, byte by byte: neither on the order of the datasets, nor
-//! on whether they were merged before. Rows are copied and never added up, so merging a merged
-//! dataset again changes nothing. Memory has some thousands of rows of each file that has several
-//! ranks; files of one rank are opened one after another.
+//! The result depends, byte by byte, on the members alone. The order of the datasets does not
+//! matter, nor whether they were merged before. Rows are copied and never added up, so merging a
+//! merged dataset again changes nothing. Some thousands of rows of each file with several ranks are
+//! in memory; files of one rank are opened one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -50,7 +50,7 @@ pub struct Merged {
 /// Merges these datasets into a directory that exists and is empty.
 ///
 /// # Errors
-/// A file cannot be read or written, or does not match the description in its part.
+/// Fails if a file cannot be read or written, or does not match the description in its part.
 pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut chosen: BTreeMap<(&str, u32, &str), (&Member, &Dataset, &Part)> = BTreeMap::new();
@@ -111,11 +111,11 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     Ok(merged)
 }
 
-/// Moves the merged directory to its place in one step. If the place was taken, its directory is
-/// then at the old path.
+/// Moves the merged directory to its place in one step. If there was a directory at that place, it
+/// is then at the old path.
 ///
 /// # Errors
-/// The directory cannot be moved.
+/// Fails if the directory cannot be moved.
 pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     step();
@@ -135,9 +135,10 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a member has more than another one of the same recording. The end of the recording counts most,
-/// then calls, then names, then how many calls the recording had at that moment, and then a later version of the
-/// program. The rest makes the choice independent of the order.
+/// Returns whether a member has more data than another member of the same recording. The end of the
+/// recording counts most, then whether there are calls, then whether there are names, then how many
+/// calls the recording had at that moment, and then a later version of the program. The rest makes
+/// the choice independent of the order.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
@@ -343,7 +344,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns a function that tells the member of a row.
+/// Returns a function that returns the member of a row.
 fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) {
     let (run, rank, part) = (
         batch.column(0).as_string::<i32>(),

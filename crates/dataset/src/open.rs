@@ -16,7 +16,7 @@ use crate::schema::Table;
 /// The largest size of a JSON file that is read, in bytes. With 10⁵ members, a file has 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// How often a part may be replaced while it is read.
+/// The number of times that a part may be replaced while it is read.
 const MOST_CHANGES: u32 = 5;
 
 #[derive(Clone, Debug, Default)]
@@ -30,14 +30,14 @@ pub struct Dataset {
 }
 
 /// A function that says why a file of a table does not match the description in its part. The file
-/// has the size that the part says.
+/// has the size that the part states.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
     /// Opens a dataset. Changes nothing.
     ///
     /// # Errors
-    /// The directory is not a dataset, or one of another version.
+    /// Fails if the directory is not a dataset of this version.
     #[cfg(feature = "write")]
     pub fn open(dir: &Path) -> Result<Self> {
         Self::open_with(dir, &crate::footer::problem)
@@ -46,7 +46,7 @@ impl Dataset {
     /// Opens a dataset with another Parquet library.
     ///
     /// # Errors
-    /// The directory is not a dataset, or one of another version.
+    /// Fails if the directory is not a dataset of this version.
     pub fn open_with(dir: &Path, check: Check<'_>) -> Result<Self> {
         check_version(dir)?;
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
@@ -98,11 +98,11 @@ impl Dataset {
         self.parts.iter().flat_map(move |part| part.files_of(table.name()))
     }
 
-    /// Opens a dataset and reads in it. If a part was replaced meanwhile, so that files are gone, this happens
-    /// again.
+    /// Opens a dataset and calls `read` with it. If a part was replaced meanwhile, so that files
+    /// are gone, both steps are repeated.
     ///
     /// # Errors
-    /// As for [`Dataset::open`], and those of `read`.
+    /// Fails if [`Dataset::open`] or `read` fails.
     #[cfg(feature = "write")]
     pub fn reading<T>(dir: &Path, mut read: impl FnMut(&Self) -> Result<T>) -> Result<(Self, T)> {
         let mut dataset = Self::open(dir)?;
@@ -120,8 +120,8 @@ impl Dataset {
     }
 }
 
-/// Reads a part, and says why it is broken if it is. A part may be replaced between reading its JSON and looking
-/// at its files, and then it is looked at once more.
+/// Reads a part, and returns why it is broken, if it is. If the part was replaced between reading
+/// its JSON and looking at its files, it is read again.
 fn look_at(dir: &Path, path: &Path, check: Check<'_>) -> Result<(Part, Option<String>)> {
     let mut part = read_part(path)?;
     for _ in 0..MOST_CHANGES {
@@ -147,7 +147,7 @@ fn owned(member: &Member) -> (String, u32, String) {
     (member.run.clone(), member.rank, member.part.clone())
 }
 
-/// Returns whether a directory says that it is a dataset, of any version.
+/// Returns whether a directory is marked as a dataset, of any version.
 pub fn is_dataset(dir: &Path) -> bool {
     dir.join(DATASET_NAME).symlink_metadata().is_ok()
 }
@@ -233,7 +233,7 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<G
     Ok(())
 }
 
-/// Returns whether a file exists with the size that its part says.
+/// Returns whether a file exists with the size that its part states.
 #[cfg(feature = "write")]
 pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
@@ -254,8 +254,8 @@ fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     }
 }
 
-/// Returns the path of a file of a table, or `None` if that is outside of the table's directory or
-/// reached through a link.
+/// Returns the path of a file of a table. Returns `None` if the path is outside of the table's
+/// directory or is reached through a link.
 pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     let names = components(&file.path)?;

@@ -1,4 +1,5 @@
-//! Tells a dataset's own files from others, which nothing here replaces or removes.
+//! Distinguishes a dataset's own files from other files, which this crate never replaces or
+//! removes.
 
 use std::fs;
 use std::io;
@@ -10,10 +11,10 @@ use crate::schema::Table;
 
 /// Returns the first thing in a directory that is not a dataset's own, as a path inside of the
 /// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
-/// unfinished ones.
+/// unfinished files.
 ///
 /// # Errors
-/// A directory cannot be read.
+/// Fails if a directory cannot be read.
 pub fn foreign(dir: &Path) -> Result<Option<PathBuf>> {
     first_in(dir, &mut Vec::new())
 }

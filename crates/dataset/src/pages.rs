@@ -1,17 +1,18 @@
-//! Which pages of a recording are written next, so that each call is in one file of `calls`.
+//! Decides which pages of a recording are written next, so that each call is in one file of
+//! `calls`.
 //!
 //! ```text
 //!  thread   page 0  page 1 │ page 2  page 3  page 4 │ page 5 …
 //!           first export   │ second export          │ in memory still: not complete
 //! ```
 //!
-//! While a recording goes on, only pages are written that are complete and whose predecessors are there. They
-//! never change. When the recording has ended, everything that is left is written, with pages whose predecessor
-//! was lost.
+//! While a recording goes on, a page is written only if it is complete and its predecessors are
+//! there. Such pages never change. When the recording has ended, everything that is left is
+//! written, including pages whose predecessor was lost.
 //!
-//! The rows of an export have the numbers of processes and the keys of ops that they had at that moment. If
-//! a later export would number them otherwise (a process that is older began to record later, or an op came
-//! between two of the same name), nothing is continued, and all calls are written anew.
+//! The rows of an export contain the numbers of processes and the keys of ops at that moment. If a
+//! later export would number them differently (an older process began to record later, or an op
+//! came between two ops of the same name), nothing is continued, and all calls are written anew.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +22,17 @@ use profile::{PageKey, Profile};
 use crate::keys::{OpName, hash_of};
 use crate::layout::{Written, WrittenProcess};
 
-/// What is to be written.
+/// The pages to write next.
 pub(crate) struct Next {
     pub pages: Vec<PageKey>,
     /// Whether the rows that were written before stay.
     pub continues: bool,
-    /// What is then written; `None` if it is everything.
+    /// The pages that are written afterwards; `None` if all are.
     pub written: Option<Written>,
 }
 
-/// The pages that come after those that are written. `goes_on` says that the recording has not ended.
+/// Returns the pages that come after the written pages. `goes_on` says that the recording has not
+/// ended.
 pub(crate) fn next(
     profile: &Profile,
     names: &BTreeMap<Key, OpName>,
@@ -68,7 +70,8 @@ pub(crate) fn next(
     Next { pages, continues, written: goes_on.then_some(all) }
 }
 
-/// Whether the processes and ops of then are still the first ones, with the same numbers and keys.
+/// Whether the processes and ops of the earlier export are still the first ones, with the same
+/// numbers and keys.
 fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written) -> bool {
     let mut of_then = written.processes.iter().enumerate();
     written.processes.len() <= profile.processes.len()
@@ -78,7 +81,7 @@ fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written
         })
 }
 
-/// A process with its first `most` ops.
+/// Describes a process with its first `most` ops.
 fn of_process(
     profile: &Profile,
     names: &BTreeMap<Key, OpName>,

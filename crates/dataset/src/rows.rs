@@ -164,8 +164,8 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Returns the limits between which the number of calls is. If that is exact, both are the number
-/// itself.
+/// Returns the limits between which the number of calls is. If the number is exact, both limits are
+/// the number itself.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
     let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };

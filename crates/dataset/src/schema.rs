@@ -1,8 +1,8 @@
-//! The tables of a dataset. docs/datasets.md describes the columns.
+//! Defines the tables of a dataset. docs/datasets.md describes the columns.
 //!
-//! Every file of a table has the same columns, except for the counters in `calls`. The types are
-//! those that query engines have in common: whole numbers, texts, and decimals of 38 digits for
-//! sums that 64 bits cannot hold. There are no floats, whose sums would depend on the order.
+//! Every file of a table has the same columns, except for the counters in `calls`. Only types that
+//! query engines have in common are used: whole numbers, texts, and decimals of 38 digits for sums
+//! that are too large for 64 bits. There are no floats, whose sums would depend on the order.
 
 use std::fmt;
 #[cfg(feature = "write")]

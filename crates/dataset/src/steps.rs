@@ -1,7 +1,8 @@
-//! Places at which tests kill a writer, to see which files it leaves, or stop it, to see what others do meanwhile.
+//! Defines places at which tests kill a writer, to see which files it leaves, or stop it, to see
+//! what other processes do meanwhile.
 //!
-//! The steps of a process are numbered. Only a build for tests looks at the number; in a release, a
-//! step does nothing.
+//! The steps of a process are numbered. Only a debug build uses the number; in a release, a step
+//! does nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -34,7 +35,7 @@ pub(crate) fn step() {
             let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
             return;
         }
-        // A killed process removes nothing that it has left.
+        // A killed process cannot remove the files that it has left.
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         std::process::abort();
     }

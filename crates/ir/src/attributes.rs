@@ -1,11 +1,12 @@
 //! Removes attributes that instrumentation makes false.
 //!
-//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute still
-//! promised that it does none of this (`memory(none)`), the next optimisation would join two calls
-//! with the same arguments, and the count would be wrong. The attributes of its callers and those
-//! at the calls would be false as well. So these attributes are removed from the functions that are
-//! defined here and that call others or are instrumented, and from calls, except for calls of
-//! declared functions: those are not instrumented here.
+//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute
+//! (`memory(none)`) still promised that it does none of this, the next optimisation would join two
+//! calls with the same arguments, and the count would be wrong. The attributes of the function's
+//! callers, and the attributes at the calls, would be false as well. So these attributes are
+//! removed from instrumented functions, from functions defined here that call others, and from
+//! calls. Calls of functions that are only declared keep their attributes, because those functions
+//! are not instrumented here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -28,10 +29,10 @@ const FALSE_NOW: [&[u8]; 10] = [
     b"nofree",
 ];
 
-/// The groups that contain such attributes, and the groups that take their place.
+/// The attribute groups that would be false, and the groups that replace them.
 #[derive(Debug, Default)]
 pub struct Weaker {
-    /// The number of each old group, and of the new one that replaces it.
+    /// The number of each old group, with the number of the new group that replaces it.
     twins: BTreeMap<u32, u32>,
 }
 
@@ -64,7 +65,7 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
 }
 
 impl Weaker {
-    /// Finds the groups with such attributes.
+    /// Finds the groups that contain such attributes.
     pub fn new(text: &[u8], module: &Module) -> Self {
         let mut next = module.attributes.keys().max().map_or(0, |most| most.saturating_add(1));
         let mut groups: Vec<_> = module.attributes.iter().collect();
@@ -79,7 +80,7 @@ impl Weaker {
         Self { twins }
     }
 
-    /// Writes the groups that take the place of others.
+    /// Writes the groups that replace others.
     pub fn write(&self, text: &[u8], module: &Module, out: &mut String) {
         for (old, new) in &self.twins {
             let Some(span) = module.attributes.get(old) else { continue };
@@ -94,7 +95,8 @@ impl Weaker {
         }
     }
 
-    /// Weakens a definition. `tail` is the text between its arguments and its body.
+    /// Removes the false attributes of a definition. `tail` is the text between the function's
+    /// arguments and its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
         // The operands of `prefix` and similar words are not attributes.
         for piece in false_now(text, tail) {
@@ -113,8 +115,8 @@ impl Weaker {
         }
     }
 
-    /// Weakens a call, unless a declared function or inline assembler is called. Returns whether it
-    /// may reach a function that is defined here.
+    /// Removes the false attributes of a call, unless the call is of a declared function or of
+    /// inline assembler. Returns whether the call may reach a function that is defined here.
     pub fn call(
         &self,
         text: &[u8],

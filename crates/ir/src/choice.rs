@@ -7,7 +7,7 @@ use crate::function::{Body, Terminator};
 use crate::loops::Loops;
 use crate::schedule::Schedule;
 
-/// The functions that get an id of their own.
+/// Selects the functions that get an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
     /// Functions with a loop that is instrumented.
@@ -23,25 +23,26 @@ pub enum Functions {
 pub struct Options<'a> {
     /// The way in which hits are recorded.
     pub mode: Mode,
-    /// Loops with more loops around them are left out. `None` stands for 2, or for no limit with
-    /// `siblings`.
+    /// The largest number of loops around an instrumented loop. `None` means 2, or no limit if
+    /// `siblings` is set.
     pub max_depth: Option<u32>,
-    /// Loops with fewer levels of loops inside are left out. `None` stands for 0 for an outermost
-    /// loop, and for 1 for others.
+    /// The smallest number of levels of loops inside an instrumented loop. `None` means 0 for an
+    /// outermost loop, and 1 for other loops.
     pub min_height: Option<u32>,
-    /// Whether only loops that have siblings are instrumented.
+    /// Whether only loops that have siblings (other loops directly inside the same loop or
+    /// function) are instrumented.
     pub siblings: bool,
     /// The functions that get an id.
     pub functions: Functions,
-    /// If set, only functions whose name it accepts are instrumented. Names are as in the text,
-    /// without `@`.
+    /// If set, only functions with a name that this closure accepts are instrumented. Names are as
+    /// in the text, without `@`.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
-    /// The loops of the schedule that the text was compiled from. If it is set, it decides which
-    /// loops are instrumented, instead of their depth and height.
+    /// The schedule that the text was compiled from. If it is set, it decides which loops are
+    /// instrumented, and the depth and height of loops do not matter.
     pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
-    /// The name of the file in the side table.
+    /// The file's name for the side table.
     pub source: &'a str,
 }
 
@@ -81,8 +82,8 @@ pub struct Choice {
     pub loops: Vec<u32>,
     /// Number of loops that the options leave out.
     pub left: usize,
-    /// For each loop, the loop itself if it is chosen, or else the next chosen one around it, or
-    /// [`NONE`].
+    /// For each loop: the loop itself if it is chosen; otherwise the nearest chosen loop around it,
+    /// or [`NONE`].
     pub nearest: Vec<u32>,
     /// The loops that cannot be instrumented, with the reasons.
     pub unfit: Vec<(u32, &'static str)>,
@@ -146,7 +147,7 @@ impl Choice {
         if enters { l } else { NONE }
     }
 
-    /// Returns the nearest chosen loop around a chosen one, or [`NONE`].
+    /// Returns the nearest chosen loop around a chosen loop, or [`NONE`].
     pub fn parent(&self, loops: &Loops, l: u32) -> u32 {
         loops_parent(&self.nearest, loops.all[l as usize].parent)
     }
@@ -156,15 +157,15 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// If the number of indirect jumps times the depth of loops is larger than this, the loops that
+/// The limit for the number of indirect jumps times the depth of loops. Above it, the loops that
 /// such jumps leave are not computed, and all loops count as unfit.
 const MOST_WORK: u64 = 10_000_000;
 
-/// Returns for each loop the reason why it cannot be instrumented, if it cannot.
+/// Returns for each loop the reason why it cannot be instrumented, or `None` if it can.
 ///
-/// A hook needs a block of its own on its edge. An edge to a landing pad or from an `indirectbr`
-/// cannot have one. A loop that is left by an exception is measured all the same; its hit has then
-/// begun and not ended.
+/// A hook (the code that is inserted where a loop begins or ends) needs a new block on its edge. An
+/// edge to a landing pad or from an `indirectbr` cannot have such a block. A loop that an exception
+/// leaves is measured nevertheless; its hit begins and does not end.
 fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     let mut why = vec![None; loops.all.len()];
     let indirect = body.blocks.iter().filter(|block| block.end == Terminator::Indirect);
@@ -173,7 +174,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     if u64::from(indirect) * u64::from(deepest) > MOST_WORK {
         return vec![Some("too many indirect jumps are around it"); loops.all.len()];
     }
-    // For each loop, the smallest depth of the loops that an indirect jump leaves from inside.
+    // For each loop, the smallest depth among the loops that an indirect jump inside it leaves.
     let mut left = vec![u32::MAX; loops.all.len()];
     for (from, block) in body.blocks.iter().enumerate() {
         let inner = loops.innermost[from];
@@ -213,7 +214,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
 }
 
 /// Returns how many of `inner` and the loops around it also contain `target`. A jump from `inner`
-/// to `target` leaves the others, which have this depth or a larger one.
+/// to `target` leaves the other loops, whose depth is this number or larger.
 fn common_depth(loops: &Loops, inner: u32, target: u32) -> u32 {
     if target == NONE {
         return 0;

@@ -1,6 +1,6 @@
-//! Writes the parts of an instrumented module besides its hooks: the descriptor, the side table as
-//! bytes, the constructor and destructor that look for a runtime, the function with which a JIT
-//! attaches one, and the rehearsal.
+//! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table as
+//! bytes, the constructor and destructor that look for a runtime, the function through which a JIT
+//! attaches a runtime, and the rehearsal (a function that runs empty hits).
 
 use std::fmt::Write;
 
@@ -12,8 +12,9 @@ use crate::hooks::{Hook, Writer};
 use crate::module::{Module, PREFIX};
 use crate::scan::{Span, Token, Tokens, number};
 
-/// The priority of our constructor and destructor in LLVM's lists. Priorities up to 100 are reserved for the
-/// implementation, so our constructor runs after those, but before all ordinary ones.
+/// The priority of our constructor and destructor in LLVM's lists. Priorities up to 100 are
+/// reserved for the implementation. Our constructor runs after the reserved constructors and before
+/// all ordinary constructors.
 const PRIORITY: u32 = 101;
 
 /// The names of the added definitions of one module.
@@ -44,7 +45,7 @@ pub struct Descriptor<'a> {
     pub triple: &'a str,
 }
 
-/// Writes bytes as the inside of `c"…"`.
+/// Writes bytes as the content of a string `c"…"`.
 pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {
@@ -65,7 +66,7 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // Nobody could use a log with hits that are not the program's.
+        // A log has no rehearsal: nobody could use a log with hits that are not the program's.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -132,9 +133,10 @@ impl Descriptor<'_> {
         );
     }
 
-    /// Writes the functions that register the module once: an internal one, and an exported one for
-    /// loaders that run no constructors. The constructor does not call the exported one, because if
-    /// two copies of a module are loaded, both would call the same function.
+    /// Writes two functions that register the module once: an internal function, and an exported
+    /// function for loaders that run no constructors. The constructor does not call the exported
+    /// function, because if two copies of a module are loaded, the constructors of both would call
+    /// the same function.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));
@@ -251,7 +253,7 @@ done:
         );
     }
 
-    /// Writes the function that runs empty hits on an entry of the caller's.
+    /// Writes the function that runs empty hits on an entry that its caller passes.
     fn rehearse(&self, writer: &mut Writer) {
         writer.restart();
         let hook = Hook::default();
@@ -278,7 +280,7 @@ start:
 
 impl Names {
     /// Adds our functions to the module's lists of constructors and destructors. If the module has
-    /// such a list, an entry in `edits` extends it; if not, a new list is written to `out`, the
+    /// such a list, an entry in `edits` extends it. Otherwise, a new list is written to `out`, the
     /// text that will follow the module.
     pub fn constructors(
         &self,

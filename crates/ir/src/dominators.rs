@@ -1,7 +1,7 @@
 //! Computes the dominators of a control-flow graph, by Lengauer and Tarjan's algorithm with path
 //! compression (TOPLAS 1979): O(m log n) on every graph. The iterative algorithm of Cooper, Harvey
-//! and Kennedy is shorter, but quadratic in deep nests of loops, and a text may have nests of any
-//! depth.
+//! and Kennedy is shorter, but it is quadratic in deep nests of loops, and a text may have nests of
+//! any depth.
 
 /// Stands for a node that does not exist.
 pub const NONE: u32 = u32::MAX;
@@ -9,7 +9,8 @@ pub const NONE: u32 = u32::MAX;
 /// A directed graph: the successors of node `i` are `targets[starts[i]..starts[i + 1]]`.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// The starts of all nodes, and the end of the last one.
+    /// For each node, the index of its first successor in `targets`; at the end, the length of
+    /// `targets`.
     pub starts: Vec<u32>,
     /// The successors of all nodes.
     pub targets: Vec<u32>,
@@ -57,7 +58,7 @@ impl Graph {
 /// The dominator tree of the nodes that node 0 reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Dominators {
-    /// The immediate dominator of each node; [`NONE`] for node 0 and for nodes that it does not
+    /// The immediate dominator of each node; [`NONE`] for node 0 and for nodes that node 0 does not
     /// reach.
     pub idom: Vec<u32>,
     /// Nodes in the order in which a depth-first search finds them, parents before children.
@@ -78,7 +79,8 @@ impl Dominators {
         for (i, node) in order.iter().enumerate() {
             number[*node as usize] = i as u32;
         }
-        // All of these are indexed by number in the search, so that smaller means earlier.
+        // The following arrays are indexed by a node's number in the search, so a smaller index
+        // means earlier.
         let mut semi: Vec<u32> = (0..order.len() as u32).collect();
         let mut idom = vec![0_u32; order.len()];
         let mut forest = Forest::new(order.len());
@@ -130,8 +132,8 @@ impl Dominators {
     }
 }
 
-/// Returns the nodes in the order of a depth-first search from node 0, and the number of each one's
-/// parent.
+/// Returns the nodes in the order of a depth-first search from node 0, and the number of each
+/// node's parent.
 fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     let mut order = Vec::new();
     let mut parent = Vec::new();
@@ -198,7 +200,8 @@ impl Forest {
 /// nodes in the order of leaving.
 fn walk(order: &[u32], idom: &[u32], n: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
     let mut spans = vec![(0_u32, 0_u32); n];
-    // The children are in lists: the first child of a node, and the next one of the same parent.
+    // Linked lists of children: `first` has a node's first child, `next` the next child of the same
+    // parent.
     let mut first = vec![NONE; n];
     let mut next = vec![NONE; n];
     for node in order.iter().skip(1).rev() {
@@ -245,7 +248,8 @@ mod tests {
         Graph { starts, targets }
     }
 
-    /// Decides by the definition: `above` dominates `node` if no path avoids it.
+    /// Decides by the definition: `above` dominates `node` if every path from node 0 passes through
+    /// `above`.
     fn by_definition(graph: &Graph, above: u32, node: u32) -> bool {
         let mut seen = vec![false; graph.len()];
         let mut stack = if above == 0 { vec![] } else { vec![0] };

@@ -1,12 +1,13 @@
-//! Collects changes to a text: pieces that are replaced, by offset.
+//! Collects changes to a text. Each change replaces a piece of the text, which is given by its
+//! offsets.
 
 use crate::scan::Span;
 
-/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap. Texts that are
-/// inserted at the same offset stay in the order in which they were added.
+/// Changes to a text. Pieces do not overlap. Texts that are inserted at the same offset stay in the
+/// order in which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// The piece that is replaced, and the piece of `arena` that takes its place.
+    /// For each change: the piece that is replaced, and the range of `arena` with the new text.
     all: Vec<(Span, usize, usize)>,
     arena: String,
 }
@@ -24,8 +25,8 @@ impl Edits {
         self.replace(Span { start: at, end: at }, what);
     }
 
-    /// Appends the text between two offsets to `out` with all changes, which must be inside of
-    /// these offsets, and forgets the changes.
+    /// Appends the text between two offsets to `out`, with all changes made, and forgets the
+    /// changes. All changes must lie between these offsets.
     pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
         self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
         let mut at = within.start;

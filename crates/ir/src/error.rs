@@ -18,12 +18,12 @@ pub enum IrError {
     /// The text ends in the middle of a construct.
     #[error("the text ends inside of {what} that begins in line {line}")]
     Truncated {
-        /// The construct that is open.
+        /// The construct that is not closed.
         what: &'static str,
         /// The line in which the construct begins, from 1.
         line: u32,
     },
-    /// A bracket closes no open one.
+    /// A closing bracket has no opening bracket.
     #[error("line {line}: {bracket:?} closes nothing")]
     Unbalanced {
         /// The line, from 1.
@@ -39,7 +39,7 @@ pub enum IrError {
         /// The part that the definition lacks.
         what: &'static str,
     },
-    /// A jump has no target, too many targets, or one that does not exist.
+    /// A jump has no target, too many targets, or a target that does not exist.
     #[error("line {line}: this jump of {function} is malformed: {why}")]
     Branch {
         /// The line in which the jump ends, from 1.
@@ -52,7 +52,7 @@ pub enum IrError {
     /// The text has typed pointers, which only LLVM 14 and older write.
     #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
     TypedPointers {
-        /// The line of the first one, from 1.
+        /// The line of the first such pointer, from 1.
         line: u32,
     },
     /// The text is already instrumented: it has a descriptor.

@@ -1,5 +1,5 @@
-//! Reads the body of a function as blocks: the start of each, its phi nodes, its terminator and the
-//! edges that leave it.
+//! Reads the body of a function as blocks: where each block begins, its phi nodes, its terminator
+//! and the edges that leave it.
 
 use std::collections::HashMap;
 
@@ -29,10 +29,10 @@ pub enum Terminator {
 /// A basic block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
-    /// The block's label as it is in the text, without the colon; empty for an entry block without
-    /// a label.
+    /// The block's label as it is in the text, without the colon. It is empty for an entry block
+    /// without a label.
     pub label: Span,
-    /// From after the label to the end of its last statement.
+    /// The text from after the label to the end of the block's last statement.
     pub text: Span,
     /// The first and the last line of the block, from 1.
     pub lines: [u32; 2],
@@ -43,7 +43,7 @@ pub struct Block {
     pub end: Terminator,
     /// The statement that ends the block.
     pub terminator: Span,
-    /// The call that must stay directly before the `ret`.
+    /// Offset of the call that must stay directly before the `ret`, if there is one.
     pub last_call: Option<u32>,
     /// The edges that leave the block: a range of [`Body::edges`].
     pub edges: (u32, u32),
@@ -83,9 +83,10 @@ pub struct Body {
     /// Offset after the last `alloca` of constant size in the entry block, or the start of that
     /// block.
     pub entry: u32,
-    /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls stay before `ret`.
+    /// Whether the module declares `@llvm.experimental.deoptimize`. Calls of that function must
+    /// stay before `ret`.
     pub deoptimizes: bool,
-    /// The reason why the function is left as it is.
+    /// The reason why the function is left unchanged, if there is one.
     pub strange: Option<String>,
 }
 
@@ -191,8 +192,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. `open` means that its last statement is no terminator. Then the function is
-    /// not understood, and `strange` keeps the reason.
+    /// Ends a block. `open` says that the block's last statement is not a terminator. Then the
+    /// reader does not understand the function, and `strange` stores the reason.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
@@ -259,9 +260,9 @@ impl Body {
         false
     }
 
-    /// Finds the targets of all terminators. The error has the line of a malformed terminator and
-    /// its defect. No compiler would read such a text, and a hook on a wrong edge would count
-    /// wrongly.
+    /// Finds the targets of all terminators. The error is the line and the defect of a malformed
+    /// terminator. Such a text is refused: no compiler would read it, and a hook on a wrong edge
+    /// would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],
@@ -323,7 +324,7 @@ impl Body {
     }
 }
 
-/// Returns the numbers of targets that a terminator may have.
+/// Returns how many targets a terminator may have.
 fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<usize> {
     match operation(text, terminator).of(text) {
         b"br" => {
@@ -332,7 +333,7 @@ fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<u
             if plain { 1..=1 } else { 2..=2 }
         }
         b"invoke" => 2..=2,
-        // The default target is before the list of the others.
+        // The default target is before the list of the other targets.
         b"switch" => {
             let mut before =
                 Tokens::new(text, terminator).take_while(|(t, _)| *t != Token::Mark(b'['));

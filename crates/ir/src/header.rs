@@ -1,11 +1,11 @@
-//! Decides whether the first block of a loop works, or only decides whether the loop continues. The
-//! last run of a block that only decides (`while (i < n)`) is not an iteration; the last run of a
-//! block that also works is one.
+//! Decides whether the first block of a loop works (does a part of the loop's work), or only
+//! decides whether the loop continues. If a block only decides (`while (i < n)`), its last run is
+//! not an iteration; if it also works, its last run is one.
 //!
 //! A block works if its effect can be seen after the loop has ended: it stores, calls a function,
-//! or computes a value that each iteration hands to the next one and that is used after the loop,
-//! such as a sum. A variable that only changes by a constant is not such a value: `while (i++ < n)`
-//! computes one although it only decides.
+//! or computes a value that each iteration passes to the next one and that is used after the loop,
+//! such as a sum. A variable that only changes by a constant is not such a value: the block of
+//! `while (i++ < n)` computes one, but it only decides.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const WRITING: [&[u8]; 7] = [
     b"vp.store",
 ];
 
-/// Returns a statement without the name of its value.
+/// Returns a statement without the name of its result.
 pub fn statement(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii_start();
     match line.first() {
@@ -86,7 +86,7 @@ impl<'a> Uses<'a> {
     }
 }
 
-/// Returns the line of a block that defines a value, without the part up to ` = `.
+/// Returns the line of a block that defines a value, without the name and ` = `.
 pub fn definition<'a>(text: &'a [u8], block: Span, value: &[u8]) -> Option<&'a [u8]> {
     let lines = block.of(text).split(|b| *b == b'\n');
     lines

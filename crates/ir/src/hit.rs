@@ -2,13 +2,14 @@
 //! written: [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h`
 //! explains what each number means.
 //!
-//! Values and addresses are given by their names in the text. Numbers have 64 bits.
+//! Values and addresses are passed as their names in the text. Numbers have 64 bits.
 
 use std::mem::offset_of;
 
 use abi::loops::{Entry, Mode, Module, Trips};
 
-/// Prints single operations. Methods that print one with a result return the name of the result.
+/// Prints single operations. A method that prints an operation with a result returns the name of
+/// the result.
 pub trait Print {
     /// Computes the address of a field.
     fn at(&mut self, pointer: &str, offset: usize) -> String;
@@ -24,18 +25,18 @@ pub trait Print {
     fn setting(&mut self, offset: usize) -> String;
     /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
-    /// Computes a binary operation (an addition, a shift and so on), by the name of LLVM's
+    /// Computes a binary operation (an addition, a shift and so on). `op` is the name of LLVM's
     /// instruction.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
-    /// Compares two numbers, by LLVM's name of the condition.
+    /// Compares two numbers. `how` is LLVM's name of the condition.
     fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
     /// Returns `a` if the condition holds, and `b` otherwise.
     fn select(&mut self, condition: &str, a: &str, b: &str) -> String;
     /// Converts a condition to 1 or 0.
     fn flag(&mut self, condition: &str) -> String;
-    /// Compares a pointer with null: the condition is that it is not null.
+    /// Computes the condition that a pointer is not null.
     fn is_there(&mut self, pointer: &str) -> String;
-    /// Computes the square of a number: its low and its high word.
+    /// Computes the square of a number, and returns its low and its high word.
     fn square(&mut self, number: &str) -> [String; 2];
     /// Computes the number of leading zeros; 64 for 0.
     fn leading_zeros(&mut self, number: &str) -> String;
@@ -45,7 +46,8 @@ pub trait Print {
     fn new_block(&mut self) -> String;
     /// Begins a block.
     fn label(&mut self, block: String);
-    /// Prints a branch. `rare` says that it is rarely taken (true), or nearly always (false).
+    /// Prints a branch. `rare` says whether the branch to `then` is rarely taken (true) or nearly
+    /// always taken (false), if it is known.
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
     /// Jumps to this block, begins it and continues in it.
     fn join(&mut self, block: String);
@@ -65,7 +67,7 @@ pub trait Print {
         self.add(entry, offset, &one)
     }
 
-    /// Stores a number if it compares better than the one in its place.
+    /// Stores `new` if the comparison `how` prefers it to the stored number.
     fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
         let address = self.at(pointer, offset);
         let old = self.load(&address);
@@ -74,7 +76,7 @@ pub trait Print {
         self.store(&value, &address);
     }
 
-    /// Chooses the next hit that is timed, in mode sampled. `next` is the address of that hit's
+    /// In mode sampled, chooses the next hit that is timed. `next` is the address of that hit's
     /// number.
     fn draw(&mut self, entry: &str, hits: &str, next: &str) {
         let (begun, _) = self.count(entry, offset_of!(Entry, begun));
@@ -115,7 +117,7 @@ pub trait Print {
         self.store(&due, next);
     }
 
-    /// Adds the time of a timed hit that has ended to its entry.
+    /// Adds the time of a timed hit that has ended to the hit's entry.
     fn book(&mut self, entry: &str, ticks: &str, mode: Mode) {
         self.count(entry, offset_of!(Entry, ended));
         self.add(entry, offset_of!(Entry, ticks), ticks);
@@ -142,9 +144,9 @@ pub trait Print {
         }
     }
 
-    /// Adds the iterations of a hit to the statistics of single hits, if the entry has any; `sum`
-    /// is the number of iterations of all hits. Apart from the test for them, the code has no
-    /// branches, so that an entry without statistics costs a load and a test.
+    /// Adds the iterations of a hit to the statistics of single hits, if the entry has such
+    /// statistics. `sum` is the number of iterations of all hits. The only branch in the code tests
+    /// whether the entry has them, so an entry without statistics costs a load and a test.
     fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
         let address = self.at(entry, offset_of!(Entry, trips));
         let trips = self.load_pointer(&address);

@@ -1,10 +1,9 @@
-//! Writes the code of a hook, which runs when a function or loop begins and ends. `loops.h`
-//! explains what each number means, and `docs/loops.md` what each mode does.
+//! Writes the code of hooks, which run when a function or loop begins and ends. `loops.h` explains
+//! what each number means, and `docs/loops.md` what each mode does.
 //!
 //! Every number of an entry is read and written with a monotonic atomic access, which is an
-//! ordinary load or store in machine code. Such an access keeps each number whole for threads that
-//! read it at the same time, and keeps the optimiser from joining the counts of two calls that it
-//! has inlined.
+//! ordinary load or store in machine code. Other threads that read a number at the same time never
+//! see half of a new value. The optimiser cannot join the counts of two calls that it has inlined.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -46,11 +45,11 @@ impl Clock {
     }
 }
 
-/// A function or loop that has an id, with what its hooks need to know about it.
+/// A function or loop that has an id, with the data that its hooks need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
-    /// Whether counters may be read: a function, or a loop of depth 0 or 1.
+    /// Whether counters may be read. They may for a function, and for a loop of depth 0 or 1.
     pub counters: bool,
     /// Mode timed: whether the hook has a slot to which children add their times.
     pub slot: bool,
@@ -64,7 +63,7 @@ pub const TABLE: &str = "%cpt.table";
 /// Writes hooks into the text of one function.
 #[derive(Debug)]
 pub struct Writer {
-    /// The text that was written so far.
+    /// The text that has been written so far.
     pub out: String,
     /// The block that is being written, without `%`.
     pub block: String,
@@ -74,11 +73,12 @@ pub struct Writer {
     clock: Clock,
     /// The name of the descriptor, with `@`.
     descriptor: String,
-    /// The metadata of a branch that is rarely taken, and of one that is nearly always taken.
+    /// The metadata nodes for a branch that is rarely taken, and for a branch that is nearly always
+    /// taken.
     weights: [u32; 2],
 }
 
-/// The value that a hook keeps from its start to its end.
+/// A value that is kept from the start of a hit to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The time stamp; 0 if the hit is not timed.
@@ -90,7 +90,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Returns the values that a hook keeps in a mode.
+    /// Returns the values that a hook keeps from start to end in a mode.
     pub fn of(mode: Mode, hook: &Hook) -> &'static [Self] {
         match mode {
             Mode::Count | Mode::Log => &[],
@@ -104,7 +104,7 @@ impl Kept {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// Returns the value for a hook that keeps nothing.
+    /// Returns the constant that means that there is no value.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
@@ -118,8 +118,8 @@ impl Kept {
         }
     }
 
-    /// Returns the name of the kept value for an id, with `%`; `copy` is the number of an edge into
-    /// the loop, if there are several.
+    /// Returns the name of the kept value for an id, with `%`. `copy` is the number of an edge into
+    /// the loop, if there are several such edges.
     pub fn name(self, id: u32, copy: Option<u32>) -> String {
         match copy {
             None => format!("%cpt.{}{id}", self.letter()),
@@ -175,7 +175,8 @@ impl Writer {
         self.value(format_args!("load atomic ptr, ptr {address} {order}, align 8"))
     }
 
-    /// Continues in a new block if there is a table; returns the block in which both paths join.
+    /// Begins a block that runs only if there is a table. Returns the block in which both paths
+    /// join.
     fn if_table(&mut self) -> String {
         let there = self.is_there(TABLE);
         let (on, join) = (self.new_block(), self.new_block());
@@ -184,8 +185,8 @@ impl Writer {
         join
     }
 
-    /// Asks for the table of this thread, at the entry of a function. The written text begins in a
-    /// block without a name, and ends in one with a name.
+    /// Writes the code at the entry of a function that asks the runtime for the table of the
+    /// thread. The written text begins in a block without a name, and ends in one with a name.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -208,8 +209,8 @@ impl Writer {
         self.begin_at(&entry, hook, copy, join, from);
     }
 
-    /// Writes the start of a hit on the entry at `entry`; `from` is a block that jumps to `join`
-    /// directly.
+    /// Writes the start of a hit on the entry at `entry`. `from` is a block that jumps directly to
+    /// `join`.
     pub fn begin_at(
         &mut self,
         entry: &str,
@@ -263,7 +264,8 @@ impl Writer {
         }
     }
 
-    /// Reads counters, if the runtime wants them, and then the clock. Returns the values to keep.
+    /// Writes code that reads the counters, if the runtime wants them, and then the clock. Returns
+    /// the values to keep.
     fn start(&mut self, entry: &str, hook: &Hook) -> Vec<String> {
         let mut counted = Vec::new();
         if hook.counters {
@@ -361,13 +363,13 @@ impl Writer {
         }
     }
 
-    /// Writes an empty hit on the entry at `entry`, start and end, in a function that has no table.
-    /// The text after it begins in the block `after`.
+    /// Writes the start and the end of an empty hit on the entry at `entry`, in a function that has
+    /// no table. The text after it begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();
-        // A real hit tests its table, so the rehearsal tests the pointer that would be null without
-        // a table.
+        // A real hit tests whether its table is null, so the rehearsal tests `entry` instead, at
+        // the same cost.
         let there = self.is_there(entry);
         let on = self.new_block();
         self.branch(&there, &on, &join, Some(false));

@@ -1,4 +1,5 @@
-//! Instruments a whole module: reads it, chooses, numbers, rewrites, and puts the pieces together.
+//! Instruments a whole module: reads it, chooses functions and loops, numbers them, inserts hooks,
+//! and puts the pieces together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -100,9 +101,9 @@ struct Run<'a> {
     out: Vec<u8>,
     table: SideTable,
     counts: Counts,
-    /// Offset up to which the text was copied to `out`.
+    /// Offset up to which the text has been copied to `out`.
     done: u32,
-    /// Changes between functions that were not made yet, by offset.
+    /// Changes between functions that have not been made yet, by offset.
     outside: VecDeque<(Span, String)>,
     /// The text of new lists of constructors, if the module has none.
     lists: String,
@@ -161,12 +162,12 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// The revision of the instrumentation. It is raised whenever the same text with the same options
-/// gets other ids, other entries in the side table, or other counters. Otherwise two different
-/// modules would have the same identity.
+/// The revision of the instrumentation. It must be raised whenever the same text with the same
+/// options gets other ids, other entries in the side table, or other counters. Otherwise two
+/// different modules would have the same identity.
 pub const REVISION: u32 = 2;
 
-/// Computes the identity: 128 bits that only the same text with the same options has.
+/// Computes the identity: a hash of 128 bits of the text and the options.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
@@ -212,7 +213,7 @@ impl Run<'_> {
             for order in &analysis.body.use_orders {
                 self.edits.replace(*order, "");
             }
-            // The new blocks can be large, so they are not copied.
+            // The new blocks can be large, so they are appended directly and not through `edits`.
             self.flush(definition.body.end);
             self.out.extend_from_slice(self.writer.out.as_bytes());
             self.writer.out.clear();
@@ -220,7 +221,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the text with its changes up to an offset.
+    /// Copies the text up to an offset to `out`, with its changes.
     fn flush(&mut self, to: u32) {
         if to > self.done {
             let apart = self.outside.iter().position(|(span, _)| span.start >= to);
@@ -393,7 +394,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds to the side table which loop of the schedule each id belongs to.
+    /// Adds to the side table, for each id, the loop of the schedule to which the id belongs.
     fn enter_schedule(&mut self, work: &Work, scheduled: &[Option<u32>]) {
         let Some(schedule) = self.options.schedule else { return };
         let place = |lines| TextPlace { language: "tir".to_owned(), lines };
@@ -405,7 +406,8 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // Line numbers in the debug information are numbers of loops, so they are replaced.
+            // Line numbers in the debug information are numbers of loops, so the lines of the
+            // source replace them.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),

@@ -1,12 +1,12 @@
 //! Computes the number of iterations of a loop from a value that the loop has anyway: a phi node of
-//! the header that begins at a known value and changes by a constant. Its value at the end of the
-//! loop gives the number of iterations, without any work inside the loop. The value is an integer,
-//! or a pointer that moves over the elements of an array.
+//! the header that begins at a known value and changes by a constant. The value of this phi node at
+//! the end of the loop gives the number of iterations, without any work inside the loop. The value
+//! is an integer, or a pointer that moves over the elements of an array.
 //!
-//! An iteration is one run of the loop's body as it is in the text: if the text is vectorised, of
-//! the vectorised body. If the header only decides whether to continue (`while`), the run of the
-//! header that ends the loop is not counted. If the header also works ([`crate::header`]), or if
-//! the decision is in the body or after it, the last run is counted, even if it was left in the
+//! An iteration is one run of the loop's body as it is in the text. In a vectorised text, it is one
+//! run of the vectorised body. If the header only decides whether to continue (`while`), the run of
+//! the header that ends the loop is not counted. If the header also works ([`crate::header`]), or
+//! if the decision is in the body or after it, the last run is counted, even if it was left in the
 //! middle.
 
 use std::collections::HashMap;
@@ -42,13 +42,13 @@ pub struct Counter {
     pub next: String,
     /// Number of edges that go back to the header.
     pub latches: u32,
-    /// Whether the last run of the header is an iteration as well, because the header has an edge
-    /// to itself, or works.
+    /// Whether the last run of the header is an iteration as well: the header has an edge to
+    /// itself, or it works.
     pub whole: bool,
 }
 
-/// The most elements that a pointer may move over in each iteration. With more, a 64-bit pointer
-/// could wrap around within a day.
+/// The largest number of elements by which a pointer may move in each iteration. With a larger
+/// number, a 64-bit pointer could wrap around within a day.
 const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
@@ -76,8 +76,8 @@ impl Counter {
             Unit::Integer(_) if stride == 1 => {}
             Unit::Integer(_) => count = writer.value(format_args!("udiv i64 {count}, {stride}")),
             Unit::Pointer(element) => {
-                // Only LLVM knows the size of a type. A division by 0 would kill the program, so an
-                // empty type counts as having size 1.
+                // Only LLVM knows the size of a type, so the code computes it. A division by 0
+                // would kill the program, so an empty type counts as having size 1.
                 let second =
                     writer.value(format_args!("getelementptr {element}, ptr null, i64 {stride}"));
                 let size = writer.value(format_args!("ptrtoint ptr {second} to i64"));
@@ -143,8 +143,8 @@ impl<'a> Search<'a> {
         if (kind == b"ptr") != matches!(unit, Unit::Pointer(_)) {
             return None;
         }
-        // Without this certainty, the value may wrap around several times. By steps of one,
-        // wrapping around takes too long to happen.
+        // If it is not certain that the value does not wrap around, it may do so several times. A
+        // 64-bit value that changes by one takes too long to wrap around.
         let certain = match unit {
             Unit::Integer(_) => step.exact || (bits == 64 && step.constant.unsigned_abs() == 1),
             Unit::Pointer(_) => step.constant.unsigned_abs() <= LARGEST_STRIDE,
@@ -191,7 +191,8 @@ impl<'a> Search<'a> {
         Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// Whether the header does more than decide. `None` if it would take too long to find out.
+    /// Whether the header works ([`crate::header`]), and does not only decide. `None` if it would
+    /// take too long to find out.
     fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
         let body = self.body;
         if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
@@ -220,8 +221,8 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// Returns the constant that `next` adds to `value`, if a block of the loop defines it in this
-    /// way: usually a block that goes back to the header, or the header.
+    /// Returns the constant that `next` adds to `value`, if a block of the loop defines `next` as
+    /// such an addition. Usually this is a block that goes back to the header, or the header.
     fn step(&mut self, l: u32, header: u32, next: &[u8], value: &[u8]) -> Option<Step<'a>> {
         let (text, body) = (self.text, self.body);
         let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);
@@ -254,7 +255,7 @@ struct Phi<'a> {
     rotated: bool,
 }
 
-/// Returns the constant that this definition adds to `value`, if it does.
+/// Returns the step if this definition adds a constant to `value`.
 fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     let tokens: Vec<(Token, Span)> =
         Tokens::new(line, Span::new(0, line.len())).take(MOST_TOKENS).collect();

@@ -1,8 +1,9 @@
 //! Keeps the text of instrumented functions in the side table, so that reports can show it with
 //! numbers in its margin, even if the file itself was moved.
 //!
-//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). A text that is
-//! longer than `MOST_BYTES` is left out: then the table has only the name and the hash of the file.
+//! Short texts are kept as they are. Longer texts are compressed (DEFLATE in base64). A text that
+//! is longer than `MOST_BYTES` is left out, and the table has only the name and the hash of the
+//! file.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -32,7 +33,7 @@ pub struct KeptText {
     pub path: String,
     /// XXH3 (128 bits, hexadecimal) of the whole file.
     pub hash: String,
-    /// First and last line of each kept stretch, from 1, in order.
+    /// First and last line of each range of kept lines, from 1, in order.
     pub lines: Vec<[u32; 2]>,
     /// The text of the kept lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +52,7 @@ pub enum TextError {
     /// The compressed text is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// The lines need more memory than is allowed: a few compressed bytes can become very many.
+    /// The lines need more memory than is allowed: a few compressed bytes can expand to very many.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// The file is not the one that was instrumented.
@@ -126,8 +127,8 @@ impl KeptText {
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// Returns the kept lines by number. Their memory must fit into `room` bytes, from which it is
-    /// subtracted, because a few compressed bytes can become very many.
+    /// Returns the kept lines by number. Their memory must fit into `room` bytes, because a few
+    /// compressed bytes can expand to very many. The size of this memory is subtracted from `room`.
     ///
     /// # Errors
     /// Fails if no text is kept, or if the text is damaged or does not fit.

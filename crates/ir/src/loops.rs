@@ -1,7 +1,7 @@
-//! Finds natural loops, as LLVM's LoopInfo defines them: a block that dominates the source of an
-//! edge to itself is a header, its loop consists of all blocks from which that edge is reached
-//! without passing the header, and loops with the same header are one. A cycle with several entries
-//! is not a loop.
+//! Finds natural loops, as LLVM's LoopInfo defines them. If a block dominates the source of an edge
+//! to the block, the block is a header. The header's loop consists of all blocks from which that
+//! edge is reached without passing the header. Loops with the same header are one loop. A cycle
+//! with several entries is not a loop.
 
 use crate::dominators::{Dominators, Graph, NONE};
 
@@ -38,8 +38,8 @@ pub struct Loops {
     pub irreducible: Vec<u32>,
 }
 
-/// Links loops to the loops around them, with shortened paths: finds the outermost one known so
-/// far.
+/// Links each loop to a loop around it. The paths are shortened, to find the outermost loop that is
+/// known so far.
 struct Outermost(Vec<u32>);
 
 impl Outermost {
@@ -70,7 +70,7 @@ impl Loops {
         let mut innermost = vec![NONE; n];
         let mut sets = Outermost(Vec::new());
         let mut work: Vec<u32> = Vec::new();
-        // Inner headers come before outer ones, as in LLVM.
+        // Inner headers come before outer headers, as in LLVM.
         for header in &dominators.postorder {
             let back = |p: &u32| dominators.reached(*p) && dominators.dominates(*header, *p);
             work.extend(reversed.of(*header).iter().copied().filter(back));
@@ -185,7 +185,8 @@ impl Loops {
         outer.0 <= inner.0 && inner.1 <= outer.1
     }
 
-    /// Returns the number of other loops with the same loop, or the function, directly around them.
+    /// Returns the number of the loop's siblings: the other loops directly inside the same loop, or
+    /// directly inside the function.
     pub fn siblings(&self, l: u32) -> u32 {
         match self.all.get(self.all[l as usize].parent as usize) {
             Some(parent) => parent.children - 1,
@@ -194,8 +195,8 @@ impl Loops {
     }
 }
 
-/// Returns the targets of edges that close a cycle in a depth-first search although they do not
-/// dominate the edge's source. There is such a target if and only if the graph is irreducible.
+/// Returns the targets of edges that close a cycle in a depth-first search although the target does
+/// not dominate the edge's source. There is such a target if and only if the graph is irreducible.
 fn irreducible(graph: &Graph, dominators: &Dominators) -> Vec<u32> {
     let mut found = Vec::new();
     if graph.is_empty() {

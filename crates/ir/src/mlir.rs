@@ -1,6 +1,7 @@
 //! Reads the text of MLIR's `llvm` dialect as `iree-compile --compile-to=executable-targets` prints
-//! it, finds the functions and loops of its executables, and instruments them. The rest of the crate
-//! does the same for LLVM IR; graphs, loops, the choice of loops and the side table are shared.
+//! it, finds the functions and loops of its executables, and instruments them. The rest of the
+//! crate does the same for LLVM IR. Both use the same code for graphs, loops, the choice of loops
+//! and the side table.
 //!
 //! ```text
 //!  module {                                   anything: not looked at, and not changed
@@ -12,11 +13,10 @@
 //! ```
 //!
 //! The inserted text consists of calls of small internal functions (`begin`, `end`, …), which LLVM
-//! always inlines, and of new blocks for the edges of loops, which contain these calls. Block
-//! arguments stay unchanged: each edge passes nothing to its new block, and the new block passes on
-//! the arguments of the edge. The values that a hit keeps from its start to its end are in a stack
-//! slot of the function's own activation, which LLVM turns into registers. So recursion and threads
-//! need no special care.
+//! always inlines. New blocks for the edges of loops contain these calls. Block arguments stay
+//! unchanged: each edge passes nothing to its new block, and the new block passes on the arguments
+//! of the edge. The values that a hit keeps from its start to its end are in a stack slot of the
+//! function, which LLVM turns into registers. So recursion and threads need no special care.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Reads a module as its top-level statements: its functions and their places, its target, its
+//! Reads a module as its top-level statements: its functions and where they are, its target, its
 //! groups of attributes and its metadata. Everything else is kept unchanged.
 
 use std::collections::{HashMap, HashSet};
@@ -185,7 +185,8 @@ impl Module {
         match number(key) {
             Some(id) if id < MOST_METADATA => {
                 let id = id as usize;
-                // Node numbers are nearly dense; a single high one must not cost memory.
+                // Node numbers are nearly dense. A single very high number must not make the table
+                // large.
                 if id < self.metadata.len() + (1 << 16) {
                     if id >= self.metadata.len() {
                         self.metadata.resize(id + 1, Span::default());
@@ -233,7 +234,7 @@ fn is_keyword(text: &[u8]) -> bool {
         || words.iter().any(|word| text.starts_with(word))
 }
 
-/// Returns the format of a text that is certainly not LLVM IR, as its start shows.
+/// Returns the format of a text whose start shows that it is not LLVM IR.
 fn other(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'B', b'C', 0xC0, 0xDE, ..] | [0xDE, 0xC0, 0x17, 0x0B, ..] => "LLVM bitcode",
@@ -252,7 +253,7 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     let (start, line) = (cursor.at, cursor.line);
     let mut tokens = Tokens::new(text, Span::new(start, text.len()));
     let lacks = |what| IrError::Definition { line, what };
-    // If a definition has no body, the next one's body must not be taken.
+    // If a definition has no body, the body of the next definition must not be taken.
     let mut named = None;
     for (token, span) in tokens.by_ref() {
         match token {
@@ -317,9 +318,8 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     })
 }
 
-/// Returns the brace that opens the body, after the arguments. `prefix` and `prologue` are followed
-/// by constants that may have braces of their own; then the body's brace is the one at the end of a
-/// line.
+/// Returns the brace that opens the body, after the arguments. Constants with braces of their own
+/// may follow `prefix` and `prologue`; then the body's brace is the one at the end of a line.
 fn body_brace(text: &[u8], tokens: Tokens) -> Option<usize> {
     let mut depth = 0_u32;
     let mut constants = false;

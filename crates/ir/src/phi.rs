@@ -7,9 +7,9 @@ use crate::scan::{Span, Token, Tokens};
 pub struct Incoming {
     /// The text of the entry with its brackets.
     pub whole: Span,
-    /// The value.
+    /// The value that the phi node gets.
     pub value: Span,
-    /// The name of the block, with `%`.
+    /// The name of the block from which this value comes, with `%`.
     pub block: Span,
 }
 

@@ -1,7 +1,7 @@
 //! Inserts hooks into a function, and changes the labels and phi nodes on the edges that get hooks.
 //!
-//! Every edge into or out of a chosen loop gets a new block of its own, which holds the hooks.
-//! All added names begin with `cpt.`, so that the numbers of unnamed values do not change.
+//! Every edge into or out of a chosen loop gets a new block, which contains the hooks. All added
+//! names begin with `cpt.`, so that the numbers of unnamed values do not change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -37,11 +37,11 @@ pub struct Work<'a> {
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops, as many as [`Choice::loops`] and in the same order.
+    /// The hooks of loops, one for each element of [`Choice::loops`], in the same order.
     pub hooks: &'a [Hook],
     /// The way in which hits are recorded.
     pub mode: Mode,
-    /// The counter of iterations for each of these hooks, if there is one.
+    /// The counter of iterations for each element of `hooks`, if there is one.
     pub counters: &'a [Option<Counter>],
 }
 
@@ -55,7 +55,7 @@ struct Split {
     last: String,
 }
 
-/// The reason why a function with such loops cannot be instrumented.
+/// The reason why a function with edges that leave very many loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
@@ -233,8 +233,8 @@ impl Work<'_> {
         self.body.blocks.iter().enumerate().map(|(i, block)| (label(block), i as u32)).collect()
     }
 
-    /// Renames the blocks in a phi node whose edges now come from other blocks. If several edges
-    /// from one block became one edge, one entry is kept.
+    /// Renames the blocks in a phi node where an edge now comes from a new block. If several edges
+    /// from one block have become one edge, one entry is kept.
     fn phi<'s>(
         &self,
         phi: Span,
@@ -269,9 +269,9 @@ impl Work<'_> {
         }
     }
 
-    /// Writes the phi nodes of a header that several edges enter: for the values that the hook of
-    /// each edge keeps. `own` are the splits of edges to the header, and `by_from` are the same
-    /// splits by the block from which they come.
+    /// Writes the phi nodes of a header that several edges enter. They select the kept values of
+    /// the edge that was taken. `own` are the splits of edges to the header. `by_from` are the same
+    /// splits, by the block from which they come.
     #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,

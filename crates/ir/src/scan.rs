@@ -1,7 +1,7 @@
 //! Reads the text as statements and tokens.
 //!
-//! LLVM prints a statement on one line, except for statements with brackets that are open at the
-//! end of a line (`switch`), and statements that are continued by a line with a certain word
+//! LLVM prints a statement on one line, with two exceptions: statements with brackets that are open
+//! at the end of a line (`switch`), and statements that are continued by a line with a certain word
 //! (`invoke … to label`, `landingpad … catch`). Brackets in strings, quoted names and comments do
 //! not count.
 
@@ -146,8 +146,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
-    /// `None` at the end of the text.
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns that
+    /// byte. Returns `None` at the end of the text.
     fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
             let rest = &self.text[self.at..];
@@ -167,8 +167,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the statement that begins here, and returns its end: before the end of its last
-    /// line, or before the brace that closes the body.
+    /// Moves past the statement that begins here, and returns its end: the end of its last line, or
+    /// the offset of the brace that closes the body.
     pub fn statement(&mut self, place: Place) -> Result<usize, IrError> {
         let first = self.line;
         let mut depth = 0_u32;
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// Whether the statement that ended on the line before continues on this one.
+    /// Whether the statement that ended on the line before continues on this line.
     fn continues(&self) -> bool {
         let mut at = self.at;
         while matches!(self.text.get(at), Some(b' ' | b'\t')) {
@@ -219,8 +219,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the body whose opening brace is just before this position, to after its closing
-    /// brace, and returns the offset of that brace.
+    /// Moves past the body of a function, from just after its opening brace to just after its
+    /// closing brace. Returns the offset of the closing brace.
     pub fn body(&mut self) -> Result<usize, IrError> {
         let first = self.line;
         let mut depth = 1_u32;

@@ -1,19 +1,18 @@
-//! Reads the loops of a schedule, which are loops of TVM's TIR, and matches the loops of a text
-//! with them.
+//! Reads the loops of a schedule (loops of TVM's TIR), and matches them with the loops of a text.
 //!
-//! The compiler of the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its
-//! statements the source line `LINE + N`. Both survive LLVM's optimiser, the first in labels of
-//! blocks, the second in the locations of instructions. Labels alone would mislead: a header may be
-//! named after the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`). The
-//! evidence, best first:
+//! The compiler of the TIR gives the variable of loop N a name that ends in `__cptN_`, and the
+//! statements of the loop the source line `LINE + N`. LLVM's optimiser keeps both marks: the names
+//! in labels of blocks, the lines in the locations of instructions. Labels alone would mislead: a
+//! header may be named after the loop inside (`for_begin_k__cpt2_.preheader`,
+//! `for_body_k__cpt2_.peel.next`). The matching uses this evidence, the best first:
 //!
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
 //! 2. the header is named after a loop, without any ending that the optimiser adds to blocks before
 //!    it;
 //! 3. more than half of the instructions of an innermost loop have the line of the same loop.
 //!
-//! A loop that is not inside the loop around it in its schedule counts as unknown: a missing row is
-//! better than a wrong one.
+//! If the matched loops are not nested as in the schedule, the inner loop counts as unknown: a
+//! missing row is better than a wrong row.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,21 +23,22 @@ use crate::source::Source;
 pub use crate::table::ScheduledLoop;
 use crate::table::check_parents;
 
-/// The version of the file, in the field `counterpoint_schedule`.
+/// The version of the file format, in the field `counterpoint_schedule`.
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
 /// The beginning of the names of loops' variables; the number of the loop follows.
 const MARK: &str = "__cpt";
-/// The largest number of loops of a schedule. As many line numbers are reserved.
+/// The largest number of loops of a schedule. This many line numbers are reserved.
 const MOST_LOOPS: usize = 1 << 24;
 
-/// The loops of a module in its schedule.
+/// The loops of a module's schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// [`VERSION`].
+    /// The version of the file format: [`VERSION`].
     pub counterpoint_schedule: u32,
-    /// The text to which the lines of loops and functions refer: TIR as the code generator got it.
+    /// The text to which the lines of loops and functions refer: TIR as the code generator received
+    /// it.
     #[serde(default)]
     pub text: String,
     /// The name of that text.
@@ -73,7 +73,7 @@ pub enum ScheduleError {
     /// The file has more loops than there are reserved line numbers.
     #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
     TooMany(usize),
-    /// A loop is inside one that comes after it.
+    /// A loop is inside a loop that comes after it in the file.
     #[error("schedule of loops: loop {0}: the loop around it does not come before it")]
     Parent(usize),
 }
@@ -94,7 +94,7 @@ impl Schedule {
         check_parents(&schedule.loops).map_or(Ok(schedule), |at| Err(ScheduleError::Parent(at)))
     }
 
-    /// Returns the loop of the schedule that each loop of a function is, if it is known.
+    /// Returns, for each loop of a function, its loop in the schedule, if it is known.
     pub fn match_loops(
         &self,
         text: &[u8],
@@ -130,7 +130,7 @@ impl Schedule {
         self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
 
-    /// Returns the loop of a source line.
+    /// Returns the loop to which a source line belongs.
     fn at_line(&self, line: u32) -> Option<u32> {
         line.checked_sub(LINE).filter(|n| self.is_left(*n))
     }
@@ -153,14 +153,15 @@ fn number_of(label: &[u8]) -> Option<u32> {
     let label = std::str::from_utf8(label).ok()?.trim_matches('"');
     let of_loop = label.strip_prefix("for_body_").or_else(|| label.strip_prefix("for_begin_"))?;
     let (number, ending) = of_loop.rsplit_once(MARK)?.1.split_once('_')?;
-    // LLVM numbers labels and copies of blocks, and names copies `us`, `epil` and `prol`.
+    // LLVM adds numbers to labels and to copies of blocks, and adds `us`, `epil` and `prol` to the
+    // names of copies.
     let known = |part: &str| {
         matches!(part, "us" | "epil" | "prol") || part.bytes().all(|byte| byte.is_ascii_digit())
     };
     ending.split('.').all(known).then(|| number.parse().ok()).flatten()
 }
 
-/// Reads the lines of instructions, to find the loops that they belong to.
+/// Reads the lines of instructions, to find the loops that the instructions belong to.
 struct LinesOf<'a, 'b, 'c> {
     schedule: &'a Schedule,
     text: &'a [u8],
@@ -187,7 +188,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
-    /// Returns the loop whose line all branches have that leave a loop or repeat it.
+    /// Returns the loop of the schedule whose line is the line of all branches that leave or repeat
+    /// loop `l`.
     fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
         let mut found = None;
         for block in &self.own[l as usize] {
@@ -208,7 +210,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         found
     }
 
-    /// Returns the loop to which more than half of the instructions with a loop's line belong.
+    /// Returns the loop to which more than half of the instructions belong, among those with a
+    /// loop's line.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {

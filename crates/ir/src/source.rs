@@ -1,10 +1,10 @@
 //! Finds the name of a loop in its source: file, line and column, and its variable.
 //!
 //! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
-//! writes. Otherwise it comes from the locations of the instructions in the header and the latches:
-//! the loop is in the innermost function, inlined or not, that all these locations have in common,
-//! and the smallest line there is that of the loop. So the place of a loop over an inlined iterator
-//! is where the iterator was called, and not in the library.
+//! writes. Otherwise it comes from the locations of the instructions in the header and the latches.
+//! The loop is in the innermost function, inlined or not, that all these locations have in common,
+//! and the smallest line there is the line of the loop. So the place of a loop over an inlined
+//! iterator is where the iterator was called, and not in the library.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
-    /// The place of a function, and its debug records by the value that they describe.
+    /// The text of a function, and the function's debug records by the value that they describe.
     declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
@@ -60,7 +60,8 @@ impl<'a> Source<'a> {
         (!span.is_empty()).then_some(span)
     }
 
-    /// Returns the fields with these keys of a node `!Kind(key: value, …)`, if it is of this kind.
+    /// Returns the fields with these keys of a node `!Kind(key: value, …)`, if the node is of this
+    /// kind.
     fn fields<const N: usize>(
         &self,
         id: u32,
@@ -117,8 +118,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the lines of the locations in a piece of text, one for each instruction that has
-    /// one.
+    /// Returns the lines of the locations in a piece of text, one for each instruction with a
+    /// location.
     pub fn lines(&mut self, text: &[u8]) -> Vec<u32> {
         let mut ids = Vec::new();
         locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
@@ -180,7 +181,7 @@ impl<'a> Source<'a> {
         }
         ids.sort_unstable();
         ids.dedup();
-        // Each location with the calls around it, the outermost call first.
+        // Each chain is a location with the calls around it, the outermost call first.
         let mut chains: Vec<Vec<(u32, Location)>> = Vec::new();
         for id in ids {
             let mut chain = Vec::new();
@@ -232,8 +233,8 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library that came with the compiler or the system. Then the user's
-    /// code into which it was inlined is a better place.
+    /// Whether a place is in a library that came with the compiler or the system. Then the place in
+    /// the user's code into which it was inlined is a better place.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
@@ -371,8 +372,8 @@ fn of_tvm(label: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Returns the name of a value, if it looks like a variable's, without the number that LLVM adds to
-/// make names unique.
+/// Returns the name of a value, without the number that LLVM adds to make names unique. Returns
+/// `None` if the name does not look like a variable's name.
 fn readable(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(name(value)).ok()?;
     let base = text.split('.').next().unwrap_or(text);

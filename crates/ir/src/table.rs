@@ -12,11 +12,11 @@ pub const VERSION: u32 = 1;
 /// The side table of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideTable {
-    /// [`VERSION`].
+    /// The version of the format: [`VERSION`].
     pub counterpoint_loops: u32,
     /// Identity of the instrumented text and this table: 32 hexadecimal digits.
     pub module: String,
-    /// The name under which the instrumented file was given.
+    /// The name of the instrumented file, as the user gave it.
     pub source: String,
     /// The compiler that made the text, in its own words (`!llvm.ident`), if the text names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub struct SideTable {
     /// The functions and loops: entry `i` describes the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
     /// The text of the functions that have ids: first the text that was instrumented, then the
-    /// texts from which it was made, as far as they are known.
+    /// texts from which it was made, if they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
     /// The loops of the schedule from which the module was compiled, if it is known, with their
@@ -57,13 +57,14 @@ pub struct Entry {
     /// The id, which is the index of the entry.
     pub id: u32,
     pub kind: Kind,
-    /// The name of the function, or of the function that the loop is in, as in the text, without
+    /// The name of the function, or of the function that contains the loop, as in the text, without
     /// `@`.
     pub function: String,
-    /// The nearest instrumented loop around this loop, or the function around it if that has an id.
+    /// The id of the nearest instrumented loop around this loop, or else the id of the function
+    /// around it, if the function has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Number of loops of the function around this one: 0 for an outermost loop. Absent for a
+    /// Number of loops around this loop in its function: 0 for an outermost loop. Absent for a
     /// function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
@@ -107,7 +108,7 @@ pub struct TextPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledLoop {
-    /// The name of the function that the loop is in, in the schedule.
+    /// The name of the loop's function in the schedule.
     pub function: String,
     /// The name of the loop's variable in the schedule.
     pub variable: String,
@@ -122,7 +123,7 @@ pub struct ScheduledLoop {
     pub parent: Option<u32>,
     /// Number of loops around it: 0 for an outermost loop.
     pub depth: u32,
-    /// Number of loops around the loop: 0 for an outermost loop.
+    /// Whether the loop was chosen for instrumentation.
     #[serde(default)]
     pub chosen: bool,
     /// The reason why the loop does not exist any more, such as `unrolled` or `vectorized`.
@@ -134,8 +135,8 @@ pub struct ScheduledLoop {
     /// First and last line in the text of the schedule, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<[u32; 2]>,
-    /// The ids of the loop in the text: none if it is not in the text, several if the optimiser
-    /// made copies of it.
+    /// The ids of the loop in the text. There is none if the loop is not in the text, and there are
+    /// several if the optimiser made copies of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<u32>,
 }

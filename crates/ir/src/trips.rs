@@ -1,8 +1,9 @@
-//! Finds the number of iterations of each hit of a loop, if the text alone determines it: its
-//! counter begins at a number, its only exit compares the counter with a number, and nothing in the
-//! loop can leave it in another way. A call can leave the loop: it may throw, `longjmp`, end the
-//! thread or the process, or never return. So a loop that calls anything but intrinsics of LLVM has
-//! no number here, whatever the text promises about the called function.
+//! Finds the number of iterations of each hit of a loop, if the text alone determines it. For this,
+//! the loop's counter must begin at a number, the loop's only exit must compare the counter with a
+//! number, and nothing in the loop may leave it in another way. A call can leave the loop: it may
+//! throw, `longjmp`, end the thread or the process, or never return. So for a loop that calls
+//! anything but intrinsics of LLVM there is no number here, whatever the text promises about the
+//! called function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -22,8 +23,8 @@ struct Exits {
 }
 
 /// Returns the iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. Each
-/// edge is visited once for each chosen loop that it leaves, as in the rewriting, which limits the
-/// number of such visits.
+/// edge is visited once for each chosen loop that it leaves. The rewriting makes the same visits,
+/// and limits their number.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,
@@ -44,7 +45,7 @@ pub fn trip_counts(
             }
         }
     }
-    // For each loop, whether it, or a loop inside of it, calls something.
+    // For each loop, whether the loop or a loop inside it calls something.
     let mut calls = vec![false; loops.all.len()];
     for (block, inner) in body.blocks.iter().zip(&loops.innermost) {
         let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -69,8 +70,8 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that may not come back. An intrinsic of LLVM always comes back, and so
-/// does assembly that cannot unwind. `invoke` and `callbr` count as calls that may not come back.
+/// Whether a block has a call that may not return. An intrinsic of LLVM always returns, and so does
+/// assembly that cannot unwind. `invoke` and `callbr` count as calls that may not return.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);
@@ -89,7 +90,7 @@ fn calls_out(block: &[u8]) -> bool {
     })
 }
 
-/// Returns the iterations of a loop with one exit, in block `from`.
+/// Returns the iterations of a loop that is left only from block `from`.
 fn trips(
     text: &[u8],
     body: &Body,
@@ -100,7 +101,8 @@ fn trips(
 ) -> Option<u64> {
     let header = loops.all[l as usize].header;
     let [first, second] = body.leaving(from) else { return None };
-    // Each iteration must pass the exit: it is in the header, or in the only block that goes back.
+    // Each iteration must pass the exit: it is in the header, or in the only block that goes back
+    // to the header.
     let latch = [first, second].iter().any(|edge| edge.to == header);
     if from != header && !(latch && counter.latches == 1) {
         return None;

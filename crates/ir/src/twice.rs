@@ -1,6 +1,6 @@
-//! Recognises functions that return twice, such as `setjmp`. A function that calls one is not
-//! instrumented: the time at which its hit began is in a register, and a register may have any
-//! value when `setjmp` returns for the second time.
+//! Recognises functions that return twice, such as `setjmp`. A function that calls such a function
+//! is not instrumented: the time at which its hit began is in a register, and a register may have
+//! any value when `setjmp` returns for the second time.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
 
-/// The groups of attributes in a module that mark functions that return twice; compilers mark calls
-/// of such functions.
+/// The groups of attributes in a module that contain `returns_twice`. Compilers mark calls of
+/// functions that return twice with such a group.
 #[derive(Debug, Default)]
 pub struct Twice {
     groups: HashSet<u32>,
@@ -50,7 +50,7 @@ impl Twice {
     }
 }
 
-/// Whether an operation of MLIR calls such a function.
+/// Whether an operation of MLIR calls a function that returns twice.
 pub fn is_called_in_mlir(line: &[u8]) -> bool {
     let call = b"llvm.call @";
     let at = line.windows(call.len()).position(|part| part == call);

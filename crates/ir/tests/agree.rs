@@ -19,7 +19,7 @@ use testkit::{Random, Scratch};
 /// A loop: its depth from 1, its header, and its blocks.
 type Found = (u32, String, BTreeSet<String>);
 
-/// Returns the loops of each function of a text that has loops, as we find them.
+/// Returns the loops that we find in a text, for each function that has loops.
 fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     let module = Module::read(text).unwrap();
     let mut analysis = Analysis::default();
@@ -50,7 +50,7 @@ fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Returns the loops of each function of a text that has loops, as LLVM finds them.
+/// Returns the loops that LLVM finds in a text, for each function that has loops.
 fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     let mut opt = llvm.command("opt");
     let output = run(opt.args(["-passes=print<loops>", "-disable-output"]).arg(path));
@@ -81,7 +81,7 @@ fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Checks a text, and everything that instrumentation makes from it.
+/// Checks a text, and its instrumented versions.
 fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
     let text = std::fs::read(&made.path).unwrap();
     let found = ours(&text);

@@ -1,5 +1,5 @@
-//! Compares the iterations that instrumented programs count with those that the same programs
-//! print.
+//! Compares the iterations that instrumented programs count with the iterations that the same
+//! programs print.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,8 +15,8 @@ use support::{Llvm, programs, run, without_llvm};
 const ROUNDS: &str = "40";
 
 /// By default, the optimiser copies the first block of a loop to the place before the loop, where
-/// it decides whether the loop is entered at all. The work of that block then happens once outside
-/// of the loop that is in the text.
+/// the copy decides whether the loop is entered at all. The copy then does the block's work once
+/// outside of the loop that is in the text.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]

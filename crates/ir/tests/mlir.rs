@@ -1,4 +1,4 @@
-//! Tests the reading and instrumenting of texts of MLIR's `llvm` dialect. IREE's own reader judges
+//! Tests the reading and instrumenting of texts of MLIR's `llvm` dialect. IREE's own reader checks
 //! the instrumented texts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -28,7 +28,7 @@ fn all() -> Options<'static> {
     Options { min_height: Some(0), max_depth: Some(9), source: "seed.mlir", ..Options::default() }
 }
 
-/// The loops, their places and their iterations were found by hand in `seed.mlir`.
+/// The expected loops, places and iterations were found by hand in `seed.mlir`.
 #[test]
 fn loops_of_the_seed() {
     let done = done(SEED, &all());
@@ -113,7 +113,7 @@ fn iterations_that_the_text_knows() {
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
     // With a positive step, this loop ends at once, or when the number wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. It does work if it stores a value, or hands on a sum that is used
+    // The header runs four times. It works if it stores a value, or passes on a sum that is used
     // after the loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
@@ -212,7 +212,8 @@ fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
 fn the_compilers_verifier_accepts_it() {
     let Some(judge) = judge("mlir-verifier") else { return };
     assert_eq!(refused(&judge, SEED.as_bytes()), None);
-    // Resources are allowed only at the end of a file, and names of locations only once.
+    // Resources are allowed only at the end of a file, and the name of a location may be defined
+    // only once.
     let seed = SEED.split("{-# dialect_resources").next().unwrap();
     let mut texts = Vec::new();
     for mode in Mode::ALL {
@@ -224,7 +225,7 @@ fn the_compilers_verifier_accepts_it() {
     assert_eq!(refused(&judge, texts.join("\n// -----\n").as_bytes()), None);
 }
 
-/// The kinds of entries are right for functions and loops.
+/// The entry of each loop follows the entry of the loop's function.
 #[test]
 fn functions_come_before_their_loops() {
     for table in done(SEED, &all()).tables {

@@ -1,5 +1,5 @@
-//! Tests instrumented programs: they print what they printed before, in every mode and at every
-//! depth, and loops are entered and run as often as a count by hand says. The runtime is
+//! Tests instrumented programs. They print the same as before, in every mode and at every depth.
+//! Their loops are entered and run as often as in a count by hand. The runtime is
 //! `tests/programs/loops/runtime.c`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -70,8 +70,8 @@ fn exceptions_and_threads_print_the_same() {
 /// A function, the depth and index of a loop in it, and the number of times that it is entered.
 type Entered = (&'static str, Option<(u32, usize)>, u64);
 
-/// Returns how often each loop of `kernels.c` is entered, by its function, its depth, and its index
-/// among the loops of that depth.
+/// Returns how often each loop of `kernels.c` is entered. A loop is given by its function, its
+/// depth, and its index among the loops of that depth.
 fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
@@ -165,8 +165,8 @@ fn a_hit_that_an_exception_leaves_has_begun_and_not_ended() {
         ];
         assert_eq!(found, [hits, hits, ended], "{function} {place:?}");
     };
-    // There are 17 calls: the calls of 5, 10 and 15 throw; then 0 to 4 are called three times each,
-    // and 5 once.
+    // `caught_inside` makes 17 calls, of which the calls of 5, 10 and 15 throw. Then
+    // `caught_outside` makes three calls each of 0 to 4, and one of 5, which throws.
     check("_Z5parsei", None, 33, 29);
     check("_Z13caught_insidei", Some((0, 0)), 1, 1);
     check("_Z14caught_outsidei", None, 1, 1);
@@ -260,7 +260,7 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
     let text = bench.text("kernels.c", &["-O1", "-fno-pie"]);
     let ran = bench.watch(&text, &all(Mode::Count), &["-no-pie"], &["12", "9"]);
     assert_eq!(ran.sum("matmul_ijk", Some((1, 0)), |row| row.hits), 12);
-    // The object is shared, loaded later, and unloaded.
+    // Now the object is shared, loaded later, and unloaded.
     let text = bench.text("kernels.c", &["-O1", "-fPIC", "-Dmain=run"]);
     let (path, table) = instrumented(&text, &all(Mode::Count));
     let object = path.with_extension("so");
@@ -293,7 +293,7 @@ fn programs_of_rustc_print_the_same() {
         return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let runtime = runtime(llvm, scratch.path());
-    // rustc calls this linker, which puts our object in the place of the program's.
+    // rustc calls this linker, which replaces the program's object by ours.
     let linker = scratch.join("linker.sh");
     let script = "#!/bin/bash
         objects=()
@@ -338,8 +338,8 @@ fn programs_of_rustc_print_the_same() {
     }
 }
 
-/// Returns the number of packed arithmetic instructions in each innermost loop of a function, for
-/// functions and loops that have some: by name, in ascending order of the numbers.
+/// Returns, by function, the number of packed arithmetic instructions in each innermost loop, in
+/// ascending order. Functions and loops without such instructions are left out.
 fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
     let mut objdump = Command::new("objdump");
     let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
@@ -490,9 +490,9 @@ fn places_and_variables_are_those_of_the_source() {
 fn trip_counts_are_those_of_the_source() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.scratch.join("trips.c");
-    // Each loop has assembly, so that no loop is replaced by a computation, and its name has its
-    // number of iterations. A loop that calls a function may be left in another way (an exception,
-    // `longjmp`, `exit`), so its number of iterations is not known.
+    // Each loop contains assembly, so that no loop is replaced by a computation. The name of each
+    // function contains the loop's number of iterations. A loop that calls a function may be left
+    // in another way (an exception, `longjmp`, `exit`), so its number of iterations is not known.
     let stays = "__asm__ volatile(\"\" : : \"r\"(n));";
     let loops = [
         ("up7", "for (int i = 0; i < 7; i++)"),

@@ -5,9 +5,9 @@ use ir::choice::Options;
 use ir::instrument::{Instrumented, instrument};
 use ir::schedule::{LINE, Schedule, ScheduledLoop};
 
-/// A loop with another one inside. LLVM has peeled the inner one (1), so the header of the outer
-/// one (0) is named after it. Then comes a loop that LLVM has vectorised (2): no name in it comes
-/// from the schedule, but its instructions have a line.
+/// A loop with another loop inside. LLVM has peeled the inner loop (1), so the header of the outer
+/// loop (0) is named after the inner one. Then comes a loop that LLVM has vectorised (2): no name
+/// in it comes from the schedule, but its instructions have a line.
 const TEXT: &str = include_str!("schedule.ll");
 
 fn scheduled(variable: &str, parent: Option<u32>, chosen: bool) -> ScheduledLoop {

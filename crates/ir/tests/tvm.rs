@@ -1,5 +1,6 @@
-//! Tests the texts of TVM's kernels: we find the same loops as LLVM, LLVM accepts the texts that we
-//! write, and TVM's own LLVM compiles them to kernels that compute the same, bit by bit, and count.
+//! Tests the texts of TVM's kernels: we find the same loops as LLVM, and LLVM accepts the texts
+//! that we write. TVM's own LLVM compiles these texts to kernels that count, and that compute the
+//! same results, bit by bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Checks whether counters work on this machine, and finds out why those that do not work fail.
+//! Checks whether counters work on this machine, and finds out why counters that do not work fail.
 //! Counters are opened in the same way as the agent opens them.
 //!
 //! ```text
@@ -56,7 +56,7 @@ impl Report {
 }
 
 /// Opens all counters together for the calling thread, reads them until their times grow, and
-/// closes them. If that fails, each counter is opened alone, to find out which ones work. Takes
+/// closes them. If that fails, each counter is opened alone, to find out which counters work. Takes
 /// some tenths of a millisecond, or 20 ms if a counter never runs.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
@@ -71,8 +71,8 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
 }
 
 /// Returns whether all counters open and count together. If they do, each of them also works alone
-/// and need not be tried. Opening a counter can be slow, because the first one of a kind of
-/// software counter makes the kernel change its own code, for which it stops every processor.
+/// and need not be tried. Opening a counter can be slow: the first counter of a kind of software
+/// counter makes the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -81,9 +81,9 @@ pub fn all_at_once(counters: &[Counter]) -> bool {
 }
 
 /// Returns whether the calling thread has the right to open this counter. Nothing is opened, so
-/// this costs one system call that fails: the kernel looks at rights before it looks at the group
-/// to join, and the descriptor of the group that is passed does not exist (`EBADF`; Linux 4.14 to
-/// 6.18, from its source). This does not tell whether the machine has such a counter; every kernel
+/// this costs one system call that fails. The kernel checks rights before it looks at the group to
+/// join, and the descriptor of the group that is passed does not exist (`EBADF`; Linux 4.14 to
+/// 6.18, from its source). This does not show whether the machine has such a counter; every kernel
 /// with perf has all of its own software counters.
 pub fn is_allowed(counter: &Counter) -> bool {
     let Source::Perf(attr) = &counter.source else { return true };
@@ -93,13 +93,13 @@ pub fn is_allowed(counter: &Counter) -> bool {
             .is_err_and(|error| error.errno == libc::EBADF)
 }
 
-/// Cuts a list of counters of threads into sets, each of which can be counted at once. The order is
-/// kept, and there are as few sets as the order allows: each set takes counters until one more does
-/// not fit. `most` is the largest number of counters in a set. The counters of a set form one
-/// group, as far as they have one kind of source.
+/// Divides a list of counters of threads into sets, each of which can be counted at once. The order
+/// is kept, and there are as few sets as the order allows: each set takes counters until the next
+/// counter does not fit. `most` is the largest number of counters in a set. The counters of a set
+/// form one group, as far as they have one kind of source.
 ///
 /// # Errors
-/// The first counter that does not work even alone.
+/// Fails with the problem of the first counter that does not work even alone.
 pub fn sets(
     counters: &[Counter],
     most: usize,
@@ -169,7 +169,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         OpenErrorKind::Invalid | OpenErrorKind::NoSlot => {}
         _ => return Err(explain(refused, error, machine)),
     }
-    // Each counter works alone, so the ones before the refused one fit together.
+    // Each counter works alone, so the counters before the refused counter fit together.
     let group: Vec<Counter> =
         counters.iter().filter(|c| c.group == refused.group).cloned().collect();
     let fits: Vec<Counter> =
@@ -188,7 +188,8 @@ fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenErr
     let cause = Cause::TooMany {
         fits: list(fits),
         refused: vec![refused.name.clone()],
-        // There are only as many breakpoints as the processor has places for them.
+        // Breakpoints cannot take turns, because the processor has a fixed number of places for
+        // them.
         can_take_turns: error.kind != OpenErrorKind::NoSlot,
     };
     let why = "too many for the machine at once".into();
@@ -282,8 +283,8 @@ fn probe_with(
     result
 }
 
-/// Checks that all groups count for a whole tenth of a millisecond. They do not if they do not fit
-/// the PMU together.
+/// Checks that all groups count for a whole tenth of a millisecond. Groups that do not fit the PMU
+/// together do not.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(());
@@ -304,8 +305,8 @@ fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure
     }
 }
 
-/// Does for counters that are already open what [`check`] does for others: finds out whether they
-/// count, and count all at once.
+/// Does for open counters what [`check`] does for other counters: finds out whether they count, and
+/// whether all of them count at the same time.
 pub fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
     let groups = plan.groups().len();
     let result = counts(open, plan);
@@ -340,7 +341,7 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
 /// take turns. A group is divided only where the machine refuses the next counter.
 ///
 /// # Errors
-/// The first counter that does not work alone, or that cannot take turns.
+/// Fails with the problem of the first counter that does not work alone, or that cannot take turns.
 pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Problem> {
     let mut split: Vec<Counter> = Vec::with_capacity(counters.len());
     let (mut typed, mut number) = (None, 0);
@@ -376,7 +377,7 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
     }
 }
 
-/// Waits until every group of open counters has counted, which its times show.
+/// Waits until every group of open counters has counted, as the group's times show.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(()); // The times of a simulated counter are part of its script.
@@ -432,8 +433,9 @@ model::named! {
         /// With `:u`, any user can open it if `perf_event_paranoid` is at most 2. In all modes,
         /// `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
         User = "user",
-        /// Any user can open it if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because
-        /// it also counts the kernel. For tracepoints, the user must be able to read tracefs, too.
+        /// Any user can open it if `perf_event_paranoid` is at most 1, and a user with CAP_PERFMON
+        /// always can, because it also counts the kernel. For tracepoints, the user must be able to
+        /// read tracefs, too.
         Kernel = "kernel",
         /// Any user can open it if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because
         /// it counts all processes.
@@ -469,9 +471,9 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Returns whether this is a software counter of what the kernel does with a thread: context
-/// switches, migrations, cgroup switches (linux/perf_event.h). These happen in kernel mode. Without
-/// counting in the kernel, the counter would always be 0, which looks like a true 0.
+/// Returns whether this is a software counter that counts what the kernel does with a thread:
+/// context switches, migrations, cgroup switches (linux/perf_event.h). These happen in kernel mode.
+/// Without counting in the kernel, the counter would always be 0, which looks like a true 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }
@@ -480,8 +482,8 @@ fn is_always_zero(counter: &Counter) -> bool {
     in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
 }
 
-/// Returns the counter with `:u` added. `None` if it already has a modifier about modes, or could
-/// count nothing in user mode.
+/// Returns the counter with `:u` added. Returns `None` if it already has a modifier for modes, or
+/// could count nothing in user mode.
 pub fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;

@@ -1,5 +1,5 @@
-//! Examines everything about this machine that matters to counting and recording, and what each
-//! finding prevents.
+//! Examines everything about this machine that matters to counting and recording, and finds out
+//! what each finding prevents.
 
 mod facts;
 mod limit;
@@ -228,10 +228,10 @@ fn may_everything(machine: &Machine) -> bool {
     capable && !machine.in_user_namespace()
 }
 
-/// Finds out what `perf_event_paranoid` forbids us. The number alone does not tell: above 2, it
-/// forbids users every counter in kernels with a patch of Debian, Ubuntu or Android, and means the
-/// same as 2 in all others. Capabilities and security modules also matter. So opening counters was
-/// tried.
+/// Finds out what `perf_event_paranoid` forbids us. The number alone is not sufficient: a number
+/// above 2 forbids users every counter in kernels with a patch of Debian, Ubuntu or Android, and
+/// means the same as 2 in all other kernels. Capabilities and security modules also matter. So the
+/// finding uses the results of opening counters.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 /// A machine, described by the files below its root.
 ///
 /// For the machine on which this program runs, files that are needed often and do not change while
-/// a command runs are read once: those about the processor, about this process, and the list of
-/// PMUs. Clones share these contents; another [`Machine::here`] reads the files again.
+/// a command runs are read only once: the files about the processor and about this process, and the
+/// list of PMUs. Clones share these contents; another [`Machine::here`] reads the files again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -32,8 +32,8 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// The number of bytes of `/proc/cpuinfo` that are read at most. Only the first processor is
-/// needed, so reading stops at the empty line after it: the kernel writes the text while it is
+/// The largest number of bytes of `/proc/cpuinfo` that are read. Only the first processor is
+/// needed, so reading stops at the empty line after it. The kernel writes the text while it is
 /// read, may interrupt each processor to get its frequency, and takes milliseconds for hundreds of
 /// processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
@@ -54,7 +54,7 @@ impl Machine {
     }
 
     /// Returns a machine whose files are below `root` and not below `/`, for tests. Facts that are
-    /// not in files (CPUID, sizes of file systems, whether a counter opens) are those of the
+    /// not in files (CPUID, sizes of file systems, whether a counter opens) are facts of the
     /// machine on which this program runs, or are not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), known: None }
@@ -69,8 +69,8 @@ impl Machine {
     /// Returns whether a seccomp filter is active for this process.
     pub fn is_filtered(&self) -> bool {
         if self.known.is_some() {
-            // SAFETY: this command of prctl takes no pointer. It says the same as the file, in a
-            // tenth of the time.
+            // SAFETY: this command of prctl takes no pointer. It returns the same mode as the file,
+            // in a tenth of the time.
             return unsafe { libc::prctl(libc::PR_GET_SECCOMP) } == 2;
         }
         self.field(STATUS, "Seccomp").is_some_and(|mode| mode == "2")
@@ -110,8 +110,8 @@ impl Machine {
         }
     }
 
-    /// Returns the content of a file; of `/proc/cpuinfo`, only the first processor and the bytes
-    /// that were read with it.
+    /// Returns the content of a file. Of `/proc/cpuinfo`, it returns only the first processor and
+    /// the bytes that were read with it.
     fn start_of(&self, path: &str) -> Option<String> {
         let mut file = fs::File::open(self.path(path)).ok()?;
         let mut text = Vec::with_capacity(4 * CPUINFO_STEP);

@@ -24,7 +24,7 @@ use counters::thread::OpenFailure;
 /// makes a child process if a filter is active. A filter that is installed later is not noticed.
 ///
 /// # Errors
-/// [`OpenError::KILLS`] if a filter would kill the process.
+/// Fails with [`OpenError::KILLS`] if a filter would kill the process.
 pub fn survivable() -> Result<(), OpenError> {
     static KILLS: OnceLock<bool> = OnceLock::new();
     match KILLS.get_or_init(|| Machine::here().is_filtered() && a_child_dies()) {
@@ -36,7 +36,7 @@ pub fn survivable() -> Result<(), OpenError> {
 /// Does what [`perf::reaches_the_kernel`] does, without the risk that a filter kills this process.
 ///
 /// # Errors
-/// As for [`survivable`] and [`perf::reaches_the_kernel`].
+/// Fails for the same reasons as [`survivable`] and [`perf::reaches_the_kernel`].
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
     survivable()?;
     perf::reaches_the_kernel()
@@ -46,7 +46,7 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
 /// the plan.
 ///
 /// # Errors
-/// As for [`survivable`], with the first counter that the kernel would open.
+/// Fails if [`survivable`] fails. The error names the first counter that the kernel would open.
 pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     match plan.groups().iter().find(|group| group.kind == SourceKind::Perf) {
         Some(group) => {
@@ -59,7 +59,7 @@ pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
 /// Opens a counter and closes it again, to find out whether it can be opened.
 ///
 /// # Errors
-/// As for [`survivable`], or the error of the kernel.
+/// Fails if [`survivable`] fails, or with the error of the kernel.
 pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
     survivable()?;
     let fd = perf::open(attr, target, -1)?;

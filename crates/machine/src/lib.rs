@@ -1,5 +1,5 @@
-//! Finds out what this machine lets us count and record. This crate is not used inside other
-//! people's programs.
+//! Finds out what this machine lets us count and record. The command line and the crate `measure`
+//! use this crate. The recorder inside a profiled program does not.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Measures the roofs of this machine: how many floating-point operations its cores can do, and how many
-//! bytes its caches and its memory can deliver, in a second.
+//! Measures the roofs of this machine (its largest rates): how many floating-point operations its
+//! cores can do in a second, and how many bytes its caches and its memory can deliver in a second.
 //!
 //! ```text
 //!  cpus: which cores we may use, their caches ─┐
@@ -11,12 +11,12 @@
 //!
 //! **Rounds.** One round measures every roof once, for some milliseconds, and there are many
 //! rounds. So the repetitions of one roof are spread over all of the measurement, and a program
-//! that disturbs some of them does not disturb all. The best repetition is the roof, because other
-//! programs can only make a machine slower. The median and the slowest repetition show how quiet
-//! the machine was.
+//! that disturbs some repetitions does not disturb all of them. The best repetition is the roof,
+//! because other programs can only make a machine slower. The median and the slowest repetition
+//! show how quiet the machine was.
 //!
-//! **Assembly.** The loops are written as instructions, so that the measurement is about that
-//! instruction, whatever the compiler and its options are: a compiler makes one vector of several
+//! **Assembly.** The loops are written as instructions, so that the measurement is about these
+//! instructions, whatever the compiler and its options are. A compiler makes one vector of several
 //! scalar chains, and turns a loop that copies into a call of `memcpy`.
 
 mod compute;
@@ -66,9 +66,9 @@ pub struct Memory {
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Number of bytes that each core goes over.
+    /// Number of bytes of the block that each core reads and writes.
     pub block: u64,
-    /// Bytes per second as STREAM counts them: those that instructions read and wrote.
+    /// Bytes per second as STREAM counts them: the bytes that instructions read and wrote.
     pub rate: Rate,
 }
 
@@ -136,7 +136,7 @@ const FEWEST: u32 = 5;
 const MEMORY_EACH: u32 = 3;
 
 /// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first
-/// processor of each core of `cpus`; all other threads of this process go on.
+/// processor of each core of `cpus`; all other threads of this process continue to run.
 ///
 /// # Errors
 /// See [`RoofError`].

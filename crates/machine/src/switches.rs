@@ -68,7 +68,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// Two threads that take turns.
 struct Pair {
-    /// Number of turns so far. The first thread takes the even ones. [`GIVEN_UP`] if a thread
+    /// Number of turns so far. The first thread takes the even turns. [`GIVEN_UP`] if a thread
     /// failed.
     turn: AtomicU32,
     threads: [OnceLock<Thread>; 2],
@@ -151,7 +151,7 @@ impl Pair {
     }
 }
 
-/// Returns what the calling thread has used so far.
+/// Returns the processor time and the switches of the calling thread so far.
 fn used() -> Option<Batch> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `rusage` consists of integers, for which zeros are values.

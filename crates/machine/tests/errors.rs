@@ -162,8 +162,8 @@ fn a_right_is_asked_for_without_opening() {
     assert_eq!(code, 0, "under a filter");
 }
 
-/// A counter of what happens only in the kernel would be 0 without the kernel's part, so it is
-/// refused, and never advised.
+/// A counter of events that happen only in the kernel would be 0 without the kernel's part. So it
+/// is refused, and never advised.
 #[test]
 fn switches_are_not_counted_in_user_mode() {
     let machine = Machine::here();

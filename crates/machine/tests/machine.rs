@@ -1,4 +1,4 @@
-//! Tests of the doctor and of the files of a machine, on made-up trees of files.
+//! Tests the doctor and the files of a machine, on made-up trees of files.
 
 use machine::Machine;
 use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
@@ -144,8 +144,8 @@ fn each_trouble_is_found() {
     }
 }
 
-/// Opening counters shows what a level forbids, because kernels differ above 2 (Debian has a
-/// patch), and because users have different rights.
+/// Opening counters shows what a level forbids. The level alone does not, because kernels differ
+/// above 2 (Debian has a patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
     let all = Allowed { user: true, kernel: true, system: true };

@@ -1,5 +1,5 @@
-//! Tests of the measurement of context switches. Only properties that every measurement must have
-//! are tested.
+//! Tests the measurement of context switches. Only properties that every measurement must have are
+//! tested.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Counts a closure: `cargo run -p counterpoint-measure --example measure`. Arguments after `--` name
-//! other counters.
+//! Counts events while a closure runs: `cargo run -p counterpoint-measure --example measure`.
+//! Arguments after `--` name other counters.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut counters = Counters::open(&names)?;
 
-    // Count a closure, and get its result as well.
+    // Count while a closure runs, and get the closure's result as well.
     let (numbers, m) = counters.measure(|| (0..1_000_000).collect::<Vec<u64>>());
     println!("make a vector of 8 MB\n{m}\n");
 
@@ -46,7 +46,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
         println!("sum it in steps of {step}: {total}\n{m}\n");
     }
 
-    // A value that is missing is `None`.
+    // The value of a counter that could not be read is `None`.
     if let (Some(cycles), Some(instructions)) = (m.value("cycles"), m.value("instructions")) {
         println!("{:.2} instructions per cycle", instructions as f64 / cycles as f64);
     }

@@ -1,6 +1,6 @@
-//! Your own values for each op of a model. The recorder calls a [`Collector`] before and after each
-//! op of a virtual machine, and the profile keeps the collector's values next to the recorder's
-//! counters.
+//! Adds your own values to each op of a model. The recorder calls a [`Collector`] before and after
+//! each op of a virtual machine, and the profile keeps the collector's values next to the
+//! recorder's counters.
 //!
 //! ```no_run
 //! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
@@ -27,11 +27,11 @@
 //! ```
 //!
 //! The recorder is `libcounterpoint.so` in this process, either preloaded or loaded with
-//! `RTLD_GLOBAL`. This module does not link it; it fills the struct of
-//! `include/counterpoint/collector.h`, which also has the rules: a collector is called on the
-//! thread of the op, by several threads at once, and its time is not part of the op's time. This
-//! module does not allocate or lock in a call. If a collector panics, the panic is caught and
-//! counted as the loss `collector_failed`, and the values of that call are missing.
+//! `RTLD_GLOBAL`. This module does not link the recorder. It fills the struct of
+//! `include/counterpoint/collector.h`. That header also states the rules: a collector is called on
+//! the thread of the op, by several threads at once, and its time is not part of the op's time.
+//! This module neither allocates nor locks in a call. If a collector panics, the panic is caught
+//! and counted as the loss `collector_failed`, and the values of that call are missing.
 
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,11 +52,11 @@ pub enum Kind {
     Percent = 2,
     /// A number without a unit.
     Ratio = 3,
-    /// A text; the recorder keeps 4,096 different ones.
+    /// A text; the recorder keeps 4,096 different texts.
     Text = 4,
 }
 
-/// A place for one of the values that a collector gives.
+/// Describes one of the values that a collector returns for each op.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// The slot's name in views. It must be unique among the slots of all collectors.
@@ -68,18 +68,18 @@ pub struct Slot {
 /// A type that reads values of its own around each op.
 pub trait Collector: Send + Sync + 'static {
     /// Returns the collector's slots, which must always be the same. There must be at least one,
-    /// and all collectors together can have sixteen. Resolve and open what the collector needs
-    /// before it is registered.
+    /// and all collectors together can have sixteen. The collector must resolve and open what it
+    /// needs before it is registered.
     fn slots(&self) -> &[Slot];
 
     /// Begins to measure an op. The device is the device of the op's last tensor argument, or the
     /// first CPU if the op has no tensor argument. Returns a state of at most [`LARGEST_STATE`],
-    /// which is passed to `stop`, or `None` if the collector has no values for this device; then
-    /// `stop` is not called. For an op that throws, `stop` is not called, either.
+    /// which is passed to `stop`. Returns `None` if the collector has no values for this device;
+    /// then `stop` is not called. For an op that throws, `stop` is not called, either.
     fn start(&self, device: Device) -> Option<u64>;
 
-    /// Ends to measure an op, and fills the slots. A slot that is not filled is missing, which is
-    /// not the same as 0.
+    /// Ends the measurement of an op, and fills the slots. A slot that is not filled is missing,
+    /// which is not the same as 0.
     fn stop(&self, state: u64, values: &mut Values<'_>);
 }
 
@@ -88,7 +88,7 @@ pub const LARGEST_STATE: u64 = u64::MAX - 2;
 const NOTHING: u64 = u64::MAX;
 const FAILED: u64 = u64::MAX - 1;
 
-/// The slots of one call.
+/// The values of one call, one for each slot.
 #[derive(Debug)]
 pub struct Values<'a> {
     slots: &'a mut [c::Value],
@@ -159,7 +159,7 @@ pub enum Error {
 /// Registers `collector` with the recorder of this process, which calls it from the next op on.
 ///
 /// # Errors
-/// There is no recorder, or the recorder refuses this collector.
+/// Fails if there is no recorder in this process, or if the recorder refuses this collector.
 pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
     // SAFETY: the name is a C string. The symbol with this name is a constant table that begins
     // with its size.
@@ -200,7 +200,7 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
     }
 }
 
-/// The bits of the returned pointer are the state; nothing dereferences it.
+/// Returns the collector's state as the bits of a pointer. Nothing dereferences this pointer.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: `register` gave the recorder a leaked `C`, which it passes here.
     let collector = unsafe { &*this.cast::<C>() };
@@ -218,8 +218,8 @@ unsafe extern "C" fn stop<C: Collector>(
     values: *mut c::Value,
     slots: u32,
 ) -> i32 {
-    // SAFETY: `register` gave the recorder a leaked `C`, which it passes here with room for as many
-    // values as it says.
+    // SAFETY: `register` gave the recorder a leaked `C`. The recorder passes it here, with room for
+    // `slots` values.
     let (collector, slots) =
         unsafe { (&*this.cast::<C>(), std::slice::from_raw_parts_mut(values, slots as usize)) };
     let state = state.addr() as u64;

@@ -12,19 +12,20 @@ pub enum ReadError {
     /// readings may work.
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
-    /// The program closed our descriptors. Open the counters again.
+    /// The program closed the file descriptors of the counters. Open the counters again.
     #[error("read counters: the program closed their descriptors")]
     Lost,
     /// The measurement was started with other counters. The call that failed has not changed the
     /// measurement.
     #[error("read counters: the measurement was started with other counters")]
     OtherCounters,
-    /// This process is a forked child, and the counters count its parent. Open them again here.
+    /// This process is a forked child, and the counters count its parent. Open new counters in the
+    /// child.
     #[error("read counters: they were opened before a fork and count the parent")]
     Forked,
 }
 
-/// Counters that could not be opened.
+/// The error of counters that could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Error(Box<Told>);
@@ -45,7 +46,8 @@ pub enum ErrorKind {
     Plan(PlanError),
     /// The kernel refused to open a counter, or there was no memory.
     Open(OpenError),
-    /// The counters can be opened, but they do not count, or do not count all at once.
+    /// The counters can be opened, but they do not count, or they cannot all count at the same
+    /// time.
     DoesNotCount,
 }
 

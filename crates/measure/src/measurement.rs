@@ -48,7 +48,7 @@ impl Measurement {
         Arc::ptr_eq(&self.plan, plan)
     }
 
-    /// Prepares the measurement for a start with this plan, even if it was made for another one.
+    /// Prepares the measurement for a start with this plan, even if it was made for another plan.
     #[inline]
     pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
         if !Arc::ptr_eq(&self.plan, plan) {
@@ -65,8 +65,7 @@ impl Measurement {
         self.count(name)?.exact()
     }
 
-    /// Returns the count, or an estimate if the counter shared its hardware register with others in
-    /// turns.
+    /// Returns the count, or an estimate if the counter took turns with others on the hardware.
     pub fn estimate(&self, name: &str) -> Option<u64> {
         self.count(name)?.estimate()
     }
@@ -90,8 +89,8 @@ impl Measurement {
         })
     }
 
-    /// Returns for how many ns the group was enabled: the time that the thread spent on a processor
-    /// between the two readings. `None` if the group was not read.
+    /// Returns for how many nanoseconds the group was enabled: the time that the thread spent on a
+    /// processor between the two readings. `None` if the group was not read.
     pub fn enabled_ns(&self, group: usize) -> Option<u64> {
         let first = usize::from(self.plan.groups().get(group)?.first);
         Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
@@ -116,8 +115,8 @@ impl Count<'_> {
     }
 
     /// Returns the count. If the counter ran for only a part of the time, the count is scaled to
-    /// the whole time ([`model::scaled`]), which is right only if the counter would have advanced
-    /// equally fast in the rest. `None` if it never ran.
+    /// the whole time ([`model::scaled`]). This is right only if the counter would have advanced
+    /// equally fast in the rest of the time. `None` if it never ran.
     pub fn estimate(&self) -> Option<u64> {
         match self.coverage {
             Coverage::Whole => self.raw,

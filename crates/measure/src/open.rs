@@ -10,10 +10,10 @@ use names::Resolver;
 use crate::error::{Error, ErrorKind, ReadError};
 use crate::measurement::Measurement;
 
-/// Counters of one thread that are open. See the [crate](crate).
+/// Open counters of one thread. See the [crate](crate) for an overview.
 ///
-/// Dropping this value closes the counters, which cannot fail. A forked child that inherits it gets
-/// [`ReadError::Forked`], because its counters count the parent.
+/// Dropping this value closes the counters, which cannot fail. If a forked child uses a copy of
+/// this value, it gets [`ReadError::Forked`], because the counters count the parent.
 pub struct Counters {
     thread: ThreadCounters<'static>,
     plan: Arc<Plan>,
@@ -39,18 +39,19 @@ impl Builder {
         self
     }
 
-    /// Counts in user mode only, and not what the kernel does for the thread. If
+    /// Counts in user mode only: what the kernel does for the thread is not counted. If
     /// `perf_event_paranoid` is 2, this is the only way to count without privileges. It has the
-    /// effect of `:u` after each name that has no modifier about modes and that can be counted in
+    /// effect of `:u` after each name that has no modifier for modes and that can be counted in
     /// user mode.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
         self
     }
 
-    /// Allows more counters than the machine has. The counters then share the hardware in turns,
-    /// and a value is an estimate ([`Count::estimate`](crate::Count::estimate)) or missing. A turn
-    /// lasts about 4 ms; in regions that are much shorter, most values are missing.
+    /// Allows more counters than the machine can count at the same time. The counters then take
+    /// turns on the hardware, and a value is an estimate
+    /// ([`Count::estimate`](crate::Count::estimate)) or missing. A turn lasts about 4 ms; in
+    /// regions that are much shorter, most values are missing.
     pub fn multiplex(mut self) -> Self {
         self.multiplex = true;
         self
@@ -75,8 +76,8 @@ impl Builder {
     /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
     /// # Errors
-    /// Says what failed, on what, and why. If the counters only work one by one, the error also
-    /// says which of them fit together. No counter stays open.
+    /// The error says what failed, for which counter or thread, and why. If the counters only work
+    /// one by one, the error also says which of them fit together. No counter stays open.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -124,7 +125,7 @@ impl Counters {
     /// `counterpoint run -e`, with modifiers.
     ///
     /// # Errors
-    /// As for [`Builder::open`].
+    /// Fails for the same reasons as [`Builder::open`].
     pub fn open<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         Self::builder().group(names).open()
     }
@@ -138,7 +139,7 @@ impl Counters {
     /// Opens counters whose names are already resolved, and does not check that they count.
     ///
     /// # Errors
-    /// Says which counter could not be opened first, and why.
+    /// The error says which counter could not be opened first, and why.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
         // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps the plan as
@@ -159,7 +160,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Returns the counters if they count, and count all at once.
+    /// Returns the counters if all of them count at the same time, and an error otherwise.
     fn examined(mut self) -> Result<Self, Error> {
         match check::count_at_once(&mut self.thread, &self.plan) {
             Ok(()) => Ok(self),
@@ -187,7 +188,8 @@ impl Counters {
     /// Reads the counters as the start of `m`, and removes its earlier values.
     ///
     /// # Errors
-    /// Some values could not be read, and are missing in `m`. The others are correct.
+    /// Fails if some values could not be read. They are missing in `m`; the other values are
+    /// correct.
     #[inline]
     pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         m.begin_anew(&self.plan);
@@ -200,7 +202,7 @@ impl Counters {
     /// Reads the counters as the end of `m`. There may be several ends after one start.
     ///
     /// # Errors
-    /// As for [`Counters::begin`].
+    /// Fails for the same reasons as [`Counters::begin`], and if other counters started `m`.
     #[inline]
     pub fn end(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         if !m.is_of(&self.plan) {

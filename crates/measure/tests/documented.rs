@@ -1,5 +1,5 @@
-//! The Rust examples of docs/measure.md. The second test compares their lines with the lines of
-//! this file, so that the page shows what is compiled and run here.
+//! Contains the Rust examples of docs/measure.md. The second test compares their lines with the
+//! lines of this file, so that the page shows what is compiled and run here.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

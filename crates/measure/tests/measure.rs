@@ -1,5 +1,5 @@
-//! Tests of the public interface: counts are exact if their source is exact, and missing if they
-//! could not be read.
+//! Tests the public interface: counts are exact if their source is exact, and missing if they could
+//! not be read.
 
 use measure::{Counters, Coverage, Measurement, OpenErrorKind};
 use measure::{ErrorKind, ReadError};
@@ -89,14 +89,14 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(other.end(&mut m), Err(ReadError::OtherCounters));
     one.end(&mut m).unwrap();
     assert_eq!(m.value("dummy:u"), Some(0));
-    // After the begin with other counters, the measurement belongs to those.
+    // After the begin with `other`, the measurement belongs to these counters.
     other.begin(&mut m).unwrap();
     other.end(&mut m).unwrap();
     assert_eq!(m.counts().count(), 2);
 }
 
-/// An exact value, a value counted for a part of the time, one that was never counted, and one that
-/// was not read all look different.
+/// Four kinds of values all look different: exact, counted for a part of the time, never counted,
+/// and not read.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()
@@ -189,7 +189,7 @@ fn another_thread_is_counted_from_outside() {
     assert!(own.value("page-faults:u").unwrap() < 100, "{own}");
     drop(to_worker);
     worker.join().unwrap();
-    // The counter's count can still be read.
+    // After the thread has ended, its count can still be read.
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").unwrap() >= 321);
 }
@@ -216,7 +216,7 @@ fn a_forked_child_is_told_and_reads_nothing() {
     assert!(m.value("page-faults:u").is_some());
 }
 
-/// No mapping and no descriptor is left when the counters are dropped.
+/// After the counters are dropped, none of their mappings and file descriptors is left.
 #[test]
 fn dropping_closes_and_unmaps() {
     if !can_count() {

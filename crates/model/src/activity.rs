@@ -36,7 +36,8 @@ pub enum Kind {
 }
 
 crate::numbered! {
-    /// The generic kinds. The numbers are part of the file format: append new ones, and never reorder.
+    /// The generic kinds. The numbers are part of the file format: append new kinds, and never
+    /// reorder.
     #[non_exhaustive]
     pub enum Generic {
         /// An operator call of a framework, on the host.
@@ -77,7 +78,7 @@ crate::numbered! {
 }
 
 impl Generic {
-    /// Returns the name that consumers of Kineto's traces are most likely to know.
+    /// Returns the name that programs which read Kineto's traces are most likely to expect.
     pub fn kineto_name(self) -> &'static str {
         match self {
             Self::Memcpy => "gpu_memcpy",

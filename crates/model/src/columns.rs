@@ -5,8 +5,8 @@
 //! they differ only in case, in the separators of their words (spaces, `_`, `-`) or in a unit at
 //! their end (`duration`, `Duration (us)`, `duration_ns`).
 
-/// The columns of all views, without units. docs/schema.md lists those of the machine-readable
-/// formats; a test of the command line compares them with its output.
+/// The columns of all views, without units. docs/schema.md lists the columns of the
+/// machine-readable formats, and a test of the command line compares that list with its output.
 const RESERVED: [&str; 58] = [
     // These are columns of the report of the Python package.
     "name",

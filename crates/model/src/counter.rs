@@ -7,8 +7,8 @@
 use std::ffi::CString;
 use std::fmt;
 
-/// The maximum number of counters that one run can record. It fits in one bit mask per page, and
-/// bounds the fixed buffers of the hot path.
+/// The maximum number of counters that one run can record. Masks with one bit for each counter
+/// therefore fit in 32 bits, and the buffers of the hot path have a fixed size.
 pub const MAX_COUNTERS: usize = 32;
 
 crate::numbered! {
@@ -66,8 +66,8 @@ impl Default for Scale {
 /// The threads or CPUs whose occurrences a counter counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The occurrences in one thread. If the counter is opened for a CPU instead, the occurrences
-    /// on this CPU.
+    /// The occurrences in one thread. If the counter is opened for a CPU instead, it counts the
+    /// occurrences on this CPU.
     #[default]
     Thread,
     /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only be opened
@@ -172,11 +172,12 @@ pub struct SimScript {
 /// One scripted step. See [`SimScript`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimReading {
-    /// Added to the value, wrapping at 2⁶⁴ like the kernel's 64-bit counts.
+    /// The amount that is added to the value, wrapping at 2⁶⁴ like the kernel's 64-bit counts.
     pub add: u64,
-    /// Added to the group's time enabled, in ns.
+    /// The time that is added to the group's time enabled, in ns.
     pub enabled: u64,
-    /// Added to the group's time running, in ns. A value below `enabled` imitates multiplexing.
+    /// The time that is added to the group's time running, in ns. A value below `enabled` imitates
+    /// multiplexing.
     pub running: u64,
     /// Whether the reading fails, as with a counter in the error state.
     pub fails: bool,

@@ -1,5 +1,6 @@
 //! Lists all losses: each way in which data can be lost or distorted has a name, a severity and an
-//! explanation. Hot paths count losses by number, and every view shows those that are not zero.
+//! explanation. Hot paths count losses by number, and every view shows the losses that are not
+//! zero.
 //!
 //! The numbers are part of the file format: append new rows, and never reorder.
 
@@ -39,8 +40,8 @@ macro_rules! losses {
                 match self { $( Loss::$variant => Severity::$severity, )* }
             }
 
-            /// Returns the text about the event, the data that is missing because of it, and the
-            /// remedy.
+            /// Returns a text that explains what happened, which data is missing because of it, and
+            /// what helps.
             pub fn help(self) -> &'static str {
                 match self { $( Loss::$variant => $help, )* }
             }

@@ -26,12 +26,12 @@
 //!
 //! # Invariants
 //! - All counters of a metric belong to one group, so they were read together, over the same
-//!   interval. `duration` is the time of exactly those calls whose values are in the sums, `calls`
-//!   is the number of these calls, and `dispatches` is the number of their dispatches. All three
-//!   can be combined with any group.
+//!   interval. `duration` is the time of exactly the calls whose values are in the sums, `calls` is
+//!   the number of these calls, and `dispatches` is the number of their dispatches. All three can
+//!   be combined with any group.
 //! - A number that is combined with a sum applies to each call: in `64B / duration` each call moved
 //!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call. So the metric of a row
-//!   is the same as that of each call if all calls are equal, however many there are.
+//!   is the same as the metric of each call if all calls are equal, however many there are.
 //! - An undefined value is missing: a division by zero, or an overflow. It is never NaN, never
 //!   infinite, and never replaced by 0.
 //! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every

@@ -6,7 +6,7 @@
 /// one interval, not totals since the counter was opened.
 ///
 /// Returns `None` if the counter never ran (the value is missing and not 0) or if the estimate does
-/// not fit in 64 bits. Returns `raw` if it ran all the time.
+/// not fit in 64 bits. Returns `raw` if the counter ran all the time.
 pub fn scaled(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns >= enabled_ns {
         // This includes intervals shorter than a tick of the clock, in which both times are 0.

@@ -1,8 +1,8 @@
-//! Finds the known names that are closest to a typed one, for "did you mean".
+//! Finds the known names that are closest to a typed name, for "did you mean".
 
-/// Returns up to three of `known`, closest first. Names that begin with the typed text, whose words
-/// begin with its letters (`pf` for `page-faults`), or that are few edits away come before names
-/// that merely contain it.
+/// Returns up to three of `known`, closest first. Names come first if they begin with the typed
+/// text, if their words begin with its letters (`pf` for `page-faults`), or if they are few edits
+/// away. Names that only contain the text come after them.
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
     let letters = typed.chars().count();
@@ -35,8 +35,8 @@ fn initials(name: &str) -> String {
 }
 
 /// Returns the number of edits between two strings. An edit inserts, deletes or replaces a
-/// character, or swaps two neighbours (the "optimal string alignment" distance). Computed row by
-/// row.
+/// character, or swaps two neighbours (the "optimal string alignment" distance). It is computed row
+/// by row.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = vec![0; b.len() + 1];

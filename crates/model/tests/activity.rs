@@ -1,4 +1,4 @@
-//! Tests of activity kinds: every published name, names that are registered, and lists.
+//! Tests activity kinds: every published name, names that are registered, and lists.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Tests of metrics: syntax, names, groups, units, and values compared with an evaluator that is
-//! independent of the parser.
+//! Tests metrics: syntax, names, groups, units, and values, which are compared with an evaluator
+//! that is independent of the parser.
 
 use model::Unit;
 use model::metric::{
@@ -385,7 +385,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
     }
 }
 
-/// The input is counts of pipeline slots as processors would report them, and the parts that were
+/// The inputs are counts of pipeline slots as processors would report them. The expected parts were
 /// computed from them on paper. No such processor was used: the tests only show the arithmetic, and
 /// which of two formulas of one name is chosen.
 #[test]
@@ -455,11 +455,11 @@ fn top_down_metrics_by_vendor() {
     // The parts must add up to all slots, which are 100 %.
     assert_eq!(parts.iter().map(|(_, part)| part).sum::<f64>(), 100.0);
     expect(values(&zen4), &parts);
-    // By its name, the formula whose counters are there is found.
+    // The name finds the formula whose counters are there.
     let of_zen4 = named_builtin("retiring", &counts(&["ls_not_halted_cyc", "ex_ret_ops"])).unwrap();
     assert!(of_zen4.expression.contains("ls_not_halted_cyc"));
     assert!(named_builtin("retiring", &[]).unwrap().expression.contains("topdown"));
-    // Some of the counters alone give no metric.
+    // With only some of the counters, there is no metric.
     expect(values(&intel[..4]), &[]);
 }
 

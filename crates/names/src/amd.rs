@@ -27,8 +27,8 @@ use machine::Machine;
 
 const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
-/// Events that Zen 3, the older half of the family, does not have: those in libpfm4 4.13's table
-/// `amd64_fam19h_zen4` that are not in `amd64_fam19h_zen3`.
+/// Events that Zen 3, the older half of the family, does not have: the events in libpfm4 4.13's
+/// table `amd64_fam19h_zen4` that are not in `amd64_fam19h_zen3`.
 const NOT_ON_ZEN3: [u16; 13] =
     [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1a0, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
@@ -65,11 +65,12 @@ fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
-/// Returns the event of a PAPI preset for floating-point operations on this processor; `None` if
-/// the processor has no such event. The event is 0x03 since Zen, but the unit masks differ: the
-/// first generation has one for each precision, later ones have one for each operation, and on Zen
-/// 4 the mask for bfloat16 is left out. Kernels before 5.6 count the event wrongly: it can grow by
-/// more than 15 in a cycle, and these kernels do not combine two counters for such an event.
+/// Returns the event of a PAPI preset for floating-point operations on this processor, or `None` if
+/// the processor has no such event. The event is 0x03 on all processors from Zen on, but the unit
+/// masks differ: the first generation has one for each precision, later generations have one for
+/// each operation, and on Zen 4 the mask for bfloat16 is left out. Kernels before 5.6 count the
+/// event wrongly: it can grow by more than 15 in a cycle, and these kernels do not combine two
+/// counters for such an event.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12

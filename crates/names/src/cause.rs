@@ -1,13 +1,13 @@
-//! Defines the facts about an error that advice needs beyond its message. This crate gives no
-//! advice: `crates/cli/src/advice` decides which other input to suggest.
+//! Defines facts about an error that advice needs in addition to the error's message. This crate
+//! gives no advice: `crates/cli/src/advice` decides which other input to suggest.
 
-/// The cause of a [`NameError`](crate::NameError), with values. A new variant needs advice in the
-/// command line; the enum is exhaustive so that the compiler reports a missing one.
+/// The cause of a [`NameError`](crate::NameError), with values. Each variant needs advice in the
+/// command line. The enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
     /// Other names with a similar spelling, the nearest first. The list is never empty.
     Near(Vec<String>),
-    /// This can be typed in place of the name.
+    /// A text that can be typed in place of the name.
     Instead(String),
     /// A quote or slash at this byte of the list is not closed.
     OpenedAt(usize),
@@ -17,7 +17,7 @@ pub enum NameCause {
     AddressExpected,
     /// A tracepoint has one term, its filter.
     OneFilter,
-    /// The list has more counters than a profile can hold.
+    /// The list has more counters than fit into a profile.
     TooMany,
     /// The vendor's tables could not be read, for this reason.
     Tables(String),
@@ -45,9 +45,9 @@ pub enum NameCause {
     /// Kernel probes are counted as tracepoints.
     KprobePmu,
 
-    /// A pattern stands for several tracepoints, and a list takes single ones.
+    /// A pattern stands for several tracepoints, but a list takes single tracepoints.
     TracepointPattern(String),
-    /// tracefs may not be read.
+    /// This user may not read tracefs.
     ClosedTracefs,
     /// tracefs is not mounted.
     NoTracefs,
@@ -60,7 +60,7 @@ pub enum NameCause {
     NotInPath,
     /// The place is not the entry of a function, so a return probe there would do damage.
     NotAnEntry,
-    /// Only the implementations of an indirect function have offsets.
+    /// An offset was added to an indirect function, but only its implementations have offsets.
     OffsetIntoIndirect,
     /// The code chooses an implementation of a function. The value is the counter of the function.
     ChoosingCode(String),
@@ -86,7 +86,8 @@ pub enum NameCause {
     NearestPreset(&'static str),
     /// Only the vendor's own names have a counter with the preset's meaning.
     VendorOnly,
-    /// The name is a vendor's, but only perf's spelling of such names is known.
+    /// The name is a vendor's name in a spelling that is not known; only perf's spelling of such
+    /// names is known.
     VendorSpelling,
     /// perf has no name with a similar spelling.
     NoSuchPerfName,
@@ -94,10 +95,10 @@ pub enum NameCause {
     PerfAttribute,
     /// The preset has variants for single and double precision.
     Precisions(&'static [&'static str]),
-    /// The preset is a sum of these counters, each times its weight.
+    /// The preset is a sum of these counters, each multiplied by its weight.
     WeightedSum(&'static [(u32, &'static str)]),
 
-    /// The processor's counters have no component.
+    /// The processor's counters belong to no component.
     NoComponent,
     Components(Vec<String>),
 }

@@ -1,5 +1,5 @@
-//! Chooses the counters of a recording without `-e`: for each kind of device the counters in its
-//! environment variable, or else its default set.
+//! Chooses the counters of a recording without `-e`. For each kind of device, these are the
+//! counters in its environment variable if that is set, or else its default set.
 //!
 //! ```text
 //!  -e LIST                         comes first (not handled here)
@@ -115,7 +115,8 @@ pub fn of_devices(
                 Defaults { counters, ..Defaults::default() }
             }
             None if kind.counted_by == CountedBy::Processor => {
-                // Several kinds run on the same processor.
+                // Several kinds of devices run on the same processor, whose counters are needed
+                // once.
                 if std::mem::replace(&mut processor_is_done, true) {
                     continue;
                 }
@@ -136,8 +137,8 @@ pub fn defaults(machine: &Machine) -> Defaults {
 /// Resolves the list in a variable. Semicolons separate counters, as in TVM; between them there may
 /// be lists with commas.
 fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
-    // A semicolon at the end separates nothing. The others are replaced by commas, which have the
-    // same length, so that the places of errors do not change.
+    // Semicolons at the end are removed. The other semicolons are replaced by commas, which have
+    // the same length, so that the places of errors do not change.
     let text = text.trim_end().trim_end_matches(';').replace(';', ",");
     match text.trim() {
         "" => Ok(Vec::new()),
@@ -207,8 +208,8 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// Returns the counters of a set that work alone, with notes; and whether all of them are known to
-/// work at once.
+/// Returns the counters of a set that work alone, with notes, and whether all of them are known to
+/// work at the same time.
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();

@@ -6,7 +6,7 @@
 //!  Devices      all components together, as one source of names
 //! ```
 //!
-//! A component for which this version has no source is listed, too; its source only names the
+//! A component for which this version has no source is also listed. Its source only names the
 //! library that is missing. The kinds are defined by DLPack, and have the names that TVM gives
 //! them.
 
@@ -85,7 +85,7 @@ impl DeviceKind {
 }
 
 /// The counters of one component. They are read at the start and at the end of a call, like all
-/// others.
+/// other counters.
 pub trait DeviceSource {
     /// Returns the component's name, which is the text before the three colons: `cuda`.
     fn component(&self) -> &str;
@@ -97,10 +97,10 @@ pub trait DeviceSource {
     fn available(&self) -> Result<(), Missing>;
 
     /// Returns the counters that the text after the three colons stands for
-    /// (`event:elapsed_cycles_sm:device=0`). Called only if the component is available.
+    /// (`event:elapsed_cycles_sm:device=0`). This is called only if the component is available.
     ///
     /// # Errors
-    /// The same as for [`NameSource::resolve`].
+    /// Fails for the same reasons as [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
     /// Returns all names that the component has, for `list` and for suggestions.

@@ -25,7 +25,7 @@ pub enum NameErrorKind {
         /// The character that is there; `None` at the end of the text.
         found: Option<char>,
     },
-    /// No source of names knows the name.
+    /// No source of names has the name.
     #[error("unknown counter {name:?}")]
     Unknown {
         /// The name as it was typed.
@@ -37,7 +37,7 @@ pub enum NameErrorKind {
         /// The letter.
         letter: char,
     },
-    /// A letter that perf knows, but that has no meaning when counting.
+    /// A letter that is a modifier in perf, but that has no meaning when counting.
     #[error("modifier {letter:?} means nothing when counting: {why}")]
     UselessModifier {
         /// The letter.
@@ -53,7 +53,7 @@ pub enum NameErrorKind {
         /// The thing that is missing for counting it.
         missing: String,
     },
-    /// A term between slashes that its PMU does not know.
+    /// A term between slashes that its PMU does not have.
     #[error("{pmu} has no event or term {term:?}")]
     UnknownTerm {
         /// The PMU.

@@ -1,6 +1,6 @@
-//! Represents the place of a term's bits in the configuration: `config:0-7,32-35`. sysfs gives the
-//! place; for a processor whose PMU the kernel does not show, the tables in this file have it from
-//! the manual.
+//! Represents where the bits of a term are in a counter's configuration: `config:0-7,32-35`. This
+//! place is read from sysfs. If the kernel does not show the processor's PMU, the place comes from
+//! the tables in this file, which follow the processors' manuals.
 
 use model::PerfAttr;
 
@@ -14,8 +14,8 @@ enum Field {
     Config3,
 }
 
-/// The bits of a configuration word that hold the bits of a value, from the least significant one
-/// on.
+/// The bits of a configuration word that contain the bits of a value, from the least significant
+/// bit on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     field: Field,
@@ -67,8 +67,9 @@ impl Format {
 /// The name of a term, and its format as sysfs writes it.
 pub(crate) type Row = (&'static str, &'static str);
 
-/// Intel SDM volume 3, "Architectural Performance Monitoring" (IA32_PERFEVTSELx) and the
-/// auxiliary registers as Linux numbers them (arch/x86/events/intel/core.c, Linux 6.12).
+/// The layout of Intel's counters. Source: Intel SDM volume 3, "Architectural Performance
+/// Monitoring" (IA32_PERFEVTSELx), and the auxiliary registers as Linux numbers them
+/// (arch/x86/events/intel/core.c, Linux 6.12).
 const INTEL: &[Row] = &[
     ("event", "config:0-7"),
     ("umask", "config:8-15"),
@@ -81,7 +82,8 @@ const INTEL: &[Row] = &[
     ("frontend", "config1:0-23"),
 ];
 
-/// AMD64 Architecture Programmer's Manual volume 2, "Performance Event-Select Registers".
+/// The layout of AMD's counters. Source: AMD64 Architecture Programmer's Manual volume 2,
+/// "Performance Event-Select Registers".
 const AMD: &[Row] = &[
     ("event", "config:0-7,32-35"),
     ("umask", "config:8-15"),
@@ -90,7 +92,7 @@ const AMD: &[Row] = &[
     ("cmask", "config:24-31"),
 ];
 
-/// Arm Architecture Reference Manual, PMEVTYPER.evtCount.
+/// The layout of Arm's counters. Source: Arm Architecture Reference Manual, PMEVTYPER.evtCount.
 const ARM: &[Row] = &[("event", "config:0-15"), ("long", "config1:0"), ("rdpmc", "config1:1")];
 
 /// Returns the layout of this processor's own counters; empty if it is not known.

@@ -1,7 +1,8 @@
 //! Resolves perf's own names: software and hardware counters, cache triples, and `rNNNN`.
 //!
-//! Numbers from include/uapi/linux/perf_event.h, spellings from perf's parse-events and evsel
-//! tables (Linux 6.1 to 6.12). perf ignores the case of some of them; we ignore the case of all.
+//! The numbers are from include/uapi/linux/perf_event.h, and the spellings from perf's parse-events
+//! and evsel tables (Linux 6.1 to 6.12). perf ignores the case of some of these names; we ignore
+//! the case of all of them.
 //!
 //! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
 //! has a PMU, and a hardware name stands for one counter of each PMU. The upper half of `config` is
@@ -93,12 +94,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Whether the processor counts, and not the kernel.
+    /// Whether the processor counts the event, and not the kernel.
     pub(crate) fn is_hardware(self) -> bool {
         self.kind != TYPE_SOFTWARE
     }
 
-    /// Returns the counter of one PMU, if there are several kinds of cores.
+    /// Returns the counter of one PMU, for a machine with several kinds of cores.
     pub(crate) fn of_pmu(self, pmu_type: u32) -> PerfAttr {
         let (kind, config) = match self.kind {
             TYPE_RAW => (pmu_type, self.config),
@@ -191,7 +192,8 @@ fn cache(word: &str) -> Option<u64> {
     None
 }
 
-/// Returns the numbers of `-load-misses`, or of a part of it.
+/// Returns the numbers of the operation and the result in a text such as `-load-misses`, which may
+/// have only one of the two.
 fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if rest.is_empty() {
         return Some((0, 0));

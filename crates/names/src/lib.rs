@@ -1,5 +1,5 @@
-//! Turns the names that a person types into [`model::Counter`]s. This crate is not used inside
-//! other people's programs.
+//! Turns the names that a person types into [`model::Counter`]s. The command line and the crate
+//! `measure` use this crate. The recorder inside a profiled program does not.
 //!
 //! ```text
 //!  "{cycles,instructions}:u,page-faults"

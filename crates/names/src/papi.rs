@@ -1,4 +1,4 @@
-//! Resolves names in the spelling of PAPI and libpfm4: `perf::CYCLES`, and those presets `PAPI_*`
+//! Resolves names in the spelling of PAPI and libpfm4: `perf::CYCLES`, and the presets `PAPI_*`
 //! that are one generic counter.
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
@@ -16,9 +16,9 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each with the number of operations that it stands for, which
-/// is the number of elements of its vectors (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused
-/// multiply-add counts twice).
+/// Intel's counters of one precision, each with its weight: the number of operations that it stands
+/// for. The weight is the number of elements of its vectors (Intel's SDM, volume 3,
+/// FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
 macro_rules! intel {
     ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
         NameCause::WeightedSum(&[
@@ -49,7 +49,7 @@ fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Returns the description of the name in a row. The case of the name does not matter.
+/// Returns the rest of the row with this word and this name. The case of the name does not matter.
 fn row(word: &str, name: &str) -> Option<&'static str> {
     rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
 }
@@ -164,8 +164,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it
-    /// used from `left`.
+    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes from `left` the
+    /// attributes that are part of that name.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let cache = row("cache", name)?;
         let (mut operation, mut result) = ("loads", "refs");

@@ -1,4 +1,4 @@
-//! Reads counter lists, whose syntax is that of perf's `-e`.
+//! Reads counter lists, which have the syntax of perf's `-e`.
 //!
 //! ```text
 //!  list   := entry { "," entry }
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<List, NameError> {
 }
 
 /// Returns the entries of a list, each as it was typed. An entry with an error ends at the next
-/// comma, so that the others can still be used. Empty entries are left out.
+/// comma, so that the other entries can still be used. Empty entries are left out.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut p = Parser { text, at: 0 };

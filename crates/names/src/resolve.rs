@@ -78,7 +78,7 @@ impl Resolver {
         self
     }
 
-    /// Returns the names of every source, in the order of the sources, without those of
+    /// Returns the names of every source, in the order of the sources, without the names of
     /// [`Resolver::bulk`].
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
@@ -90,8 +90,8 @@ impl Resolver {
         self.sources.iter().flat_map(|s| s.bulk()).collect()
     }
 
-    /// Returns the reason why the directory of tables gave no names, if so. Reads the tables if
-    /// that was not done yet.
+    /// Returns the reason why the directory of tables gave no names, if it gave none. Reads the
+    /// tables if that was not done yet.
     pub fn tables_problem(&self) -> Option<&str> {
         self.vendor.problem()
     }
@@ -109,9 +109,9 @@ impl Resolver {
         self.read(text, false).map(|(counters, _)| counters)
     }
 
-    /// Does the same as [`Resolver::resolve`], but leaves out a counter that its group already has
-    /// under another name (`page-faults,faults`). The second list has a note about each counter
-    /// that was left out.
+    /// Does the same as [`Resolver::resolve`], but leaves out a counter that its group already
+    /// contains under another name (`page-faults,faults`). The second list has a note about each
+    /// counter that was left out.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }
@@ -196,8 +196,8 @@ impl Resolver {
         for item in items {
             for resolved in self.head(item, text)? {
                 let pmu = resolved.pmu.clone();
-                // A counter that belongs to no PMU goes to the first group, and so do the counters
-                // of the first PMU.
+                // A counter that belongs to no PMU joins the first group. The counters of the first
+                // PMU also join it.
                 let place = groups.iter().position(|(p, _)| match &pmu {
                     None => true,
                     Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
@@ -295,8 +295,8 @@ fn is_sim(counter: &Counter) -> bool {
     matches!(counter.source, Source::Sim(_))
 }
 
-/// Whether such a counter can only be the first of a group, because the kernel reads these flags
-/// from the first one.
+/// Whether the counter must be the first of its group, because the kernel reads the flags `pinned`
+/// and `exclusive` from the first counter.
 fn must_lead(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
 }

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Each step is one reading of a thread: begin, end, begin, and so on. After the last step the
-//! script starts again. Numbers are decimal. `add` is the number that the counter counted since the
-//! last reading (default 0). `running` is the number of the `enabled` nanoseconds of each reading
-//! for which the group counted (default: all of them). Each reading has 1000 enabled nanoseconds,
-//! unless the term `enabled=` gives another number. `!` makes the reading fail. `unit=` is one of
-//! `count`, `ns`, `bytes`, `cycles`.
+//! script starts again. Numbers are decimal. `add` is the amount by which the counter advanced
+//! after the previous reading (default 0). `running` is the part of the `enabled` nanoseconds of a
+//! reading for which the group counted (default: all of them). Each reading has 1000 enabled
+//! nanoseconds, unless the term `enabled=` gives another number. `!` makes the reading fail.
+//! `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -20,8 +20,8 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// The most readings of a script. This limits the size of the run file, and the memory that a
-/// typing error can allocate.
+/// The largest number of readings in a script. This limits the size of the run file, and the memory
+/// that a typing error can allocate.
 const MOST_READINGS: usize = 65_536;
 
 /// The [`NameSource`] of simulated counters.

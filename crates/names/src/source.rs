@@ -8,12 +8,13 @@ use crate::syntax::{Head, Modifiers};
 
 /// A source of counter names: perf's own names, the PMUs of the machine, and so on.
 pub trait NameSource {
-    /// Returns the counters that `head` stands for; `None` if this source does not have such names,
-    /// so that the next source is asked. There are several counters if several PMUs have the name
-    /// (`cycles` of two kinds of cores, `uncore_imc/data_reads/` of eight controllers).
+    /// Returns the counters that `head` stands for, or `None` if this source does not have such
+    /// names. In that case, the next source is asked. There are several counters if several PMUs
+    /// have the name (`cycles` of two kinds of cores, `uncore_imc/data_reads/` of eight
+    /// controllers).
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>>;
 
-    /// Returns the names that `list` shows and that are suggested. Must be quick.
+    /// Returns the names that `list` shows and that are suggested. This must be quick.
     fn entries(&self) -> Vec<Entry>;
 
     /// Returns further names, possibly thousands of them ([`Entry::bulk`]). They are read only when
@@ -48,9 +49,9 @@ pub struct Resolved {
 pub enum Called {
     #[default]
     AsTyped,
-    /// By this name, followed by the modifiers that were typed.
+    /// The name is this text, followed by the modifiers that were typed.
     Instead(String),
-    /// Exactly this name.
+    /// The name is exactly this text.
     Exactly(String),
 }
 
@@ -118,8 +119,8 @@ pub struct Entry {
     pub description: String,
     /// Whether the name is a pattern to fill in (`rNNNN`) and not a counter.
     pub is_pattern: bool,
-    /// Whether the entry is one of thousands (a tracepoint, a vendor's name), and is not opened
-    /// unless the user asks for it.
+    /// Whether there are thousands of such entries (tracepoints, a vendor's names), so that the
+    /// entry is not opened unless the user asks for it.
     pub bulk: bool,
 }
 

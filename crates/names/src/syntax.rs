@@ -68,10 +68,10 @@ pub enum Head {
         returns: bool,
         /// The file, as it was typed.
         path: String,
-        /// Byte offset in the list of the text after the path and its colon.
+        /// Byte offset, in the list, of the text after the path and its colon.
         at: usize,
-        /// The function. `None` if only an offset was typed, which is from the beginning of the
-        /// file.
+        /// The function. `None` if only an offset was typed, which is counted from the beginning of
+        /// the file.
         symbol: Option<String>,
         /// Number of bytes after the start of the function, or after the start of the file.
         offset: u64,
@@ -118,24 +118,25 @@ pub struct Term {
 /// The kinds of access that a breakpoint counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `r`: reads count.
+    /// `r`: reads are counted.
     pub read: bool,
-    /// `w`: writes count.
+    /// `w`: writes are counted.
     pub write: bool,
-    /// `x`: executions count.
+    /// `x`: executions are counted.
     pub execute: bool,
 }
 
 /// Letters after the colon, as in perf, without the letters that only matter for sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
-    /// `u`: count in user mode. Without any of `u`, `k` and `h`, all modes count.
+    /// `u`: count in user mode. Without any of `u`, `k` and `h`, the counter counts in all modes.
     pub user: bool,
     /// `k`: count in the kernel.
     pub kernel: bool,
     /// `h`: count in a hypervisor.
     pub hypervisor: bool,
-    /// `G`: count in guests. Without `G` and `H`, both guests and the host count.
+    /// `G`: count in guests. Without `G` and `H`, the counter counts both in guests and in the
+    /// host.
     pub guest: bool,
     /// `H`: count in the host.
     pub host: bool,

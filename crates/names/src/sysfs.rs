@@ -40,7 +40,7 @@ pub(crate) struct Pmus(pub Machine, pub Rc<Vendor>);
 /// so on.
 const NAMED_OTHERWISE: [&str; 5] = ["software", "tracepoint", "breakpoint", "uprobe", "kprobe"];
 
-/// Terms of perf that control sampling, which Counterpoint does not do.
+/// Terms of perf that control sampling, and mean nothing for counting.
 const OF_SAMPLING: [&str; 15] = [
     "period",
     "freq",
@@ -108,9 +108,9 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// Returns the PMUs of this machine that a name stands for: the PMU of that name, or all PMUs
-    /// that only add a number to it, or, if it has a `*`, all PMUs that match. `cpu` stands for the
-    /// PMUs of the cores.
+    /// Returns the PMUs of this machine that a name stands for: the PMU with exactly this name, or
+    /// else all PMUs that only add a number to it, or, if the name has a `*`, all PMUs that match
+    /// it. `cpu` stands for the PMUs of the cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -231,7 +231,7 @@ impl Pmus {
     }
 
     /// Returns the counter of the processor's PMU with these terms, by the layout in the
-    /// processor's manual. For machines on which the kernel shows no PMU in sysfs.
+    /// processor's manual. This is for machines on which the kernel shows no PMU in sysfs.
     pub(crate) fn documented(&self, terms: &[Term]) -> Result<Resolved, Trouble> {
         const TYPE_RAW: u32 = 4;
         let layout = format::documented(&self.0);
@@ -317,7 +317,7 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is a name: that of an event in sysfs, that of a generic counter,
+    /// Applies a term that is a name: the name of an event in sysfs, the name of a generic counter,
     /// `rNNNN`, or a vendor's name.
     fn apply_name(
         &self,

@@ -1,6 +1,6 @@
 //! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
-//! tables; this module makes a counter of a row, by the formats in sysfs or in the processor's
-//! manual.
+//! tables. This module turns a row of a table into a counter, with the formats in sysfs or in the
+//! processor's manual.
 
 use std::rc::Rc;
 
@@ -67,8 +67,8 @@ fn look_up(
     let pmus = Pmus(machine.clone(), vendor.clone());
     let several = events.len() > 1;
     let each = events.into_iter().map(|event| of_event(&pmus, event, several));
-    // A table can have the name for several kinds of cores, and this machine may have only one of
-    // them.
+    // A table can contain the name for several kinds of cores, and this machine may have only one
+    // of these kinds.
     let (good, bad): (Vec<_>, Vec<_>) = each.partition(Result::is_ok);
     let found: Vec<Resolved> = good.into_iter().flatten().flatten().collect();
     match bad.into_iter().next() {
@@ -79,7 +79,8 @@ fn look_up(
 
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
-    // A term that does not fit is an error in the table, so it has no place in the typed text.
+    // A term that does not fit is an error in the table, so the error has no place in the typed
+    // text.
     let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
     let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);

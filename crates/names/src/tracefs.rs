@@ -63,8 +63,8 @@ impl Tracepoints {
         if !plain(system) || !plain(name) {
             return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
         }
-        // Mounting tracefs would not make these names right. If somebody has given a group of
-        // probes such a name, it is found below.
+        // `kprobe` and `kretprobe` are kinds of probes, so mounting tracefs would not make these
+        // names right. If somebody has given a group of probes such a name, it is found below.
         let is_kind = matches!(system, "kprobe" | "kretprobe");
         let Some(root) = TRACEFS.iter().find(|t| self.0.exists(&format!("{t}/events"))) else {
             if is_kind {

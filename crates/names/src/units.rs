@@ -27,7 +27,7 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
 /// Returns unit and scale of a text like `6.1e-5MiB`.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The number is the longest prefix that is one: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
+    // The number is the longest prefix that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

@@ -10,7 +10,7 @@
 //!  path ──► config1 (the kernel's pointer)      return probe ──► a bit of config (format/retprobe)
 //! ```
 //!
-//! Source: kernel/events/core.c (`perf_uprobe`, Linux 6.18). Opening one takes CAP_PERFMON.
+//! Source: kernel/events/core.c (`perf_uprobe`, Linux 6.18). Opening a uprobe takes CAP_PERFMON.
 
 mod entry;
 mod indirect;

@@ -10,8 +10,8 @@
 //!  VendorEvent { pmu, terms "event=0xc0,umask=0x1" }
 //! ```
 //!
-//! Nothing is read until a name is asked for that is not one of perf's own. Sources: the kernel's
-//! tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
+//! Nothing is read until somebody asks for a name that is not one of perf's own. Sources: the
+//! kernel's tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
 
 mod json;
 mod mapfile;
@@ -84,7 +84,7 @@ impl Vendor {
         })
     }
 
-    /// Returns the events of that name: one for each kind of core or unit. Case does not matter.
+    /// Returns the events with this name: one for each kind of core or unit. Case does not matter.
     pub(crate) fn find(&self, name: &str) -> Vec<&VendorEvent> {
         let names = self.names();
         let found = names.by_name.get(&name.to_ascii_lowercase());
@@ -107,7 +107,7 @@ impl Vendor {
     }
 }
 
-/// Reads the events in this processor's tables, and the problems of those that cannot be used.
+/// Reads the events in this processor's tables, and the reasons why some of them cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

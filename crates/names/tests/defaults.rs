@@ -60,7 +60,7 @@ fn test_devices() -> Devices {
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // The component is not a known one. Resolver::with asks it after those.
+    // The component `toy` is not built in. `Resolver::with` adds it after the built-in ones.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
     let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");

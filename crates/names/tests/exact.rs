@@ -89,8 +89,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most other processors have four breakpoints. The error names the first one that does
-/// not fit, and those that fit.
+/// x86-64 and most other processors have four breakpoints. The error names the first breakpoint
+/// that does not fit, and the breakpoints that fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -294,7 +294,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // Our own count of the page faults that this part of the program adds to a run without it.
+    // perf's count for a run that touches no pages. It is subtracted below.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);

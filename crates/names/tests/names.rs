@@ -1,5 +1,5 @@
-//! Tests tables of lists with the counters that they stand for (numbers from linux/perf_event.h and
-//! from perf's tables), and with the errors of lists that cannot be used.
+//! Compares lists with tables: the counters that the lists stand for (numbers from
+//! linux/perf_event.h and from perf's tables), and the errors of lists that cannot be used.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};

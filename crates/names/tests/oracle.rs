@@ -1,4 +1,4 @@
-//! Compares the meaning of names with that in perf and libpfm4, if these are installed.
+//! Compares the meaning of names with their meaning in perf and libpfm4, if these are installed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -110,7 +110,8 @@ impl Pfm {
 
     fn numbers(&self, name: &str) -> Result<Numbers, String> {
         const OS_PERF_EVENT: c_int = 1;
-        // User mode, kernel and hypervisor, as for a counter without modifiers.
+        // Count in user mode, in the kernel and in a hypervisor, as a counter without modifiers
+        // does.
         const ALL_MODES: c_int = 1 | 8 | 16;
         let mut attr = [0u64; 32];
         let mut arg = EncodeArg {
@@ -170,7 +171,8 @@ fn libpfm4_encodes_the_same() {
     assert!(compared > 50, "only {compared} names were compared");
 }
 
-/// The numbers of PAPI's presets of floating-point operations, for other processors than this one.
+/// Compares the numbers of PAPI's presets of floating-point operations, also for processors other
+/// than this one.
 #[test]
 fn libpfm4_encodes_floating_point_operations() {
     let Ok(me) = std::env::current_exe() else { return };

@@ -119,9 +119,9 @@ fn every_preset_resolves() {
     }
 }
 
-/// Tests the processor's event for floating-point operations, if it has one. The numbers are those
-/// of libpfm4 4.13 for the definitions in PAPI's `papi_events.csv` (oracle.rs compares them again),
-/// and for Zen 5 those of the kernel's `amdzen5/floating-point.json`.
+/// Tests the processor's event for floating-point operations, if it has one. The numbers are from
+/// libpfm4 4.13, for the definitions in PAPI's `papi_events.csv` (oracle.rs compares them again).
+/// For Zen 5 they are from the kernel's `amdzen5/floating-point.json`.
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");
@@ -134,7 +134,7 @@ fn floating_point_operations() {
         ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
         ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
         ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
-        // This is not Zen 5, and the next one is a later family.
+        // Model 0x50 is not Zen 5, and family 0x1b is a later family.
         ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
         ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
         ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),

@@ -15,7 +15,7 @@ use testkit::counting::*;
 /// Returns a number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: the call writes at most as many bytes as it is told, which is the length of `bytes`.
+    // SAFETY: the call writes at most `bytes.len()` bytes.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     100 + u64::from_le_bytes(bytes) % 900
 }
@@ -26,7 +26,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// Another function, whose name is similar to the mistyped one.
+/// Another function, with a name that is similar to a mistyped one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -110,7 +110,7 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// The offset of the function in the file must be the one that follows from its mapping.
+/// The offset of the function in the file must be the offset that follows from its mapping.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -188,7 +188,7 @@ fn a_probe_takes_a_capability() {
 }
 
 /// Makes sure that tracefs is mounted, if necessary in a mount namespace of this process alone.
-/// Returns whether it is.
+/// Returns whether tracefs is mounted then.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;

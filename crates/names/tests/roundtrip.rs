@@ -101,7 +101,7 @@ fn list() -> impl Strategy<Value = List> {
     vec(entries, 1..5).prop_map(|entries| List { entries })
 }
 
-/// Returns the list without places, which printing changes.
+/// Returns the list without byte offsets, which printing changes.
 fn placeless(mut list: List) -> List {
     fn clear(item: &mut Item) {
         item.at = 0;

@@ -100,8 +100,8 @@ fn terms_go_where_the_format_says() {
     assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
 }
 
-/// A core of Ice Lake or later as the kernel describes it: all five counters have the event 0, and
-/// the metrics belong after `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+/// Describes a core of Ice Lake or later as the kernel does: all five counters have the event 0,
+/// and the metrics must follow `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
 #[test]
 fn top_down_counters_of_intel() {
     let tree = Tree::new("topdown");

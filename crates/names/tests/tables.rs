@@ -1,5 +1,5 @@
 //! Tests a vendor's names from tables in the layouts of the kernel and of Intel. The tables are
-//! made up, but their objects have the same keys as real ones.
+//! made up, but their objects have the same keys as real tables.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -90,7 +90,7 @@ fn the_kernels_layout() {
     assert!(!listed.contains(&"OLD.NAME".to_owned()), "deprecated names are not advertised");
 }
 
-/// sysfs comes before the manual.
+/// Places of bits in sysfs are preferred to places in the manual.
 #[test]
 fn sysfs_has_the_last_word() {
     let tree = Tree::new("tables");
@@ -243,7 +243,7 @@ fn directories_that_give_nothing() {
     }
 }
 
-/// If an entry or a file cannot be used, the other ones still can.
+/// If an entry or a file cannot be used, the others can still be used.
 #[test]
 fn what_is_broken_is_left_out() {
     let tree = Tree::new("tables");

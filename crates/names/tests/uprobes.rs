@@ -275,7 +275,7 @@ fn one_name_in_several_places() {
     assert_eq!(place(&format!("uprobe:{file}:alias1")), place(&format!("uprobe:{file}:call1")));
 }
 
-/// Symbols that are not code of this file.
+/// Symbols that are not code of this file are refused.
 #[test]
 fn what_is_no_code() {
     let Some(shop) = Workshop::new("nocode") else { return };

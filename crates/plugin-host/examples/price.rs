@@ -1,5 +1,6 @@
-//! Makes one recording with the plugin of `tests/programs/plugins/price.c`, which prints the time
-//! that an event costs. Events go through the writer of streams to /dev/null: `price PLUGIN`.
+//! Makes one recording with the plugin of `tests/programs/plugins/price.c`. That plugin prints the
+//! time that an event costs. Events go through the stream writer to /dev/null. Usage: `price
+//! PLUGIN`.
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! Calls functions of a plugin so that only a return value leaves them: a C++ exception, another
-//! language's exception, and `pthread_exit` end the call and become a [`Left`].
+//! Calls functions of a plugin in such a way that they can only return. A C++ exception, another
+//! language's exception, or `pthread_exit` ends the call and becomes a [`Left`].
 //!
 //! Rust alone cannot catch these. Its `catch_unwind` ends the process when it meets an exception
-//! that is not a Rust panic, and the personality function of Rust's frames calls the unwinder that
-//! is linked with us, which need not be the one that the exception came with: the agent brings its
+//! that is not a Rust panic. Besides, the personality function of Rust's frames calls the unwinder
+//! that is linked with us. The exception may have come with another unwinder: the agent brings its
 //! own, and a plugin may bring another. So the call goes through a function in assembly, whose
 //! personality function does not call the unwinder:
 //!
@@ -15,8 +15,8 @@
 //!   └──────── land ◄──────────── personality ◄──────────┘   then the personality jumps back
 //! ```
 //!
-//! The jump leaves the unwinder's frames, which hold no lock while they call a personality function
-//! (libgcc and LLVM's libunwind, read in their sources).
+//! The jump leaves the unwinder's frames. They hold no lock while they call a personality function,
+//! as the sources of libgcc and LLVM's libunwind show.
 //!
 //! A thread cannot be cancelled during such a call. The request waits until the call has returned,
 //! so that `pthread_exit` by the plugin is the only reason for a forced unwinding.
@@ -39,10 +39,10 @@ pub(crate) use call::call;
 /// The way in which a plugin's function ended, if it did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// An exception ended it: the type of the exception and its message, as far as these can be
+    /// An exception ended it. The text contains the exception's type and message, if these can be
     /// found out.
     Exception(String),
-    /// `pthread_exit` ended it. The thread lives on.
+    /// `pthread_exit` ended it. The thread continues.
     ThreadExit,
     /// A fault or `abort` ended it, with this signal. The state of the plugin is unknown.
     Fault(c_int),
@@ -85,14 +85,14 @@ pub(crate) unsafe fn call(
     })
 }
 
-/// Does what [`call`] does, for a function with one argument and a result as the plugin interface
-/// has them.
+/// Does what [`call`] does, for a function of the plugin interface with one argument and an `int`
+/// result.
 ///
 /// # Safety
-/// As for [`call`].
+/// The conditions are those of [`call`].
 ///
 /// # Errors
-/// As for [`call`].
+/// Fails if [`call`] fails.
 pub(crate) unsafe fn call_one<P>(
     function: unsafe extern "C" fn(*mut P) -> c_int,
     argument: *mut P,
@@ -106,10 +106,10 @@ pub(crate) unsafe fn call_one<P>(
 /// Calls `dlopen`, whose constructors may throw.
 ///
 /// # Safety
-/// As for `dlopen`: the file decides what its constructors do.
+/// The conditions are those of `dlopen`: the file decides what its constructors do.
 ///
 /// # Errors
-/// A constructor did not return.
+/// Fails if a constructor did not return.
 #[cfg(unix)]
 pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_void, Left> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -120,7 +120,7 @@ pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_
     };
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if opened.is_err() {
-        // SAFETY: the call of dlopen that took the locks was left, so it will not give them back.
+        // SAFETY: the call of dlopen that took the locks was left, so it will not release them.
         unsafe { held.restore() };
     }
     opened.map(|handle| handle as *mut c_void)

@@ -2,12 +2,12 @@
 //! interface, and reports the mistakes that it finds.
 //!
 //! Each [`Probe`] must run in a process of its own, because a plugin may crash in it. The caller
-//! makes that process, and knows from the probe's name what the plugin was doing.
+//! starts that process. If it crashes, the probe's name says what the plugin was doing.
 //!
 //! A finding is based on a [`Clause`] of the interface. A contradiction to the published header, or
 //! anything that the published host refuses or reports as an error, is a violation. Everything else
-//! is advice: a probe may do what no host of the published interface does ([`Probe::is_published`]
-//! is false), and a plugin that does not survive that, or does not notice it, is still valid.
+//! is advice. A probe may do what no host of the published interface does ([`Probe::is_published`]
+//! is false). A plugin that does not survive such a probe, or does not notice it, is still valid.
 
 mod calls;
 mod clauses;
@@ -31,7 +31,7 @@ use crate::platform::Library;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing is lost, but it could be better.
+    /// No data is lost, but the plugin could be better.
     Style,
     /// The plugin is valid, but loses data or crashes in a host that is less careful, or newer.
     Fragile,
@@ -107,10 +107,10 @@ impl Findings {
 /// One test of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// The name of the test, as a sentence goes on after "while".
+    /// The name of the test, in words that can follow "while".
     pub name: &'static str,
-    /// The clause that a plugin violates, or that advises against it, if the plugin does not
-    /// survive the test.
+    /// The clause that a plugin violates if it does not survive the test, or, for a test that is
+    /// only advice, the clause that the advice is based on.
     pub clause: &'static Clause,
     /// Whether the published host makes these calls, so that a valid plugin has to survive them.
     pub is_published: bool,
@@ -141,8 +141,8 @@ impl Probe {
         if self.is_published { Level::Violation } else { Level::Fragile }
     }
 
-    /// Runs the test. Crashes if the plugin does. `is_json` tells whether bytes are a value of
-    /// JSON, because this crate has no parser.
+    /// Runs the test. The process crashes if the plugin does. `is_json` checks whether bytes are a
+    /// JSON value, because this crate has no parser.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();
         match Library::open(file) {
@@ -165,11 +165,11 @@ pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
-/// The ways in which calls ended that did not return; no exception may leave a function of the
+/// Descriptions of how calls ended that did not return. No exception may leave a function of the
 /// interface. The list is for the whole process, which runs one test at a time.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Returns the result of a call, or the number of an error if the call did not return.
+/// Returns the result of a call, or an error number if the call did not return.
 fn returned(end: Result<i32, Left>) -> i32 {
     end.unwrap_or_else(|how| {
         let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +213,7 @@ unsafe extern "C" fn keep(
         kept.small = Some(size);
         return -1;
     }
-    // SAFETY: the interface says that it has as many bytes as are read.
+    // SAFETY: the interface states that it has at least as many bytes as are read.
     kept.interfaces.push(unsafe { interface.read_unaligned() });
     0
 }
@@ -238,8 +238,7 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// Returns the plugin's profilers, registered as a host does it; only those that have all
-    /// functions.
+    /// Registers the plugin's profilers as a host does, and returns those that have all functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);
@@ -299,7 +298,7 @@ struct Raw<'i> {
 impl<'i> Raw<'i> {
     /// Creates a recording of all types that the profiler supports. The list of types and the
     /// arguments are overwritten after the call, so that a plugin that still reads them, which the
-    /// interface forbids, shows it.
+    /// interface forbids, is noticed.
     fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
         Self::create_for(interface, &mut supported(interface))
     }

@@ -3,12 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the plugins that `path` names: the file itself, whatever its name, or each file of the
-/// directory whose name ends in `.so`, in the order of their names as bytes. Directories below that
-/// directory are not searched.
+/// Returns the plugins that `path` names. If `path` is a file, this is the file itself, whatever
+/// its name. If it is a directory, these are the files in it whose names end in `.so`, sorted by
+/// their names as bytes. Directories below that directory are not searched.
 ///
 /// # Errors
-/// The path does not exist or cannot be read.
+/// Fails if the path does not exist or cannot be read.
 pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.metadata()?.is_dir() {
         return Ok(vec![path.to_owned()]);

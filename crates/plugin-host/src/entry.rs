@@ -1,10 +1,10 @@
-//! An event of a trace in the form that trace files have, for profilers that write whole traces,
-//! such as PyTorch's.
+//! Defines an event of a trace in the form that trace files have, for profilers that write whole
+//! traces, such as PyTorch's profiler.
 
 /// The id of a process or of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id<'a> {
-    /// A number; for real processes and threads, that of the operating system.
+    /// A number; for real processes and threads, it is the number of the operating system.
     Number(i64),
     /// A text, which Kineto uses for rows of its own.
     Text(&'a [u8]),
@@ -29,7 +29,7 @@ pub struct Argument<'a> {
     pub value: Value<'a>,
 }
 
-/// One event. Fields that an event of its phase does not have are `None`.
+/// One event. Fields that events of this phase do not have are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The kind of the event: `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about

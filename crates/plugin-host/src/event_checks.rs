@@ -1,11 +1,11 @@
-//! The functions by which a plugin hands over its events. Each checks its arguments: null pointers,
-//! sizes, types, and whether it may be called at this time.
+//! Defines the functions through which a plugin hands over its events. Each function checks its
+//! arguments: null pointers, sizes, types, and whether it may be called at this time.
 //!
 //! A plugin may call these functions with any arguments, from any thread, and after the call for
 //! which they were valid. So neither a builder nor the struct with its functions is ever freed
-//! (there is one of each per profiler), a handle is looked up among those that exist, everything in
-//! a builder is protected by one lock, and the builder knows whether it is open. The event that the
-//! plugin is completing is kept here and goes to the sink when the next one begins.
+//! (there is one of each per profiler). A handle is looked up among the existing ones. One lock
+//! protects everything in a builder, and the builder records whether it is open. The event that the
+//! plugin is completing is kept here, and goes to the sink when the next event begins.
 
 mod lock;
 
@@ -76,7 +76,7 @@ struct State {
     /// The sink while the builder is valid.
     sink: Option<NonNull<dyn Sink>>,
     asked: Asked,
-    /// The event that is being made; `None` also after one that was left out.
+    /// The event that is being made; `None` also after an event that was left out.
     last: Option<Event>,
     /// Whether there was an event in this call, kept or left out.
     any: bool,
@@ -101,7 +101,7 @@ unsafe impl Send for Builder {}
 unsafe impl Sync for Builder {}
 
 impl Builder {
-    /// Makes a builder that lives as long as the process.
+    /// Makes a builder that exists as long as the process.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
         let raw = Box::leak(Box::new(TraceBuilder {
             size: 0,
@@ -131,7 +131,7 @@ impl Builder {
         asked: &Asked,
         call: impl FnOnce(*const TraceBuilder) -> R,
     ) -> R {
-        /// Closes the builder, also if the call unwinds.
+        /// Closes the builder, even if the call unwinds.
         struct Open(&'static Builder);
         impl Drop for Open {
             fn drop(&mut self) {
@@ -163,8 +163,8 @@ impl Builder {
             add_resource: Some(add_resource),
         };
         // SAFETY: `raw` is never freed. It is written anew each time, because a plugin may have
-        // overwritten it; a plugin that reads it outside of a call finds the same bytes before and
-        // after this.
+        // overwritten it. A plugin that reads it outside of a call finds the same bytes before and
+        // after this write.
         unsafe { self.raw.write_volatile(functions) };
         let result = call(self.raw.as_ptr().cast_const());
         drop(open);
@@ -214,7 +214,8 @@ fn enter(
     }
 }
 
-/// Returns a copy of the plugin's struct, if there is one and it is as large as it must be.
+/// Returns a copy of the plugin's struct, if the pointer is not null and the struct is large
+/// enough.
 fn checked<T: Copy>(
     pointer: *const T,
     call: &'static str,

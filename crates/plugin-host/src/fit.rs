@@ -1,11 +1,11 @@
 //! Checks whether a file may be loaded at all. Opening a file that is not a plain one may block (a
-//! FIFO) or have other effects (a device). And a file that root loads runs with root's rights:
-//! other users should not be able to change it, neither the file nor a directory on the way to it.
+//! FIFO) or have other effects (a device). A file that root loads runs with root's rights, so other
+//! users should not be able to change the file or a directory on the way to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Something about a plugin of root that other users can change.
+/// A file or directory through which other users can change a plugin that root loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposed {
     /// The file or directory that they can change.
@@ -26,8 +26,8 @@ impl std::fmt::Display for Exposed {
 /// Checks that a path, through links, is a plain file.
 ///
 /// # Errors
-/// The path cannot be examined, or does not lead to a plain file; then the error names
-/// what it leads to.
+/// Fails if the path cannot be examined, or does not lead to a plain file. In the second case, the
+/// error names what it leads to.
 pub fn plain(path: &Path) -> io::Result<()> {
     let kind = path.metadata()?.file_type();
     if kind.is_file() {
@@ -92,8 +92,8 @@ fn exposed(file: &Path, of_directory: bool) -> Option<Exposed> {
             |is_refused, why: String| Some(Exposed { place: place.to_owned(), why, is_refused });
         let by_group = found.mode() & 0o020 != 0 && found.gid() != 0;
         let by_all = found.mode() & 0o002 != 0;
-        // In a sticky directory, only the owner of a file can replace it, but every user can add
-        // one.
+        // In a sticky directory, only the owner of a file can replace it, but every user can add a
+        // file.
         let is_kept = found.is_dir() && found.mode() & STICKY != 0 && !(of_directory && depth == 1);
         if (by_group || by_all) && !is_kept {
             let who =

@@ -1,11 +1,11 @@
 //! The objects that handles of plugins stand for. A plugin may call a function of its host with a
-//! handle that it has made up, or with one that it has overwritten, so a handle is compared with
-//! the existing ones before it is used.
+//! handle that it has made up or overwritten. So a handle is compared with the existing handles
+//! before it is used.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A list of objects that live as long as the process. There are only a few of them.
+/// A list of objects that exist as long as the process. There are only a few of them.
 #[derive(Debug)]
 pub(crate) struct Known<T: 'static> {
     first: AtomicPtr<Node<T>>,

@@ -1,6 +1,6 @@
-//! Plugins that see a program's work because another loader loads them, too: layers of the OpenCL
-//! ICD loader, and the library that CUDA's driver loads when a program initialises CUDA. Code that
-//! starts a program with plugins sets the variable by which that loader finds them.
+//! Finds plugins that see a program's work because another loader also loads them: layers of the
+//! OpenCL ICD loader, and the library that CUDA's driver loads when a program initialises CUDA.
+//! Code that starts a program with plugins sets the variable by which that loader finds them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,13 +24,13 @@ const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 /// The function that NVTX calls in the file that it loads.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
-/// Returns the value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are
-/// layers, in addition to those of the value `before`. Returns `None` if none of them is a layer,
-/// so that the variable stays as it is.
+/// Returns a value of [`OPENCL_LAYERS`] for a program. With it, the program loads the layers among
+/// `files`, and the layers in `before`, the variable's present value. Returns `None` if no file is
+/// a layer, so that the variable stays as it is.
 ///
-/// A file is a layer if it contains the names of a layer's functions. The file is not loaded to
-/// find that out, because its constructors would run here. A file whose path has a colon cannot be
-/// named in the variable, and one that cannot be read is left out, because loading it as a plugin
+/// A file counts as a layer if it contains the names of a layer's functions. The file is not loaded
+/// to find that out, because its constructors would run here. A file whose path has a colon cannot
+/// be named in the variable. A file that cannot be read is left out, because loading it as a plugin
 /// reports the reason.
 pub fn opencl_layers<'a>(
     files: impl IntoIterator<Item = &'a Path>,
@@ -64,7 +64,7 @@ pub fn opencl_layers<'a>(
 
 /// Returns the value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that
 /// is made for it. Returns `None` if there is no such file, or if the user has set the variable to
-/// another file, because the driver loads only one.
+/// another file, because the driver loads only one file.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,

@@ -1,4 +1,4 @@
-//! A host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
+//! Implements a host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
 //! Counterpoint's extension of that interface. It runs in the program that is profiled and in the
 //! command line, and writes nothing itself: events go to a [`Sink`].
 //!
@@ -25,9 +25,9 @@
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, in messages with its name |
 //!
-//! A plugin is somebody else's code in our process. Every pointer and size that it gives is checked
-//! before it is used, as far as that is possible: a size that exceeds the readable memory, or a
-//! wild pointer, cannot be detected. A mistake becomes a [`Problem`], and the recording goes on.
+//! A plugin is somebody else's code in our process. Every pointer and size that it passes is
+//! checked before it is used. But a size that exceeds the readable memory, or a wild pointer,
+//! cannot be detected. A mistake becomes a [`Problem`], and the recording goes on.
 
 pub mod catch;
 pub mod conformance;

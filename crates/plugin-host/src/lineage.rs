@@ -1,11 +1,11 @@
-//! Tells a process from its ancestors: a forked child has the memory of its parent, but not the
-//! threads that the plugins have started there. So a child must not use the sessions that its
+//! Distinguishes a process from its parent: a forked child has the memory of its parent, but not
+//! the threads that the plugins have started there. So a child must not use the sessions that its
 //! parent made.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Returns a number that is never 0, and that differs between a process and its forked children. It
-/// costs two loads on Linux after the first call, and a system call elsewhere.
+/// Returns a number that is never 0, and that differs between a process and its forked children.
+/// After the first call, it costs two loads on Linux, and a system call elsewhere.
 pub fn process_number() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let Some(word) = wiped_word() else {
@@ -15,7 +15,7 @@ pub fn process_number() -> u32 {
     if number != 0 {
         return number;
     }
-    // A child's copy of LAST continues to count where its parent was.
+    // A child's copy of LAST continues from the parent's value.
     let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fresh,

@@ -34,7 +34,7 @@ const MOST_OWN_TYPES: usize = 1024;
 /// All hosts of this process.
 static HOSTS: Known<Host> = Known::new();
 
-/// The interface that plugins get from their host. It lives as long as the process. Plugins may
+/// The interface that plugins get from their host. It exists as long as the process. Plugins may
 /// share one host, or have one each.
 #[derive(Debug)]
 pub struct Host {
@@ -63,8 +63,8 @@ impl Host {
         Self::leak_with(Says::Anybody(say))
     }
 
-    /// Makes a host for one plugin of several. `say` also receives the number, so that it knows
-    /// which plugin logs.
+    /// Makes a host for one plugin of several. `say` also receives the number, so that it can name
+    /// the plugin that logs.
     pub fn leak_numbered(
         number: u32,
         say: fn(number: u32, level: u32, text: &str),
@@ -96,8 +96,8 @@ impl Host {
         host
     }
 
-    /// Lets `take` be called when a plugin of this host, which has a number, wants to hand over
-    /// events. Without this, such requests fail.
+    /// Sets the function that is called when the plugin of this host, which must have a number,
+    /// wants to hand over events. Without this, such requests fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
@@ -159,7 +159,7 @@ unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) ->
     if taken { 0 } else { -1 }
 }
 
-/// A file that was loaded.
+/// A plugin's file that was loaded.
 #[derive(Debug)]
 pub struct Plugin {
     /// The path of the plugin.
@@ -167,8 +167,8 @@ pub struct Plugin {
     /// The mistakes of the plugin so far.
     pub problems: Arc<Problems>,
     pub profilers: Vec<Profiler>,
-    /// The registry with which the plugin registered. It is never freed, because the plugin may use
-    /// it at any time; through this pointer, a checker for leaks finds it.
+    /// The registry with which the plugin registered. The registry is never freed, because the
+    /// plugin may use it at any time. A leak checker finds it through this pointer.
     registry: *const Registry,
 }
 
@@ -182,7 +182,7 @@ unsafe impl Sync for Plugin {}
 /// One profiler of a plugin.
 #[derive(Debug)]
 pub struct Profiler {
-    /// The profiler's name, or the file's if it has none.
+    /// The profiler's name, or the file's name if the profiler has none.
     pub name: String,
     /// The types that the profiler supports, each once, in the profiler's order.
     pub types: Vec<u32>,
@@ -197,7 +197,8 @@ pub struct Profiler {
     pub(crate) control: Mutex<()>,
 }
 
-// SAFETY: the interface holds addresses of functions, which any thread may call as `session` says.
+// SAFETY: the interface contains addresses of functions, which any thread may call as `session`
+// says.
 unsafe impl Send for Profiler {}
 // SAFETY: the interface contains addresses of functions, which any thread may call as `session`
 // says.
@@ -347,10 +348,10 @@ impl Plugin {
 }
 
 impl Plugin {
-    /// Returns the types to request from this plugin if the user wants `types`, which are published
-    /// ones; if the user has named none, all that the plugin supports. The names of a plugin's own
-    /// kinds are known only now, so no user can ask for them; they are recorded with the published
-    /// type that is most like them.
+    /// Returns the types to request from this plugin. `types` are the published types that the user
+    /// wants. If the user has named none, these are all types that the plugin supports. The names
+    /// of a plugin's own kinds are known only now, so no user can ask for them. Such kinds are
+    /// recorded with the published type that is most like them.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
@@ -461,5 +462,5 @@ impl Profiler {
     }
 }
 
-/// The number of types of its own that a profiler can list, in addition to the published ones.
+/// The number of a profiler's own types that it can list, in addition to the published types.
 const OWN_ROOM: usize = 64;

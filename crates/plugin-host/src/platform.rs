@@ -38,7 +38,7 @@ mod unix {
         /// constructors run.
         ///
         /// # Errors
-        /// The dynamic linker's reason.
+        /// Fails with the dynamic linker's reason.
         pub fn open(path: &Path) -> Result<Self, String> {
             // The dynamic linker would search for a name without a slash in the system's
             // directories.
@@ -92,7 +92,7 @@ mod elsewhere {
         /// Fails, because this system is not supported.
         ///
         /// # Errors
-        /// There is always one, with the name of the system.
+        /// Always fails, with the name of the system.
         pub fn open(_path: &Path) -> Result<Self, String> {
             Err(format!("plugins cannot be loaded on {} yet", std::env::consts::OS))
         }
@@ -105,7 +105,7 @@ mod elsewhere {
         /// Does nothing, because no library can be open.
         ///
         /// # Safety
-        /// There is nothing to observe.
+        /// There are no conditions.
         pub unsafe fn close(self) {}
     }
 }

@@ -75,8 +75,8 @@ pub enum Problem {
         /// The name of the call.
         call: &'static str,
     },
-    /// The plugin called the trace builder in a signal handler that interrupted such a call, or after it had
-    /// left such a call by a jump.
+    /// The plugin called the trace builder in a signal handler that interrupted a call of the
+    /// builder, or after it had left such a call by a jump.
     Inside {
         /// The name of the call.
         call: &'static str,
@@ -257,10 +257,10 @@ impl Problems {
     }
 
     /// Returns the problems that are not in `before`, which is an earlier result of
-    /// [`Problems::all`], with the number of times that each has occurred since then.
+    /// [`Problems::all`], with the number of times that each problem has occurred after that.
     pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
         let mut all = self.all();
-        // The list only grows, and its order stays.
+        // The list only grows, and its order does not change.
         for ((_, count), (_, earlier)) in all.iter_mut().zip(before) {
             *count = count.saturating_sub(*earlier);
         }

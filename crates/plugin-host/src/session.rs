@@ -2,10 +2,11 @@
 //! order.
 //!
 //! These calls take `&mut`, so they come one after the other. Several recordings of one profiler
-//! may exist at the same time, each driven by its own thread; the plugin still gets one call at a
-//! time. Any thread may push and pop correlation ids at any time, through a [`Correlation`].
+//! may exist at the same time, each driven by its own thread. Nevertheless, the plugin gets one
+//! call at a time. Any thread may push and pop correlation ids at any time, through a
+//! [`Correlation`].
 //!
-//! A forked child inherits its parent's recordings but not the plugin's threads. There, all
+//! A forked child inherits its parent's recordings but not the plugin's threads. In the child, all
 //! functions do nothing and return `false`.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -60,7 +61,7 @@ unsafe impl Send for Session<'_> {}
 /// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// `None` once the session has ended. A thread that calls the plugin holds the lock.
+    /// `None` once the session has ended. A thread holds the lock while it calls the plugin.
     handle: Arc<RwLock<Option<Handle>>>,
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
@@ -126,8 +127,8 @@ impl Profiler {
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
-        // Make the list from our own copy, because the plugin could have written into the one that
-        // it was given.
+        // The list is made from our own copy, because the plugin could have written into the list
+        // that it received.
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
@@ -186,8 +187,8 @@ impl Session<'_> {
         report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
-    /// Starts to collect events. Returns whether the plugin agreed; the recording goes on in any
-    /// case.
+    /// Starts to collect events. Returns whether the plugin returned success; the recording
+    /// continues in any case.
     pub fn start(&mut self) -> bool {
         if self.state != State::Created || !self.is_at_home() {
             return false;
@@ -196,7 +197,7 @@ impl Session<'_> {
         self.call(self.profiler.interface.start, "profilerStart")
     }
 
-    /// Stops collecting events. Returns whether the plugin agreed.
+    /// Stops collecting events. Returns whether the plugin returned success.
     pub fn stop(&mut self) -> bool {
         if self.state != State::Started || !self.is_at_home() {
             return false;
@@ -205,7 +206,8 @@ impl Session<'_> {
         self.call(self.profiler.interface.stop, "profilerStop")
     }
 
-    /// Pauses collecting (`false`) or goes on. Does nothing if the plugin has no such function.
+    /// Pauses collecting (`false`) or continues it (`true`). Does nothing if the plugin has no such
+    /// function.
     pub fn toggle(&mut self, enabled: bool) -> bool {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
         let may = self.state == State::Started && self.is_at_home();
@@ -243,21 +245,21 @@ impl Session<'_> {
         report(&self.profiler.problems, name, code)
     }
 
-    /// Takes the events, after [`Session::stop`] and on the same thread. Events that came before an
-    /// error are kept.
+    /// Passes the events to `sink`. This must be called after [`Session::stop`], on the same
+    /// thread. Events that came before an error are kept.
     pub fn process(&mut self, sink: &mut dyn Sink) -> bool {
         self.state == State::Stopped
             && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
     }
 
-    /// Takes the events that are complete, while collecting goes on. Does nothing if the plugin has
-    /// no such function.
+    /// Passes the complete events to `sink`, while collecting continues. Does nothing if the plugin
+    /// has no such function.
     pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
         let flush = self.profiler.extension.and_then(|extension| extension.flush);
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
-    /// Returns whether this is the recording that the plugin knows by this pointer.
+    /// Returns whether the plugin uses this pointer for this recording.
     pub fn is(&self, handle: *mut c_void) -> bool {
         self.handle == handle
     }
@@ -290,9 +292,8 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
-    /// Returns the handle, or `None` while the session is ending. Never waits, because a signal
-    /// handler may have interrupted a push on this very thread, and the end of the session waits
-    /// for that push.
+    /// Returns the handle, or `None` if the session is ending. It never waits: a signal handler may
+    /// have interrupted a push on this very thread, and the end of the session waits for that push.
     fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
         match self.handle.try_read() {
             Ok(handle) => Some(handle),
@@ -307,7 +308,7 @@ impl Correlation {
         self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
     }
 
-    /// Pushes an id on the calling thread. A plugin without that function ignores it.
+    /// Pushes an id on the calling thread. This does nothing if the plugin has no such function.
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
         let Some(push) = self.push[stack as usize].filter(|_| self.is_at_home()) else { return };

@@ -46,7 +46,7 @@ impl Metadata {
         self.ends.clear();
     }
 
-    /// Adds a pair. Returns whether it was added, which needs a new key and room.
+    /// Adds a pair. Returns whether there is room. A pair with a known key is not added.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let room = self.bytes.len() + key.len() + value.len() <= MOST_METADATA
             && self.ends.len() < MOST_PAIRS;
@@ -112,16 +112,16 @@ pub struct Message<'a> {
     pub text: &'a [u8],
 }
 
-/// Receives the events of one profiler, during its call. Texts are those that the plugin wrote, up
-/// to the zero byte, and may have any bytes.
+/// Receives the events of one profiler, during its call. Texts are passed as the plugin wrote them,
+/// up to the zero byte, and may contain any bytes.
 pub trait Sink {
     /// Receives a kind that a plugin declared, before the first event: its number in events, its
     /// name, and the published type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// Receives the name of the plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
-    /// Receives the activity of the plugin from now on, such as `in profilerStop`. It is reported
-    /// if the stream ends during it.
+    /// Receives what the plugin does from now on, such as `in profilerStop`. This is reported if
+    /// the stream ends before the next such record.
     fn doing(&mut self, _what: &[u8]) {}
     /// Receives a message for the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}

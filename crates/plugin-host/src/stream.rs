@@ -1,5 +1,5 @@
-//! Encodes the events of plugins as bytes, which go from the process in which a plugin runs to the
-//! process that makes a profile, through a pipe or a file.
+//! Encodes the events of plugins as bytes. The bytes go through a pipe or a file from the process
+//! in which a plugin runs to the process that makes a profile.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Names, keys and units are numbers of texts; each text is written once. A stream may end
-//! anywhere; the records that were complete before are used. [`Reader`] trusts no byte of it.
+//! anywhere; the records that are complete are used. [`Reader`] trusts no byte of the stream.
 
 mod entries;
 mod fields;
@@ -59,9 +59,9 @@ const MISSING: u8 = 19;
 const CHUNK: usize = 64 * 1024;
 
 /// A text is in the stream once, but is written into the profile again for each event that names
-/// it. A stream may name this many bytes of such texts, and [`MOST_REPEATS`] for each of its own
-/// bytes; the rest of the stream counts as damaged. The shortest events of real profilers, with the
-/// longest texts that a writer repeats, need 80 for each byte.
+/// it. So a stream may name only this many bytes of such texts, plus [`MOST_REPEATS`] bytes for
+/// each of its own bytes; after that, the rest of the stream counts as damaged. The shortest events
+/// of real profilers, with the longest texts that a writer repeats, need 80 bytes for each byte.
 const REPEATED_ANYWAY: u64 = 16 << 20;
 /// The number of bytes of repeated texts that are allowed for each byte of the stream; see
 /// [`REPEATED_ANYWAY`].
@@ -118,7 +118,7 @@ impl<W: Write> Writer<W> {
         number.into()
     }
 
-    /// Returns whether there is room for another record, and counts it as dropped if not.
+    /// Returns whether there is room for another record. If not, counts the record as dropped.
     fn fits(&mut self) -> bool {
         let fits = self.room > 0 && self.error.is_none();
         self.dropped += u64::from(!fits);
@@ -142,10 +142,10 @@ impl<W: Write> Writer<W> {
         self.buffer.clear();
     }
 
-    /// Writes everything so far, so that the reader gets it.
+    /// Writes everything so far, so that the reader receives it.
     ///
     /// # Errors
-    /// Something could not be written, now or before.
+    /// Fails if something could not be written, now or before.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write();
         match self.error.take() {
@@ -157,7 +157,7 @@ impl<W: Write> Writer<W> {
     /// Ends the stream and returns how many events did not fit.
     ///
     /// # Errors
-    /// As for [`Writer::flush`].
+    /// Fails if [`Writer::flush`] fails.
     pub fn finish(mut self) -> io::Result<u64> {
         self.buffer.push(END);
         put(&mut self.buffer, self.dropped);
@@ -341,7 +341,7 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Number of bytes of texts so far that events have named, and that are written again for each
+    /// Number of bytes of texts that events have named so far, and that are written again for each
     /// event.
     repeated: u64,
     last_start: i64,
@@ -385,7 +385,7 @@ impl<R: Read> Reader<R> {
     /// Hands all records to the sink.
     ///
     /// # Errors
-    /// The source cannot be read.
+    /// Fails if the source cannot be read.
     pub fn replay(mut self, sink: &mut dyn Sink) -> io::Result<Ending> {
         let mut magic = [0; 8];
         let begun = match self.bytes(&mut magic) {
@@ -468,7 +468,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads a text as [`Reader::text`] does, or its absence.
+    /// Reads the number of a text that may be missing.
     fn optional(&mut self) -> Result<Option<usize>, Stop> {
         match (self.number()? as usize).checked_sub(1) {
             Some(number) if number >= self.texts.len() => Err(Stop::Damaged),

@@ -1,5 +1,5 @@
-//! Compares the interface's layout as a C and a C++ compiler see our header, as it was measured on
-//! the published header, and as the Rust mirror has it.
+//! Compares three layouts of the interface: the layout of our header, as a C and a C++ compiler see
+//! it, the layout of the published header, as it was measured, and the layout of the Rust mirror.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! Functions of a plugin that end by something other than a return: exceptions and `pthread_exit`.
-//! They run in this process, which lives on. The plugin is compiled by g++ and by clang++.
+//! Tests functions of a plugin that end by something other than a return: exceptions and
+//! `pthread_exit`. They run in this process, which continues. The plugin is compiled by g++ and by
+//! clang++.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -133,7 +134,7 @@ fn an_exception_is_named_by_its_type() {
     for (compiler, scratch) in compilers() {
         let file = scratch.join("t.so");
         let told = Told::of(&file);
-        // The expected names are those that `c++filt --types` prints.
+        // The expected names are what `c++filt --types` prints.
         for (how, says) in [
             ("int", "threw a C++ exception of type int"),
             ("text", "threw a C++ exception of type char const*"),

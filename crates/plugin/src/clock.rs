@@ -122,7 +122,8 @@ mod tests {
     fn clocks_that_were_set_do_not_break_it() {
         let mut clock = Clock::default();
         clock.compare(1_000, 5_000, 5_100);
-        // UTC jumped by an hour within the second, so the comparison stands alone.
+        // UTC jumped by an hour within the second, so this comparison is not joined with the first
+        // one.
         clock.compare(2_000, 3_600_000_006_000, 3_600_000_006_100);
         assert_eq!(clock.offset(1_000), Some(4_050));
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));

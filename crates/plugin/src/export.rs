@@ -28,7 +28,8 @@ fn extended<P: Profiler>() -> &'static Extended {
     })
 }
 
-/// Runs a function of the plugin. If it returns an error or panics, tells the user and returns -1.
+/// Runs a function of the plugin. If it returns an error or panics, this tells the user and returns
+/// -1.
 fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => DONE,
@@ -303,13 +304,14 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
     unsafe { register(registry.handle, &interface) }
 }
 
-/// Held while a host extends the plugin. A host calls this once, but two hosts may load one file.
+/// Held while a host extends the plugin. A host extends a plugin once, but two hosts may load one
+/// file.
 static EXTENDING: Mutex<()> = Mutex::new(());
 
 /// Implements the body of `CounterpointPlugin_extend`.
 ///
 /// # Safety
-/// Both pointers must be null or a host's; the host must live as long as the process.
+/// Each pointer must be null or come from a host, and the host must exist as long as the process.
 pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) -> c_int {
     let _ = argument!(host.cast_mut(), Host::FIRST_SIZE);
     // SAFETY: `host` is not null and has at least FIRST_SIZE bytes, as the line above has checked.

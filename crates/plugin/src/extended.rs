@@ -1,4 +1,4 @@
-//! The facts that a plugin knows about the host that loaded it.
+//! Stores what a plugin knows about the host that loaded it.
 
 use abi::kineto::Host;
 
@@ -9,8 +9,8 @@ use crate::kind::Kind;
 pub(crate) struct Extended {
     /// The host, if it has Counterpoint's extension.
     pub host: Option<Host>,
-    /// The host's numbers for the plugin's own kinds, or those of the published kinds that are most
-    /// like them.
+    /// The host's numbers for the plugin's own kinds, or the numbers of the published kinds that
+    /// are most like them.
     pub own: Vec<u32>,
 }
 

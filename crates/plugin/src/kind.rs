@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A kind of events: one of the published ones, or one that the plugin declared
+/// A kind of events: a published kind, or a kind that the plugin declared
 /// ([`crate::Profiler::OWN_KINDS`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(u32);
@@ -53,9 +53,9 @@ kinds! {
     COLLECTIVE 21;
     /// Values of counters. [`crate::Trace::counter`] makes these.
     COUNTER 22;
-    /// A call of the runtime of a device that PyTorch knows as PrivateUse1.
+    /// A call of the runtime of a device that PyTorch calls PrivateUse1.
     PRIVATEUSE1_RUNTIME 23;
-    /// A call of the driver of a device that PyTorch knows as PrivateUse1.
+    /// A call of the driver of a device that PyTorch calls PrivateUse1.
     PRIVATEUSE1_DRIVER 24;
 }
 
@@ -70,7 +70,7 @@ impl Kind {
         Self(number)
     }
 
-    /// Returns the index in [`crate::Profiler::OWN_KINDS`], if the kind is one of those.
+    /// Returns the index in [`crate::Profiler::OWN_KINDS`], if the plugin declared the kind.
     pub(crate) fn own_index(self) -> Option<usize> {
         (self.0 & OWN != 0).then_some((self.0 & !OWN) as usize)
     }

@@ -93,11 +93,11 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Lets a thread of the plugin hand over events as soon as they are there, so that they are kept
-/// whatever happens to the process. Make one in `start`, for a thread that ends in `stop`.
+/// Lets a thread of the plugin hand over events as soon as they exist, so that they are kept
+/// whatever happens to the process. Make a value in `start`, for a thread that ends in `stop`.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRequests {
-    /// The session's address, by which the host knows it.
+    /// The session's address, by which the host identifies it.
     session: usize,
 }
 
@@ -108,7 +108,7 @@ impl FlushRequests {
     }
 
     /// Makes the host call [`Session::flush`] on this thread before this function returns. Do not
-    /// hold a lock that `flush` or `stop` take. Returns false if the host cannot take events now,
+    /// hold a lock that `flush` or `stop` takes. Returns false if the host cannot take events now,
     /// or takes them only at the end.
     pub fn flush_now(self) -> bool {
         export::request_flush(self.session as *mut std::ffi::c_void)
@@ -129,10 +129,10 @@ pub trait Profiler: 'static {
     /// The type of one recording.
     type Session: Session;
 
-    /// Prepares a recording of these kinds. Do here what takes long.
+    /// Prepares a recording of these kinds. Slow preparations belong here.
     ///
     /// # Errors
-    /// The plugin takes no part in this recording.
+    /// With an error, the plugin takes no part in this recording.
     fn create(requested: &[Kind]) -> Result<Self::Session, Error>;
 }
 
@@ -144,13 +144,13 @@ pub trait Session: Send + Sync + 'static {
     /// Starts to collect events.
     ///
     /// # Errors
-    /// The host logs the error, and the recording goes on.
+    /// The host logs the error, and the recording continues.
     fn start(&self) -> Result<(), Error>;
 
     /// Stops collecting events.
     ///
     /// # Errors
-    /// The host logs the error, and the recording goes on.
+    /// The host logs the error, and the recording continues.
     fn stop(&self) -> Result<(), Error>;
 
     /// Hands over the events. The host calls this once, after `stop`, on the same thread.
@@ -159,34 +159,35 @@ pub trait Session: Send + Sync + 'static {
     /// The host logs the error, and keeps what was handed over before.
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
 
-    /// Tells that an op begins on the calling thread. Work that the op launches belongs to this id.
+    /// Called when an op begins on the calling thread. Work that the op launches belongs to this
+    /// id.
     fn push_correlation(&self, _id: u64) {}
-    /// Tells that the op with the last correlation id ends.
+    /// Called when the op with the last correlation id ends.
     fn pop_correlation(&self) {}
-    /// Tells that a range that the program marked begins on the calling thread.
+    /// Called when a range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// Tells that the range ends.
+    /// Called when the range ends.
     fn pop_user_correlation(&self) {}
 
-    /// Takes the user's settings for plugins before `start`. Only hosts with Counterpoint's
+    /// Receives the user's settings for plugins before `start`. Only hosts with Counterpoint's
     /// extension call this.
     ///
     /// # Errors
-    /// The host logs the error, and the recording goes on.
+    /// The host logs the error, and the recording continues.
     fn configure(&self, _configuration: &Configuration<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Collects nothing until the next call (`false`), or goes on. Only hosts with Counterpoint's
-    /// extension call this.
+    /// Collects nothing until the next call (`false`), or continues (`true`). Only hosts with
+    /// Counterpoint's extension call this.
     ///
     /// # Errors
-    /// The host logs the error, and the recording goes on.
+    /// The host logs the error, and the recording continues.
     fn toggle(&self, _enabled: bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Hands over the events that are complete while the recording goes on. Only hosts with
+    /// Hands over the events that are complete, while the recording continues. Only hosts with
     /// Counterpoint's extension call this.
     ///
     /// # Errors

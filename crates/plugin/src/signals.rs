@@ -1,9 +1,9 @@
 //! Keeps the program's signals away from threads of a plugin, which must not handle them.
 
-/// Blocks the program's signals on this thread until this value is dropped. Make one before you
-/// start a thread and drop it afterwards, because a new thread inherits the blocked signals.
-/// Signals that a thread's own instructions cause are not blocked, and glibc keeps its own open: it
-/// changes the ids of a process by a signal to each thread.
+/// Blocks the program's signals on this thread until this value is dropped. Make a value before you
+/// start a thread, and drop it afterwards, because a new thread inherits the blocked signals.
+/// Signals that a thread's own instructions cause are not blocked. glibc does not let its own
+/// signals be blocked either: it changes the ids of a process by a signal to each thread.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,

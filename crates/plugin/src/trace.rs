@@ -23,7 +23,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event of this kind from `start_ns` to `end_ns`. For a moment, both are the same.
+    /// Makes an event of this kind from `start_ns` to `end_ns`. For a moment (an event without a
+    /// duration), both times are the same.
     pub fn new(kind: Kind, start_ns: i64, end_ns: i64) -> Self {
         let raw = ProfileEvent { size: ProfileEvent::SIZE, start_ns, end_ns, ..Default::default() };
         Self { kind, raw, stream: false, correlation: false }
@@ -36,8 +37,8 @@ impl Event {
         self
     }
 
-    /// Puts the event on this stream or queue of the device. Also adds the argument `stream`, by
-    /// which tools tell work of a device from work of the CPU.
+    /// Puts the event on this stream or queue of the device. This also adds the argument `stream`,
+    /// by which tools distinguish work of a device from work of the CPU.
     #[must_use]
     pub fn stream(mut self, stream: i32) -> Self {
         self.raw.resource = stream;
@@ -45,7 +46,8 @@ impl Event {
         self
     }
 
-    /// On this row of the device, which is not a stream: [`Trace::resource`] names it.
+    /// Puts the event on this row of the device, which is not a stream. [`Trace::resource`] names
+    /// the row.
     #[must_use]
     pub fn row(mut self, row: i32) -> Self {
         self.raw.resource = row;
@@ -60,8 +62,9 @@ impl Event {
         self
     }
 
-    /// Joins a launch with what it launched: both have the same number. Also adds the argument
-    /// `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to 2,147,483,647.
+    /// Joins a launch with the work that it launched: both have the same number. Also adds the
+    /// argument `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to
+    /// 2,147,483,647.
     #[must_use]
     pub fn correlation(mut self, id: i64) -> Self {
         self.raw.id = id;

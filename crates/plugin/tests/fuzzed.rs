@@ -1,8 +1,8 @@
-//! Random sequences of calls through the plugin interface: a plugin never harms our host, and a host
-//! never harms a plugin of the SDK. `COUNTERPOINT_MUTANTS` says how many rounds there are, and
-//! `COUNTERPOINT_SEED` which ones:
-//! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-plugin --test fuzzed`.
-//! `fuzz/fuzz_targets/plugin_calls.rs` does the same with a fuzzer.
+//! Tests random sequences of calls through the plugin interface: a plugin never harms our host, and
+//! a host never harms a plugin of the SDK. `COUNTERPOINT_MUTANTS` is the number of rounds, and
+//! `COUNTERPOINT_SEED` selects the first one: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p
+//! counterpoint-plugin --test fuzzed`. `fuzz/fuzz_targets/plugin_calls.rs` does the same with a
+//! fuzzer.
 
 #[path = "support/calls.rs"]
 mod calls;

@@ -99,7 +99,7 @@ pub type Trace = *mut c_void;
 pub struct Table {
     /// Bytes of this struct.
     pub size: u32,
-    /// [`VERSION`].
+    /// Version of the table: [`VERSION`].
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),

@@ -35,7 +35,7 @@ pub mod parallel {
 pub struct Call {
     /// Size of the struct in bytes.
     pub size: u32,
-    /// Kind of the call: one of [`kind`].
+    /// Kind of the call: one of the constants in [`kind`].
     pub kind: u32,
     /// Name of the op or range, a C string.
     pub name: *const c_char,
@@ -77,7 +77,7 @@ pub struct Counts {
 pub struct Table {
     /// Size of the table in bytes.
     pub size: u32,
-    /// [`VERSION`].
+    /// Version of the table's layout: [`VERSION`].
     pub version: u32,
     /// Begins an op. The pointer is the address of PyTorch's object for the call, which is on the
     /// stack.
@@ -87,7 +87,7 @@ pub struct Table {
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
-    /// Begins a call that may end on another thread, and before calls that began earlier.
+    /// Begins a call that need not nest with other calls, and that may end on another thread.
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
     /// Ends a range that `begin_apart` began.
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),

@@ -89,7 +89,7 @@ pub type Session = *mut c_void;
 pub struct Table {
     /// Bytes of this table.
     pub size: u32,
-    /// [`VERSION`].
+    /// Version of the table: [`VERSION`].
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),
@@ -106,7 +106,7 @@ pub struct Table {
     pub stacks: unsafe extern "C" fn(Session) -> u32,
     /// Starts to collect events.
     pub start: unsafe extern "C" fn(Session) -> i32,
-    /// Pauses collecting or goes on.
+    /// Pauses or continues collecting.
     pub toggle: unsafe extern "C" fn(Session, u32) -> i32,
     /// Stops collecting events.
     pub stop: unsafe extern "C" fn(Session) -> i32,

@@ -1,15 +1,16 @@
-//! Functions of other libraries: an address for each of them, and the slots in which code finds such
-//! addresses.
+//! Represents functions of other libraries: an address for each of them, and the slots in which
+//! code finds such addresses.
 //!
 //! ```text
 //!  call ─► stub of the PLT ─► slot ─► address after the image ─► name
 //!  load of a slot ────────────┘
 //! ```
 //!
-//! A file does not say where other libraries will be. So each of their functions gets an address after the
-//! image, where there is no code, and is a function of the image without bytes.
+//! A file does not say where other libraries will be. So each function of another library gets an
+//! address after the image, where there is no code, and counts as a function of the image without
+//! bytes.
 //!
-//! Only for x86-64: nothing asks for the callees of other machines.
+//! This is done only for x86-64, because nothing asks for the callees of other machines.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,17 +23,17 @@ use super::{Function, Image, Machine, RELOCATION_BYTES};
 /// Bytes from one address after the image to the next.
 const APART: u64 = 16;
 
-/// The addresses after an image that were given away.
+/// The addresses after an image, as far as they have been assigned.
 pub(super) struct Outside {
     next: u64,
     /// The functions, by the indices of their symbols.
     functions: HashMap<usize, u64>,
-    /// The slots of an object file, by the addresses that they hold.
+    /// The slots of an object file, by the addresses that they contain.
     slots: HashMap<u64, u64>,
 }
 
 impl Outside {
-    /// `end`: no address of the image is larger.
+    /// Begins to assign addresses. No address of the image is larger than `end`.
     pub fn after(end: u64) -> Self {
         let next = end.checked_next_multiple_of(4096).unwrap_or(end);
         Self { next, functions: HashMap::new(), slots: HashMap::new() }
@@ -45,14 +46,14 @@ impl Outside {
 }
 
 impl Image {
-    /// The address of the function that is in a slot while the program runs. `None`: there is no slot, or the
-    /// program may change it.
+    /// Returns the address of the function that is in a slot while the program runs. Returns `None`
+    /// if there is no slot, or if the program may change it.
     pub fn in_slot(&self, slot: u64) -> Option<u64> {
         self.slots.get(&slot).copied()
     }
 
-    /// Adds functions that are not in the image: the slot that has a function's address (0: none has), the
-    /// function's first address, and its name.
+    /// Adds functions that are not in the image. Each one is given by the slot that contains its
+    /// address (0 if there is none), its first address, and its name.
     pub fn add_outside<'n>(&mut self, functions: impl IntoIterator<Item = (u64, u64, &'n str)>) {
         for (slot, start, name) in functions {
             if slot != 0 {
@@ -65,7 +66,7 @@ impl Image {
         self.order();
     }
 
-    /// The address that stands for the undefined symbol.
+    /// Returns the address that stands for an undefined symbol.
     pub(super) fn outside_function<'f>(
         &mut self,
         outside: &mut Outside,
@@ -85,7 +86,7 @@ impl Image {
         start
     }
 
-    /// The address of a symbol, wherever it is.
+    /// Returns the address of a symbol, which may be in the image or outside.
     fn of_symbol<'f>(
         &mut self,
         outside: &mut Outside,
@@ -98,7 +99,7 @@ impl Image {
         })
     }
 
-    /// The address of the slot of an object file that holds `address`.
+    /// Returns the address of the slot of an object file that contains `address`.
     fn slot_for(&mut self, outside: &mut Outside, address: u64) -> u64 {
         if let Some(known) = outside.slots.get(&address) {
             return *known;
@@ -109,7 +110,8 @@ impl Image {
         slot
     }
 
-    /// The address that a relocation of an object file is about: the symbol's, or that of its slot.
+    /// Returns the address that a relocation of an object file refers to: the symbol's address, or
+    /// the address of the symbol's slot.
     pub(super) fn target_of(
         &mut self,
         outside: &mut Outside,
@@ -136,11 +138,12 @@ impl Image {
         let most = usize::try_from(self.file / RELOCATION_BYTES).unwrap_or(usize::MAX);
         for (slot, relocation) in file.dynamic_relocations().into_iter().flatten().take(most) {
             let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-            // The program may write into other slots.
+            // Other slots are not used, because the program may write into them.
             let is_constant = constant.contains(&slot);
             let address = match (r_type, relocation.target()) {
                 (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {
-                    // An address in the image: of the function, or of one that chooses it.
+                    // The address is in the image. It is the address of the function, or of code
+                    // that chooses the function.
                     Some(relocation.addend() as u64)
                 }
                 (
@@ -159,7 +162,8 @@ impl Image {
     }
 }
 
-/// The largest address, and the addresses that are constant as soon as the dynamic linker has filled them.
+/// Returns the largest address, and the addresses that are constant as soon as the dynamic linker
+/// has filled them.
 fn extent(file: &ElfFile64<'_>) -> (u64, Range<u64>) {
     let endian = file.endian();
     let (mut end, mut constant) = (0, 0..0);

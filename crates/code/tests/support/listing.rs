@@ -14,16 +14,16 @@ pub struct Line {
     pub targets: Vec<u64>,
     /// Whether control may continue with the next instruction.
     pub falls: bool,
-    /// Whether it reads a memory operand.
+    /// Whether the instruction reads a memory operand.
     pub loads: bool,
-    /// Whether it writes a memory operand.
+    /// Whether the instruction writes a memory operand.
     pub stores: bool,
-    /// Whether it is a jump.
+    /// Whether the instruction is a jump.
     pub branch: bool,
     pub call: bool,
-    /// Whether it is a scalar floating-point instruction.
+    /// Whether the instruction is a scalar floating-point instruction.
     pub scalar: bool,
-    /// Whether it has vectors of 64, 128, 256 and 512 bits.
+    /// Whether the instruction has vectors of 64, 128, 256 and 512 bits.
     pub vector: [bool; 4],
 }
 
@@ -88,7 +88,7 @@ fn target(operand: &str) -> Option<u64> {
 }
 
 fn x86(name: &str, operands: &str) -> Line {
-    // Prefixes stand before the name.
+    // Prefixes come before the name.
     if matches!(
         name,
         "cs" | "data16" | "rep" | "repz" | "lock" | "notrack" | "ds" | "es" | "addr32"
@@ -234,17 +234,17 @@ fn arm(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Returns the instructions that may follow one.
+/// Returns the instructions that control may reach directly from the instruction at `at`.
 fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     let line = among[&at];
     let next = line.falls.then_some(at + line.length);
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// Returns the instructions at which cycles are entered: a strongly connected set of instructions
-/// is entered at one of them, and without that one, other cycles may remain inside. The set may be
-/// entered from anything in `all` that the function's first instruction reaches (which excludes
-/// padding).
+/// Returns the instructions at which cycles are entered. A strongly connected set of instructions
+/// is entered at one instruction. Without that instruction, other cycles may remain in the set. The
+/// set may be entered from anything in `all` that the function's first instruction reaches (which
+/// excludes padding).
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -277,8 +277,8 @@ pub fn cycles(
     headers
 }
 
-/// Returns the sets of instructions in which each reaches each other one, by walking forwards and
-/// backwards.
+/// Returns the sets of instructions in which each instruction reaches every other one, by walking
+/// forwards and backwards.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();

@@ -15,7 +15,7 @@ use testkit::Scratch;
 /// A clang, and the machine for which it compiles.
 pub struct Compiler {
     version: u32,
-    /// Whether it compiles for AArch64 instead of x86-64.
+    /// Whether the compiler compiles for AArch64 instead of x86-64.
     pub is_arm: bool,
     scratch: Scratch,
 }
@@ -59,7 +59,7 @@ impl Compiler {
         self.instrumented_with(source, level, mode, &[])
     }
 
-    /// The same with more of clang's flags.
+    /// Does what `instrumented` does, with more flags of clang.
     pub fn instrumented_with(
         &self,
         source: &str,
@@ -90,7 +90,7 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// A shared library of an object for this machine, made with a flag of the linker.
+    /// Makes a shared library of an object for this machine, with a flag of the linker.
     pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
         let library = object.with_extension(format!("{flag}.so"));
         let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];
@@ -98,9 +98,9 @@ impl Compiler {
         library
     }
 
-    /// What the judge of this machine's code writes.
+    /// Returns what a disassembler writes about an object.
     pub fn disassembled(&self, object: &Path) -> String {
-        // GNU's objdump disassembles the host's code, and LLVM's the other.
+        // GNU's objdump disassembles code of the host, and LLVM's objdump the other code.
         let mut objdump = match self.is_arm {
             false => Command::new("objdump"),
             true => Command::new(format!("llvm-objdump-{}", self.version)),

@@ -160,7 +160,7 @@ pub(crate) fn read_group<'p, P: Pmu>(
 /// The outcome of one attempt to read a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// All values and times are of one interval.
+    /// All values and times belong to one interval.
     Read,
     /// Reading in user mode is impossible, at least now.
     AskTheKernel,
@@ -175,8 +175,8 @@ pub(crate) enum Attempt {
 /// page.
 ///
 /// The order of the instructions is sufficient for this to be correct, as in the kernel's own
-/// example: the page of a thread's counter is written on the thread's CPU, between two of its
-/// instructions.
+/// example: the page of a thread's counter is written on the thread's CPU, between two instructions
+/// of the thread.
 #[inline(always)]
 pub(crate) fn attempt<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,

@@ -10,7 +10,8 @@ pub(crate) trait Pmu {
     fn ticks(&self) -> u64;
 }
 
-/// The real processor. A counter may only be read while a page of the thread names it.
+/// The real processor. A counter may only be read while a page of the thread contains the counter's
+/// index.
 pub(crate) struct Hardware;
 
 #[cfg(target_arch = "x86_64")]

@@ -21,15 +21,16 @@
 //!
 //! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`), under the
 //!   same conditions, before the thread continues.
-//! - Events with period 1 are never throttled: only the second sample of one event of the kernel could be.
-//! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of room, and
-//!   `data_head` never stands still.
-//! - No process is woken up, because none waits for records.
+//! - Events with period 1 are never throttled. The kernel could only throttle a second sample of
+//!   the same event.
+//! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of
+//!   room, and `data_head` always advances.
+//! - No process is woken up, because no process waits for records.
 //!
-//! The time for which the group was enabled is the thread's time on a processor. The kernel writes page 0 each
-//! time that it schedules the thread in (`perf_swevent_add`). While `lock` is unchanged, the thread has stayed
-//! where it is, and the time-stamp counter says how long. After each context switch, one reading is the
-//! kernel's:
+//! The time for which the group was enabled is the thread's time on a processor. The kernel writes
+//! page 0 each time that it schedules the thread in (`perf_swevent_add`). While `lock` is
+//! unchanged, the thread has stayed on its processor, and the time-stamp counter says how long.
+//! After each context switch, the kernel makes one reading:
 //!
 //! ```text
 //!  lock as at the last reading by the kernel? ── no ──► read(2), note value, time, ticks and lock
@@ -37,10 +38,10 @@
 //!     └──► ticks, data_head of each counter ─► lock still the same? ── no ──► read(2)
 //! ```
 //!
-//! The cost is two pages of memory, which the kernel counts as locked
-//! (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK` above it), for each counter of each thread,
-//! and a sample for each event. The sample's time cannot be seen beside that of a page fault
-//! (measured). If the buffer cannot be mapped, the kernel makes each reading. That is not a loss.
+//! The cost is two pages of memory for each counter of each thread, and a sample for each event.
+//! The kernel counts these pages as locked (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK`
+//! above it). The time for a sample cannot be seen beside the time for a page fault (measured). If
+//! the buffer cannot be mapped, the kernel makes each reading. This is not a loss.
 
 use core::sync::atomic::Ordering;
 
@@ -59,9 +60,9 @@ const TRACEPOINT: u32 = 2;
 /// Size of a sample without any content: a `struct perf_event_header`.
 const SAMPLE: u64 = 8;
 
-/// Returns whether all counters of a group are software counters of this kind. A group with a
-/// tracepoint, which may count system calls, is not: the kernel makes each of its readings, so that
-/// it is known how many of the system calls are ours.
+/// Returns whether all counters of a group are software counters of this kind. For a group with a
+/// tracepoint, which may count system calls, it returns false: the kernel makes each reading of
+/// such a group, so that it is known how many of the system calls are ours.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -132,8 +133,8 @@ impl Rings {
     }
 
     /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns
-    /// the group's pages by their position in the group; the first `None` ends it. Returns false if
-    /// the kernel must be asked.
+    /// the group's pages by their position in the group; the first `None` ends the group. Returns
+    /// false if the kernel must be asked.
     #[inline(always)]
     pub(crate) fn attempt<'p, P: Pmu>(
         &mut self,
@@ -170,7 +171,7 @@ impl Rings {
     }
 
     /// Lets the kernel fill in the block of the group that starts at `first`, by a call of `ask`,
-    /// which returns the number of bytes. Notes the numbers that later readings need.
+    /// which returns the number of bytes. Stores the numbers that later readings need.
     pub(crate) fn ask<'p, P: Pmu>(
         &mut self,
         first: usize,
@@ -197,7 +198,7 @@ impl Rings {
             return got;
         };
         let is_still = counters().zip(bases.iter()).all(|(page, base)| written(page) == *base);
-        // A group that consists only of such counters runs whenever it is enabled.
+        // A group that consists only of software counters runs whenever it is enabled.
         if is_still && enabled == running && !leader.changed(lock) {
             *last = Last {
                 lock,

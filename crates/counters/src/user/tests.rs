@@ -89,7 +89,7 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
 
 #[test]
 fn offset_and_counter_wrap_as_the_kernels_64_bits_do() {
-    // −3 + 5, −1 + −1, and the largest value plus one.
+    // The sums are −3 + 5, −1 + −1, and the largest value plus one.
     assert_eq!(value(&page(1, 48, 3u64.wrapping_neg()), 5), Some(2));
     assert_eq!(value(&page(1, 48, u64::MAX), 0xffff_ffff_ffff), Some(u64::MAX - 1));
     assert_eq!(value(&page(1, 64, u64::MAX), 1), Some(0));

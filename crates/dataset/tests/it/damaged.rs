@@ -1,4 +1,4 @@
-//! Tests of parts that do not match their files, and of files that do not belong to a dataset.
+//! Tests parts that do not match their files, and files that do not belong to a dataset.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn a_file_of_another_table_or_rank_is_named_and_left_out() {
     check(hist, rows, "has no column op of table stats");
     let (others, rows) = of(&zero, "stats");
     check(others, rows, "it has rows of a rank that its part does not have");
-    // The file has the right size, and its footer consists of ones.
+    // The file has the right size, and all bits of its footer are 1.
     let (mut bytes, rows) = of(&one, "stats");
     let size = bytes.len();
     bytes[size - 200..size - 8].fill(0xff);
@@ -131,7 +131,7 @@ fn rows_that_no_member_has_are_an_error_of_the_merge() {
     }
     merge(&[Dataset::open(&a).unwrap()], &b).unwrap();
     // Rank 1 is removed from the list of members. It is neither the lowest nor the highest rank, so
-    // the minimum and maximum in a file's statistics do not show rows without a member.
+    // the minimum and maximum in a file's statistics do not reveal the rows that have no member.
     let directory = b.join("parts/run=train%207");
     let json = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let mut part: Part = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();

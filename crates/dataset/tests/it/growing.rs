@@ -1,5 +1,5 @@
-//! Parts of a recording that goes on: files of calls are added, everything else is replaced, and in the end the
-//! dataset has what one export of the whole recording has.
+//! Tests parts of a recording that goes on: files of calls are added, and everything else is
+//! replaced. In the end, the dataset has what one export of the whole recording has.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,8 @@ use super::common::{files, options};
 pub const PAGES: u64 = 6;
 const CALLS: u64 = 25;
 
-/// The first `pages` pages of two threads. `older`: a process that is older than the one that records.
+/// Makes a recording with the first `pages` pages of two threads. `older` adds a process that is
+/// older than theirs.
 pub fn script(pages: u64, older: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("instructions:u", 0);
@@ -47,12 +48,12 @@ pub fn script(pages: u64, older: bool) -> ProfileScript {
     script
 }
 
-/// As what it is exported, with calls.
+/// Returns the options with which the recording is exported, with its calls.
 pub fn growing(unfinished: bool) -> Options {
     Options { unfinished, ..options(1, true) }
 }
 
-/// Exports the recording as far as these pages.
+/// Exports a recording to the dataset.
 pub fn add(dir: &Path, script: &ProfileScript, options: &Options) -> Exported {
     let (_scratch, path) = script.written();
     export(&Profile::open(&path).unwrap(), dir, options).unwrap()
@@ -64,7 +65,7 @@ pub fn part(dir: &Path) -> Part {
     part.clone()
 }
 
-/// All rows of the part's table, each as a text, sorted.
+/// Returns all rows of the part's table, each as a text, sorted.
 pub fn rows(dir: &Path, part: &Part, table: Table) -> Vec<String> {
     let mut rows = Vec::new();
     for file in part.files_of(table.name()) {
@@ -98,7 +99,7 @@ fn the_parts_together_are_the_whole_recording() {
         assert_eq!(part.files_of("calls").count() as u64, pages);
         let calls = rows(&dir, &part, Table::Calls);
         assert_eq!(calls.len() as u64, 2 * pages * CALLS);
-        // No file of calls has changed, and of other tables there is one.
+        // No file of calls has changed, and each other table has one file.
         let now = files(&dir);
         assert!(kept.iter().all(|(path, bytes)| now.get(path) == Some(bytes)), "{pages}");
         kept = now.into_iter().filter(|(path, _)| path.starts_with("calls")).collect();
@@ -120,7 +121,7 @@ fn the_parts_together_are_the_whole_recording() {
         let own = |part: &Part| part.files.get(table.name()).cloned();
         assert_eq!(own(&grown), own(&one), "{table}");
     }
-    // A second time, it is there.
+    // The second time, the part is already there.
     assert_eq!(add(&dir, &script(PAGES, false), &growing(false)), Exported::AlreadyThere);
     // Merged, all its calls are in one file.
     let out = scratch.join("merged");
@@ -144,7 +145,7 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
         let merged = merge(&opened, &out).unwrap();
         assert!(!merged.members[0].unfinished && !is_unfinished(&out));
     }
-    // The beginning stays one when it is merged.
+    // The beginning of a recording is still marked as unfinished after it was merged.
     let out = scratch.join("alone");
     fs::create_dir(&out).unwrap();
     merge(&[Dataset::open(&begun).unwrap()], &out).unwrap();
@@ -166,13 +167,14 @@ fn an_earlier_moment_replaces_nothing() {
                 assert!(files(&dir) == before, "{ended} {pages} {calls}");
             }
         }
-        // The same moment, before it was known that it was the last one.
+        // This is the same moment, before it was known to be the last one.
         if ended {
             let last = add(&dir, &script(PAGES, false), &growing(true));
             assert_eq!(last, Exported::AlreadyThere);
             assert!(files(&dir) == before);
         }
-        // A part whose files are gone is worth nothing, and names have to go if somebody says so.
+        // A part with names is replaced if somebody wants the names to be gone, and so is a part
+        // whose files are gone.
         let redacted = Options { redacted: true, ..growing(true) };
         assert!(matches!(add(&dir, &script(2, false), &redacted), Exported::New { .. }));
         assert!(part(&dir).members[0].redacted);
@@ -218,7 +220,7 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * PAGES * CALLS + 1);
     assert_eq!(calls(&dir), calls(&whole));
-    // So it is with other keys of ops, and with files that somebody has removed.
+    // The same happens with other keys of ops, and with files that somebody has removed.
     for damage in [0, 1] {
         let dir = scratch.join(&format!("{damage}"));
         add(&dir, &script(2, false), &growing(true));
@@ -249,7 +251,7 @@ fn a_lost_page_waits_for_the_end() {
         items[second] = Item::LostPage(ticks, cpu, ns);
         script
     };
-    // The first thread's first page is lost, so it is not known whether it comes late.
+    // The first page of the first thread is lost, and it is not known whether it will come late.
     add(&dir, &lossy(3), &growing(true));
     assert_eq!(rows(&dir, &part(&dir), Table::Calls).len() as u64, 3 * CALLS);
     add(&dir, &lossy(4), &growing(false));
@@ -266,7 +268,7 @@ fn a_page_in_memory_waits_until_it_is_complete() {
     add(&dir, &begun, &growing(true));
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * 2 * CALLS);
-    // The statistics have its calls already.
+    // The statistics already include the calls of this page.
     let of_calls = |dir: &Path| rows(dir, &part(dir), Table::Hist);
     add(&whole, &script(3, false), &growing(false));
     assert_eq!(of_calls(&dir), of_calls(&whole));

@@ -1,4 +1,4 @@
-//! A writer that is killed at any step leaves the old state or the new one.
+//! Tests that a writer that is killed at any step leaves the old state or the new one.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use testkit::Scratch;
 use super::common::{add, files, write};
 use super::growing;
 
-/// The variable that tells the child what to do, where, and at which step to kill itself.
+/// The variable that contains what the child does, where, and at which step it kills itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
 
 /// Does the work of a child, if this process is one. Otherwise, this tests nothing.
@@ -97,11 +97,11 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         assert!(ranks == [0] || ranks == [0, 1], "step {step}: {ranks:?}");
         let after = files(&dir);
         assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "step {step}");
-        // The next writer completes the dataset, whatever the killed one has left.
+        // The next writer completes the dataset, whatever the killed writer has left.
         assert!(!is_killed("export", &dir, 0));
         let found = Dataset::open(&dir).unwrap();
         assert_eq!(found.members().len(), 2, "step {step}");
-        // What the killed one has left is gone, unless the part was there already.
+        // The files that the killed writer has left are gone, unless the part was there already.
         let listed: usize = found.parts.iter().map(|part| part.all_files().count() + 1).sum();
         assert!(ranks == [0, 1] || files(&dir).len() == listed + 1, "step {step}");
         if !killed {
@@ -141,8 +141,8 @@ fn a_merge_that_is_killed_leaves_the_old_or_the_new_dataset() {
     assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
 }
 
-/// One export more, of a recording that has grown and has ended or not: its part is the old or the new one, and the
-/// next export completes it.
+/// One more export, of a recording that has grown and may have ended, is killed. The part is then
+/// the old or the new one, and the next export completes it.
 #[test]
 fn a_growing_part_is_the_old_or_the_new_one() {
     let scratch = Scratch::new();
@@ -161,7 +161,7 @@ fn a_growing_part_is_the_old_or_the_new_one() {
         let (part, now) = (growing::part(&dir), calls(&dir));
         assert!(now == few || now == all, "step {step}: {} calls", now.len());
         seen[usize::from(now == all)] += 1;
-        // The statistics are of the same moment.
+        // The statistics are from the same moment as the calls.
         let stats = growing::rows(&dir, &part, Table::Stats);
         let other = if now == all { &whole } else { &begun };
         assert_eq!(stats, growing::rows(other, &growing::part(other), Table::Stats));
@@ -195,7 +195,7 @@ fn an_export_that_ends_late_replaces_no_later_part() {
             None => (state(late.id()) == Some('T')).then_some(true),
         });
         let mut last = to_run("last", &dir, 0).stdout(quiet()).spawn().unwrap();
-        // It has ended, or it waits for the first export.
+        // The second export has ended, or it waits for the first one.
         wait_for(|| (last.try_wait().unwrap().is_some() || is_waiting(last.id())).then_some(()));
         if is_stopped {
             kill_process(Pid::from_child(&late), Signal::CONT).unwrap();
@@ -225,13 +225,13 @@ fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     panic!("not after a minute");
 }
 
-/// The state of a process, as the kernel shows it.
+/// Returns the state of a process, as the kernel shows it.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether a process waits for a lock of `flock`.
+/// Returns whether a process waits for a lock of `flock`.
 fn is_waiting(pid: u32) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
     let pid = pid.to_string();

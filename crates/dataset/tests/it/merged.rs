@@ -1,4 +1,4 @@
-//! Tests of merging: in any order, in any tree, and any number of times.
+//! Tests merging: in any order, in any tree, and any number of times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn any_order_and_tree_gives_the_same_files() {
             let one = trees.swap_remove(random.place(trees.len()));
             let at = random.place(trees.len());
             let out = scratch.join(&format!("tree-{round}-{made}"));
-            // Sometimes, a leaf is there twice.
+            // Sometimes, a leaf is merged twice.
             let again = &leaves[random.place(leaves.len())];
             merged(&[&one, again, &trees[at]], &out);
             trees[at] = out;
@@ -57,7 +57,7 @@ fn the_same_recording_is_there_once() {
     let before = files(&a);
     add(&a, 3, false);
     assert!(files(&a) == before, "nothing has changed");
-    // With calls, the part is replaced, and no file of the old one stays.
+    // With calls, the part is replaced, and no file of the old part stays.
     add(&a, 3, true);
     let found = Dataset::open(&a).unwrap();
     assert_eq!(found.members().len(), 1);

@@ -9,7 +9,7 @@ use crate::scan::Span;
 use super::read::Function;
 use super::scan::{Cursor, is_name, name_end};
 
-/// The argument of a block, as pieces of the text.
+/// An argument of a block, as pieces of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     /// The name with its `%`.
@@ -18,16 +18,16 @@ pub struct Argument {
     pub kind: Span,
 }
 
-/// The blocks of a function. Their graph is in [`Body`]; an edge's operand is the whole successor,
-/// for example `^bb2(%25 : i64)`.
+/// The blocks of a function. Their graph is in [`Body`]. The operand of an edge is the whole
+/// successor, for example `^bb2(%25 : i64)`.
 #[derive(Debug, Default)]
 pub struct Blocks {
     /// Blocks and edges.
     pub body: Body,
     pub arguments: Vec<Argument>,
     pub of_block: Vec<(u32, u32)>,
-    /// Statements that define one value, by the value's name with `%`, as far as they may define
-    /// the counter of a loop.
+    /// Statements that define one value and may define the counter of a loop, by the value's name
+    /// with `%`.
     pub defined: HashMap<Vec<u8>, Span>,
     /// Indices of blocks by name, with `^`.
     names: HashMap<Vec<u8>, u32>,
@@ -37,7 +37,8 @@ pub struct Blocks {
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. If its syntax is not understood, `Body::strange` says so.
+    /// Reads the body of a function. If its syntax is not understood, `Body::strange` contains the
+    /// reason.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;
@@ -73,7 +74,7 @@ impl Blocks {
             }
             let end = cursor.statement()?;
             if end == start {
-                // A bracket that does not belong to a statement.
+                // There is a bracket that does not belong to a statement.
                 blocks.strange(|| format!("line {line}: this is not an operation"));
                 return Ok(blocks);
             }
@@ -196,7 +197,7 @@ impl Blocks {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
                 // The statement is another terminator, has a region with blocks of its own, or is
-                // in the generic form. An intrinsic in that form is none of these (IREE has some
+                // in the generic form. An intrinsic in the generic form is accepted (IREE has some
                 // where a processor has masked vectors, such as `llvm.intr.vp.reduce.fmax`).
                 let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
                 if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
@@ -213,8 +214,8 @@ impl Blocks {
         false
     }
 
-    /// Finds the targets of all terminators. The error has the line of a malformed terminator, and its
-    /// defect.
+    /// Finds the targets of all terminators. The error is the line and the defect of a malformed
+    /// terminator.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];
@@ -329,8 +330,8 @@ fn has_successor(text: &[u8], span: Span) -> bool {
     found
 }
 
-/// Returns the successors of a terminator, with the values that they pass. The list is empty if one
-/// of them spans several lines, which no printer does.
+/// Returns the successors of a terminator, with the values that they pass. The list is empty if a
+/// successor spans several lines, which no printer writes.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();
@@ -351,8 +352,8 @@ pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     found
 }
 
-/// Returns the pieces between the commas outside of all brackets. Angle brackets count, too, unless
-/// they are part of an arrow.
+/// Returns the pieces between the commas outside of all brackets. Angle brackets count as brackets,
+/// unless they are part of an arrow.
 pub fn pieces(text: &[u8], inside: Span) -> Vec<Span> {
     let mut found = Vec::new();
     let mut depth = 0_i64;

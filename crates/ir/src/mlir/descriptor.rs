@@ -1,5 +1,5 @@
-//! Writes the additions to an instrumented module besides its hooks: the descriptor, the side table
-//! as bytes, and the rehearsal.
+//! Writes the additions to an instrumented module that are not hooks: the descriptor, the side
+//! table as bytes, and the rehearsal (a function that runs empty hits).
 //!
 //! The executables that IREE's compiler makes have no constructors and may not import symbols, so
 //! no code in them looks for a runtime. The descriptor is in a writable segment of the executable,
@@ -31,7 +31,7 @@ pub struct Descriptor<'a> {
 const KIND: &str = "!llvm.struct<(array<8 x i8>, i32, i32, i32, i32, array<16 x i8>, ptr, i64, ptr, \
                     ptr, ptr, ptr, ptr, i32, i32, i64, ptr, i64)>";
 
-/// Returns bytes as the inside of a string.
+/// Returns bytes as the content of a string.
 fn quoted(bytes: &[u8]) -> String {
     let mut out = String::new();
     crate::descriptor::quoted(bytes, &mut out);
@@ -93,7 +93,7 @@ impl Descriptor<'_> {
         code.close();
     }
 
-    /// Writes the function that runs empty hits on an entry of the caller's.
+    /// Writes the function that runs empty hits on an entry that its caller passes.
     fn rehearse(&self, code: &mut Code) {
         code.function(format_args!(
             "{}(%module: !llvm.ptr, %entry: !llvm.ptr, %times: i64) attributes {{passthrough = \

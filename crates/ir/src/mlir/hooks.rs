@@ -1,5 +1,6 @@
-//! Writes the functions that hooks call: the same code at the begin and end of a function or loop
-//! as in [`crate::hooks`], which writes LLVM IR. `loops.h` explains what each number means.
+//! Writes the functions that hooks call. These functions contain the code for the begin and end of
+//! a function or loop that [`crate::hooks`] writes in LLVM IR. `loops.h` explains what each number
+//! means.
 //!
 //! ```text
 //!  enter()                                                            → table
@@ -8,15 +9,16 @@
 //! ```
 //!
 //! `kept` points at three words of the caller's stack: the time stamp (0 if the hit is not timed),
-//! the value that `begin` of the descriptor returned, and the `end` to call. `child` points at the
-//! word to which loops directly inside add their times, and `parent` at the word of the hit around
-//! (both only in mode timed; otherwise null). `iterations` is negative if they are not known. All
-//! arguments but the first are constants or addresses of the stack at the call, so that none of
-//! them remains after LLVM has inlined the functions, which it must (`alwaysinline`).
+//! the value that `begin` of the descriptor returned, and the `end` function to call. `child`
+//! points at the word to which loops directly inside add their times, and `parent` points at the
+//! corresponding word of the hit around it. Both are used only in mode timed, and are null
+//! otherwise. `iterations` is negative if they are not known. At a call, all arguments but the
+//! first are constants or addresses of the stack. LLVM must inline the functions (`alwaysinline`),
+//! and then none of these arguments remains.
 //!
-//! Fields of the descriptor are read as volatile: no code of the module writes them, and LLVM would
-//! otherwise take their initial values for constants. Reads and writes with an order are in MLIR's
-//! generic form, whose syntax does not change between versions.
+//! Fields of the descriptor are read as volatile: no code of the module writes them, so LLVM would
+//! otherwise replace them by their initial values. Atomic reads and writes are in MLIR's generic
+//! form, whose syntax does not change between versions.
 
 use std::fmt::{Arguments, Write};
 
@@ -34,7 +36,7 @@ const INLINED: &str = "attributes {passthrough = [\"alwaysinline\", \"nounwind\"
 /// Writes functions.
 #[derive(Debug)]
 pub struct Code {
-    /// The text that was written so far.
+    /// The text that has been written so far.
     pub out: String,
     /// The next number for a new value or block.
     next: u32,
@@ -211,7 +213,7 @@ impl Print for Code {
     }
 }
 
-/// The mode, the clock and the names of the functions.
+/// The mode, the clock and the names of the functions that hooks call.
 #[derive(Clone, Debug)]
 pub struct Hooks {
     /// The way in which hits are recorded.
@@ -330,7 +332,8 @@ impl Hooks {
         code.close();
     }
 
-    /// Reads counters, if the runtime wants them, and then the clock. Ends the block.
+    /// Writes code that reads the counters, if the runtime wants them, and then the clock. Ends the
+    /// block.
     fn start(&self, code: &mut Code, entry: &str) {
         let end_at = code.at("%kept", 16);
         let null = code.null();

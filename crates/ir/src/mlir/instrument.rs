@@ -1,5 +1,6 @@
-//! Instruments a whole text: reads it, chooses, numbers, rewrites, and puts the pieces together.
-//! Everything that is not instrumented stays unchanged, byte for byte.
+//! Instruments a whole text: reads it, chooses functions and loops, numbers them, inserts hooks,
+//! and puts the pieces together. Everything that is not instrumented stays unchanged, byte for
+//! byte.
 
 use twox_hash::XxHash3_128;
 
@@ -29,10 +30,10 @@ use super::rewrite::Work;
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// The side tables of the modules of the text in which something was instrumented, in the order
-    /// of the text.
+    /// The side tables, in the order of the text: one for each module of the text in which
+    /// something was instrumented.
     pub tables: Vec<SideTable>,
-    /// The side tables as they are embedded.
+    /// The side tables as JSON, as they are embedded in the text.
     pub json: Vec<String>,
     /// The functions and loops that were not instrumented, in modules without a side table.
     pub skipped: Vec<Skipped>,
@@ -109,8 +110,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// Computes the identity: 128 bits that only the same module of the same text with the same options
-/// has.
+/// Computes the identity: a hash of 128 bits of the text, the number of the module in it, and the
+/// options.
 fn identity(
     text: &[u8],
     ordinal: usize,

@@ -1,6 +1,6 @@
-//! Computes the number of iterations of a loop from an argument of its header that begins at the
-//! same value on all edges into the loop and changes by a constant, as [`crate::iterations`] does
-//! with phi nodes.
+//! Computes the number of iterations of a loop from an argument of its header, as
+//! [`crate::iterations`] does from phi nodes. The argument begins at the same value on all edges
+//! into the loop and changes by a constant.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -17,7 +17,7 @@ use super::scan::name_end;
 pub struct Counter {
     /// The argument of the header, with `%`.
     pub value: String,
-    /// The counter's type: `i` and this number of bits, at most 64.
+    /// The number of bits of the counter's integer type, at most 64.
     pub bits: u32,
     /// The value with which the counter begins, by its name with `%`.
     pub start: String,
@@ -28,7 +28,7 @@ pub struct Counter {
     /// Number of edges that go back to the header.
     latches: u32,
     /// Whether the last run of the header is an iteration, too, because the header has an edge to
-    /// itself, or works as defined in [`crate::header`].
+    /// itself, or works as [`crate::header`] defines it.
     pub whole: bool,
 }
 
@@ -98,8 +98,8 @@ impl Search<'_> {
         Some(Counter { value, bits, start, step, next, latches, whole })
     }
 
-    /// Whether the header does more than decide: it stores, calls, or has an edge out of the loop
-    /// that passes on a value of its own which the next iteration gets, too, such as a sum.
+    /// Whether the header works, and does not only decide: it stores, calls, or passes a value out
+    /// of the loop that it also passes to the next iteration, such as a sum.
     fn works(&self, l: u32, header: u32) -> bool {
         let block = &self.blocks.body.blocks[header as usize];
         if stores_or_calls(block.text.of(self.text)) {
@@ -177,7 +177,7 @@ impl Search<'_> {
                 }
             }
         }
-        // For each loop, whether it, or a loop inside of it, calls something: a call can leave the
+        // For each loop, whether the loop or a loop inside it calls something. A call can leave the
         // loop (`crate::trips`).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
@@ -199,7 +199,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Returns the iterations of a loop with one exit, in block `from`.
+    /// Returns the iterations of a loop that is left only from block `from`.
     fn trips(&self, l: u32, from: u32, counter: &Counter) -> Option<u64> {
         let header = self.loops.all[l as usize].header;
         let body = &self.blocks.body;

@@ -44,7 +44,7 @@ pub struct Function {
     pub tail: Span,
 }
 
-/// A bracket that is open.
+/// An opening bracket that is not closed yet.
 struct Open {
     bracket: u8,
     /// Index of the module that begins with this bracket.
@@ -93,7 +93,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
             }
             _ => {}
         }
-        // Moves to the end of the line, and keeps account of the brackets that open and close on it.
+        // Moves to the end of the line, and keeps track of the brackets that open and close on it.
         loop {
             let Some(byte) = cursor.next_special()? else {
                 if !open.is_empty() {
@@ -150,8 +150,7 @@ fn recognise(text: &[u8]) -> Result<(), IrError> {
     Ok(())
 }
 
-/// Reads the header of a module and moves into its region. Returns `None` if the word is something
-/// else.
+/// Reads the header of a module and moves into its region. Returns `None` if no region follows.
 fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     let start = cursor.at;
     let mut triple = None;
@@ -204,7 +203,7 @@ fn symbol(text: &[u8], at: usize) -> Option<Span> {
     }
 }
 
-/// Returns the name of a global at `at`, if only an instrumented module has such a name.
+/// Returns the name of the global at `at` if only an instrumented module has such a name.
 fn instrumented(text: &[u8], at: usize) -> Option<String> {
     let name = symbol(text, at)?.of(text);
     name.starts_with(PREFIX).then(|| String::from_utf8_lossy(name).into_owned())

@@ -32,15 +32,15 @@ pub struct Work<'a> {
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops, as many as [`Choice::loops`] and in the same order.
+    /// The hooks of loops, one for each element of [`Choice::loops`], in the same order.
     pub hooks: &'a [Hook],
-    /// The counter of iterations for each of these hooks, if there is one.
+    /// The counter of iterations for each element of `hooks`, if there is one.
     pub counters: &'a [Option<Counter>],
     /// The functions that hooks call.
     pub calls: &'a Hooks,
 }
 
-/// The reason why a function with such loops cannot be instrumented.
+/// The reason why a function with edges that leave very many loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 /// Writes the inserted text.
@@ -92,7 +92,7 @@ impl Work<'_> {
     }
 
     /// Writes the slots and constants, the request for the table of this thread, and the start of
-    /// the function.
+    /// the function's hit.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));

@@ -91,8 +91,8 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "a string", line: self.line })
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
-    /// `None` at the end of the text.
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns that
+    /// byte. Returns `None` at the end of the text.
     pub fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
             let Some(skipped) = self.rest().iter().position(|b| SPECIAL[*b as usize]) else {
@@ -129,8 +129,8 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "brackets", line: first })
     }
 
-    /// Moves past the statement that begins here, and returns its end: before the end of its last
-    /// line, or before a brace that closes the region around it.
+    /// Moves past the statement that begins here, and returns its end: the end of its last line, or
+    /// the offset of a brace that closes the region around it.
     pub fn statement(&mut self) -> Result<usize, IrError> {
         while let Some(byte) = self.next_special()? {
             match byte {
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Checks that a bracket closes the one that is open.
+/// Checks that the bracket `close` matches the open bracket.
 pub fn closes(open: Option<u8>, close: u8, line: u32) -> Result<(), IrError> {
     let right =
         matches!((open, close), (Some(b'('), b')') | (Some(b'['), b']') | (Some(b'{'), b'}'));

@@ -26,8 +26,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Makes a bench with the first LLVM of the known ones that has clang and opt. If none has both,
-    /// the test is reported as skipped, and the result is `None`.
+    /// Makes a bench with the first known LLVM that has clang and opt. If none has both, the test
+    /// is reported as skipped, and the result is `None`.
     pub fn new() -> Option<Self> {
         let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
             without_llvm("clang and opt of LLVM 15 or later");

@@ -1,4 +1,4 @@
-//! Compilers that tests use as judges, and the programs that they compile.
+//! Finds the compilers that tests use as judges, and compiles the test programs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test uses some of it")]
@@ -58,7 +58,7 @@ impl Llvm {
     }
 }
 
-/// Prints that a test has no judge on this machine.
+/// Prints that a test is skipped because a tool is not installed on this machine.
 pub fn without_llvm(what: &str) {
     testkit::skip("loops and LLVM", &format!("{what} is not installed"));
 }
@@ -87,7 +87,7 @@ pub struct Made {
     /// The program, and the level of optimisation.
     pub name: String,
     pub path: PathBuf,
-    /// The oldest LLVM that reads it.
+    /// The oldest LLVM that can read the text.
     pub version: u32,
 }
 

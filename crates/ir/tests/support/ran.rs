@@ -35,7 +35,8 @@ pub struct Ran {
     pub table: SideTable,
     pub rows: Vec<Row>,
     pub output: String,
-    /// The hits of a rehearsal of 1000 hits, and the number of its timed hits that did not end.
+    /// The hits that a rehearsal of 1000 hits counted, and the number of its timed hits that did
+    /// not end.
     pub rehearsal: Option<[u64; 2]>,
     /// The numbers of times that the module was registered and unregistered.
     pub registered: String,
@@ -48,8 +49,9 @@ impl Ran {
         self.rows.iter().filter(entry).copied().collect()
     }
 
-    /// Returns the sum over threads of one number of a loop, which is given by its depth and its
-    /// index among the loops of this depth in its function; without a depth, of the function.
+    /// Returns one number of a loop, summed over threads. The loop is given by its depth and its
+    /// index among the loops of this depth in its function. Without a depth, the number is the
+    /// function's.
     pub fn sum(
         &self,
         function: &str,

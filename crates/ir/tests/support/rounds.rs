@@ -11,8 +11,8 @@ pub fn variable(name: &str) -> Option<u64> {
 }
 
 /// Calls `round` with the number of each round, `inputs` or `COUNTERPOINT_MUTANTS` times, on
-/// several threads, whose random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the
-/// number of rounds, and the number of those in which `round` returned true. If `round` panics,
+/// several threads. Their random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the
+/// number of rounds, and the number of rounds in which `round` returned true. If `round` panics,
 /// prints the seed that makes the same text at once.
 pub fn rounds(
     inputs: u64,

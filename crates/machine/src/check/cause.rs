@@ -1,8 +1,8 @@
-//! Causes of a [`Problem`](super::Problem), with the facts that advice needs. This crate gives no
-//! advice: `crates/cli/src/advice` says what to do about each cause.
+//! Lists the causes of a [`Problem`](super::Problem), with the facts that advice needs. This crate
+//! gives no advice: `crates/cli/src/advice` says what to do about each cause.
 
-/// The reason why a counter or a set of counters does not work. A new variant needs advice in the
-/// command line; the enum is exhaustive so that the compiler asks for it.
+/// The reason why a counter or a set of counters does not work. Each variant needs advice in the
+/// command line. The enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Nothing is known except for the message.
@@ -28,7 +28,7 @@ pub enum Cause {
     Filtered,
     /// There is no PMU, so no hardware counter works.
     NoPmu {
-        /// This is a virtual machine, whose hypervisor could pass a PMU on.
+        /// Whether this is a virtual machine, whose hypervisor could give it a PMU.
         is_virtual: bool,
     },
     /// The PMU or the kernel does not have this counter.
@@ -46,9 +46,9 @@ pub enum Cause {
     },
     /// The kernel is built without perf.
     NoPerf,
-    /// This process has as many descriptors as it may have.
+    /// This process has as many open descriptors as its limit allows.
     ProcessDescriptors,
-    /// The system has as many descriptors as it may have.
+    /// The system has as many open descriptors as its limit allows.
     SystemDescriptors,
     /// All hardware breakpoints are in use.
     BreakpointsInUse,

@@ -1,10 +1,10 @@
-//! The limits of counting and recording, with the facts that advice needs. `crates/cli/src/advice`
-//! says what to do about each.
+//! Lists the limits of counting and recording, with the facts that advice needs.
+//! `crates/cli/src/advice` says what to do about each limit.
 
 use crate::check::Cause;
 
-/// The reason for a finding that is not as it should be. A new variant needs advice in the command
-/// line; the enum is exhaustive so that the compiler asks for it.
+/// The reason for a finding that is not as it should be. Each variant needs advice in the command
+/// line. The enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The kernel is older than the recorder needs.
@@ -13,7 +13,7 @@ pub enum Limit {
     NoPerf,
     /// The processor's PMU is not visible.
     NoPmu {
-        /// This is a virtual machine, whose hypervisor could pass a PMU on.
+        /// Whether this is a virtual machine, whose hypervisor could give it a PMU.
         is_virtual: bool,
     },
     /// The NMI watchdog uses a hardware counter.
@@ -45,7 +45,7 @@ pub enum Limit {
     NoCounting(Cause),
     /// The time-stamp counter changes its rate.
     VariableClock {
-        /// This is a virtual machine, whose hypervisor could pass a constant clock on.
+        /// Whether this is a virtual machine, whose hypervisor could give it a constant clock.
         is_virtual: bool,
     },
     /// The kernel does not use the time-stamp counter, although its rate is constant.
@@ -54,7 +54,7 @@ pub enum Limit {
     NoSharedMemory,
     /// `/dev/shm` is nearly full.
     LittleSharedMemory,
-    /// A process may have fewer descriptors than many counted threads need.
+    /// The limit of open descriptors of a process is lower than many counted threads need.
     FewDescriptors,
     /// The size of files is limited.
     FileSize,

@@ -1,9 +1,9 @@
-//! Loops of floating-point instructions.
+//! Contains the loops of floating-point instructions.
 //!
 //! A loop has 12 chains (24 on AArch64), each of which waits for its own last result only. An
-//! instruction takes 4 cycles or so, and a core begins at most 2 (4) in each cycle, so it never waits.
-//! Registers of the loop hold ordinary numbers: none becomes subnormal, infinite or not a number.
-//! Results are thrown away.
+//! instruction takes about 4 cycles, and a core begins at most 2 instructions in each cycle (4 on
+//! AArch64), so it never waits. Registers of the loop contain ordinary numbers: no number becomes
+//! subnormal, infinite or not a number. Results are thrown away.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
@@ -53,8 +53,8 @@ mod arch {
     use super::{Loop, Operands};
 
     /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$of` is the
-    /// field of [`Operands`] that is loaded with `$load`; `$r` begins the names of the registers,
-    /// and `$form` says how the instructions of even and odd chains name theirs.
+    /// field of [`Operands`] that is loaded with `$load`. `$r` begins the names of the registers.
+    /// `$form` says how the instructions of even and odd chains name their registers.
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {
@@ -108,7 +108,7 @@ mod arch {
         (fused $r:literal, $n:literal, $i:literal, $k:literal) => {
             concat!($i, " ", $r, $n, ", ", $r, "14, ", $r, "15\n")
         };
-        // Even chains are multiplied with 14, and 15 is added to odd ones.
+        // Even chains are multiplied by register 14, and register 15 is added to odd chains.
         (vex $r:literal, $n:literal, $i:literal, $k:literal) => {
             concat!($i, " ", $r, $n, ", ", $r, $n, ", ", $r, $k, "\n")
         };
@@ -213,7 +213,7 @@ mod arch {
                 }
             }
         };
-        // `fmla` adds to its first register; `fmadd` names what it adds to.
+        // `fmla` adds to its first register; `fmadd` names the register to which it adds.
         (itself $i:literal, $r:literal, $s:literal, $($n:literal)*) => {
             concat!($($i, " ", $r, $n, $s, ", ", $r, "30", $s, ", ", $r, "31", $s, "\n"),*)
         };

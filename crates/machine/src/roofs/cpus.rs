@@ -1,4 +1,4 @@
-//! The cores that this process may use, and their caches, from sysfs.
+//! Finds the cores that this process may use, and their caches, from sysfs.
 
 use crate::Machine;
 use crate::files::parse_cpus;
@@ -71,7 +71,7 @@ impl Cpus {
     }
 }
 
-/// Returns the caches of the first core; the other cores are assumed to have the same.
+/// Returns the caches of the first core; the other cores are assumed to have the same caches.
 fn caches(machine: &Machine, cores: &[Core]) -> Vec<Cache> {
     let Some(first) = cores.first() else { return Vec::new() };
     let folder = format!("{CPU}/cpu{}/cache", first.cpu);

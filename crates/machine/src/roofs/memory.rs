@@ -1,11 +1,13 @@
-//! Loops that move bytes, and the blocks of memory over which they go.
+//! Contains the loops that move bytes, and the blocks of memory that these loops read and write.
 //!
 //! Each core has a block of its own, which it has written first, so that the block's memory is near
-//! the core. For a cache, the block is half of the core's share of it, so that the block stays
-//! there; for memory, all blocks together are four times the last caches, as STREAM demands.
+//! the core. For a cache, the block is half of the core's share of the cache, so that the block
+//! stays in the cache. For memory, all blocks together are four times the last caches, as STREAM
+//! demands.
 //!
-//! Instructions load and store the widest vectors of the processor, and stores go through the caches.
-//! Bytes are counted as STREAM does: a line that is read only because it is about to be written is not.
+//! Instructions load and store the widest vectors of the processor, and stores go through the
+//! caches. Bytes are counted as STREAM does: a line that is read only because it is about to be
+//! written does not count.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -20,12 +22,15 @@ const LONG: Duration = Duration::from_millis(10);
 const LEAST: u64 = 64 << 20;
 /// The largest size of all blocks together.
 const MOST: u64 = 4 << 30;
-/// The least number of bytes in a step, so that reading the clock takes no noticeable part of it.
+/// The least number of bytes in a step, so that reading the clock takes no noticeable part of the
+/// step.
 const STEP: u64 = 1 << 20;
-/// The size of a block is a multiple of this, which each loop divides.
+/// The size of a block is a multiple of this number: each of up to three arrays of a block must be
+/// a multiple of 512 bytes.
 const GRAIN: u64 = 3 * 512;
-/// The distance from the end of an array of a block to the next array. Without it, stores would
-/// have the same low address bits as the loads after them, for which some processors wait.
+/// The distance from the end of an array of a block to the next array. Without this distance,
+/// stores would have the same low address bits as the loads after them, and some processors wait in
+/// that case.
 const APART: u64 = 1024 + 64;
 
 /// The blocks of the cores: for each level and number of cores, the bytes of one core.
@@ -54,7 +59,7 @@ impl Blocks {
         all.extend(teams.iter().map(|team| (None, *team, grains(of_memory / u64::from(*team)))));
         let cores = &cpus.cores[..teams.iter().copied().max().unwrap_or(1) as usize];
         let memory = cores.iter().enumerate().map(|(at, core)| {
-            // The first core also works alone.
+            // The first core also works alone, with a larger block.
             let most = all.iter().filter(|(_, team, _)| at == 0 || *team > 1);
             let bytes = most.map(|(.., bytes)| *bytes).max().unwrap_or(GRAIN) + 4 * APART;
             let mapping = Mapping::new(bytes)?;
@@ -72,7 +77,7 @@ impl Blocks {
         levels
     }
 
-    /// Returns the bytes that each core goes over, if this many cores work.
+    /// Returns the size of each core's block, if this many cores work.
     pub fn block(&self, level: Option<u32>, cores: u32) -> u64 {
         let found = self.sizes.iter().find(|(of, team, _)| *of == level && *team == cores);
         found.map_or(0, |(.., bytes)| *bytes)
@@ -322,7 +327,7 @@ mod arch {
                 "vfmadd213pd ", $r, $n, ", ", $r, "15, [{b} + {at} + ", $($off,)+ "]"
             )
         };
-        // Does not use operands in memory, because these instructions need aligned ones.
+        // Does not use operands in memory, because these instructions need aligned operands.
         (two $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
             concat!(
                 $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",

@@ -1,4 +1,4 @@
-//! Threads that are pinned to cores, start together and work for the same time.
+//! Runs threads that are pinned to cores, start together and work for the same time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ pub const SHORT: Duration = Duration::from_millis(2);
 /// being measured. Its core then runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 
-/// Calls `step` on all of these cores at once, again and again for this time, and returns the sum
-/// of the work of all cores in a second. `step` gets the index of the core and returns how much
-/// work it did.
+/// Calls `step` on all of these cores at the same time, again and again for the given time. Returns
+/// the sum of the work of all cores per second. `step` gets the index of the core and returns how
+/// much work it did.
 pub fn rate(
     cores: &[Core],
     time: Duration,
@@ -26,8 +26,8 @@ pub fn rate(
         pin(cores[at]);
         work(time / WARM, || step(at));
         waiting.fetch_sub(1, Ordering::AcqRel);
-        // The thread has a processor of its own, unless the machine is shared; on a shared machine, waiting
-        // takes most of the time.
+        // The thread has a processor of its own, unless the machine is shared. On a shared machine,
+        // this wait takes most of the time.
         let until = Instant::now() + Duration::from_secs(1);
         while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::hint::spin_loop();
@@ -51,7 +51,7 @@ pub fn rate(
     })
 }
 
-/// Measures the work per second, of at least one step.
+/// Repeats `step` for this time, at least once, and returns the work per second.
 fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
     let start = Instant::now();
     let mut done = 0.0;

@@ -104,7 +104,7 @@ pub enum DefaultSet {
 }
 
 impl DefaultSet {
-    /// Returns the generic kinds of the set, by number, each only once.
+    /// Returns the generic kinds of the set, in the order of their numbers, each only once.
     pub fn kinds(self) -> impl Iterator<Item = Generic> {
         Generic::ALL.iter().copied().filter(move |kind| match kind {
             Generic::Collective => false,

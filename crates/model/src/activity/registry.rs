@@ -1,4 +1,4 @@
-//! Keeps the kinds and names that are added to the published ones at run time.
+//! Stores the kinds and names that are added to the published ones at run time.
 //!
 //! ```text
 //!  label   0 … 65,535                    row of the table of published names

@@ -12,11 +12,11 @@ use crate::suggest::closest;
 pub struct Operand<'a> {
     /// The name that views show.
     pub name: &'a str,
-    /// The unit of its values after multiplication by `scale`.
+    /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
     /// The value of one step of a raw value, in `unit`.
     pub scale: f64,
-    /// The group with which it was read.
+    /// The group with which the counter was read.
     pub group: u16,
 }
 
@@ -35,7 +35,7 @@ pub struct Bound {
     /// Empty if it only uses the duration.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
-    /// Counters are indices into `counters`.
+    /// The tree, in which counters are indices into `counters`.
     root: Node<usize>,
 }
 
@@ -103,9 +103,9 @@ impl Metric {
 }
 
 impl Bound {
-    /// Computes the value in [`Bound::unit`]. `values` are raw values or sums of
-    /// [`Bound::counters`], in that order, and `duration_ns` is the time of the same calls. Returns
-    /// `None` if the value is undefined.
+    /// Computes the value in [`Bound::unit`]. `values` are raw values or sums for
+    /// [`Bound::counters`], in the order of these counters. `duration_ns` is the time of the same
+    /// calls. Returns `None` if the value is undefined.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
@@ -196,7 +196,8 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// Returns the cause of an error about a counter that does not exist, from which advice is made.
+/// Returns the cause of an error about a counter that does not exist. The command line makes advice
+/// from it.
 fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {

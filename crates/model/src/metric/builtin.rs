@@ -65,9 +65,9 @@ pub const BUILTINS: &[Builtin] = &[
     builtin("switch-rate", "context-switches / duration", "context switches per second"),
 ];
 
-/// The part of the slots of Intel's cores, from Ice Lake on. The four counters of the first level
-/// share the slots. They are counted together with `slots`, which has to be the first counter of
-/// their group.
+/// Makes the expression for a part of the pipeline slots of Intel's cores, from Ice Lake on. The
+/// four counters of the first level share the slots. They are counted together with `slots`, which
+/// has to be the first counter of their group.
 macro_rules! intel {
     ($of:literal) => {
         concat!(
@@ -78,15 +78,16 @@ macro_rules! intel {
     };
 }
 
-/// The part of the dispatch slots of AMD's Zen 4, of which there are six in each cycle. Zen 5 has
-/// eight, and the names of its counters are refused.
+/// Makes the expression for a part of the dispatch slots of AMD's Zen 4, which has six slots in
+/// each cycle. Zen 5 has eight, and the names of its counters are refused.
 macro_rules! zen4 {
     ($of:literal) => {
         concat!("(", $of, ") / (6 * ls_not_halted_cyc) in %")
     };
 }
 
-/// Top-down metrics by vendor: the slots for operations that stayed empty, by reason.
+/// Top-down metrics by vendor: which part of the slots for operations was used, and why the other
+/// slots stayed empty.
 ///
 /// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B,
 /// section "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of

@@ -9,12 +9,12 @@ pub struct MetricError {
     pub kind: MetricErrorKind,
     /// Byte offset in the text that was parsed.
     pub at: usize,
-    /// More data than `kind` has, from which the command line makes advice.
+    /// Further data, from which the command line makes advice.
     pub cause: Option<MetricCause>,
 }
 
-/// The cause of a [`MetricError`], with values. A new variant needs advice in the command line; the
-/// enum is exhaustive so that the compiler reports a missing one.
+/// The cause of a [`MetricError`], with values. Each variant needs advice in the command line. The
+/// enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
@@ -67,7 +67,7 @@ pub enum MetricErrorKind {
     },
     /// The expression is longer than [`super::MOST_BYTES`].
     TooLong {
-        /// The part's length in bytes.
+        /// The length in bytes.
         bytes: usize,
     },
     /// Parentheses, functions and signs are nested more than [`super::MOST_DEPTH`] deep.

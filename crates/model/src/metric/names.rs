@@ -20,8 +20,8 @@ impl Spelling {
         Self { base: first.to_owned(), modifiers: modifiers.to_owned() }
     }
 
-    /// Returns the modifiers that select occurrences, in a fixed order. `D`, `p`, `P` and `I` do
-    /// not.
+    /// Returns the modifiers that select occurrences, in a fixed order. The letters `D`, `p`, `P`
+    /// and `I` do not select occurrences.
     pub fn modes(&self) -> String {
         "ukhGH".chars().filter(|c| self.modifiers.contains(*c)).collect()
     }

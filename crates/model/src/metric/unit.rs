@@ -126,8 +126,8 @@ impl Dimension {
 }
 
 impl MetricUnit {
-    /// Converts `value` from ns, bytes and joules to this unit; `None` if a float cannot hold the
-    /// result.
+    /// Converts `value` from ns, bytes and joules to this unit. Returns `None` if the result is too
+    /// large for a float.
     pub(super) fn convert(&self, value: f64) -> Option<f64> {
         let value = value * 2f64.powi(-self.factor.twos);
         let value = match self.factor.tens {
@@ -176,7 +176,7 @@ fn atom(text: &str) -> Option<(Dimension, Factor)> {
         "bytes" => return Some((Dimension { bytes: 1, ..none }, tens(0))),
         _ => {}
     }
-    // A prefix alone counts: `G/s`.
+    // A prefix alone is also a unit: `G/s`.
     if let Some(factor) = prefix(text).filter(|_| !text.is_empty()) {
         return Some((none, factor));
     }

@@ -1,11 +1,10 @@
 //! Finds the implementation of an indirect function (`STT_GNU_IFUNC`) that this machine uses.
 //!
 //! The symbol of such a function is code that chooses an implementation, and that runs once in each
-//! process. The dynamic linker of our own process has made the same choice on the same processor
-//! for the libraries that we have loaded, so it is asked for the address of the name. The only
+//! process. The dynamic linker of our own process has made the same choice on the same processor,
+//! for the libraries that we have loaded. So it is asked for the address of the name. The only
 //! library that is loaded for this purpose is the libm of the C library. For other files that are
-//! not loaded, there is no answer, so that code of a file never runs only because the file was
-//! named.
+//! not loaded, there is no answer: naming a file must never run its code.
 //!
 //! A program with other `GLIBC_TUNABLES` than ours can choose another implementation.
 
@@ -16,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// Returns the offset of the implementation in the file; `None` if the file is not loaded here, or
-/// if the implementation is in another file.
+/// Returns the offset of the implementation in the file. Returns `None` if the file is not loaded
+/// here, or if the implementation is in another file.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -74,9 +73,9 @@ fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let name = CString::new(function.name.as_str()).ok()?;
     let version = function.version.as_deref().map(CString::new).transpose().ok()?;
     let load = if loaded { libc::RTLD_NOLOAD } else { 0 };
-    // SAFETY: `path` and the names are C strings that live through the calls. The library is loaded
-    // already, or is the C library's libm; it stays loaded, so that the answer's mapping can be
-    // looked up.
+    // SAFETY: `path` and the names are C strings that stay valid during the calls. The library is
+    // loaded already, or is the C library's libm; it stays loaded, so that the answer's mapping can
+    // be looked up.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE | load);
         if handle.is_null() {

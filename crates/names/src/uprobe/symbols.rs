@@ -170,7 +170,8 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         })
     }
 
-    /// Does the reverse of [`Symbols::offset_of`].
+    /// Returns the virtual address of the code at this offset of the file; `None` if there is no
+    /// code.
     pub fn address_of(&self, file_offset: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = file_offset.checked_sub(offset)?;
@@ -286,8 +287,7 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// Reads the file in which distributions keep the symbols of a stripped file, found by its build
-/// id.
+/// Reads the separate file with the symbols of a stripped file, which is found by the build id.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

@@ -148,8 +148,8 @@ const TERMS: [(&str, &str); 12] = [
 ];
 
 /// Intel's fixed counters, each of which counts only one event. Tables have pseudo codes for these
-/// events; the kernel uses the codes for the architectural event of the same meaning (SDM volume 3,
-/// table of fixed counters).
+/// events. The kernel uses the codes of the architectural events with the same meaning (SDM volume
+/// 3, table of fixed counters).
 const FIXED: [(&str, &str); 5] = [
     ("inst_retired.any", "event=0xc0"),
     ("cpu_clk_unhalted.thread", "event=0x3c"),
@@ -202,7 +202,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
     Ok(terms.join(","))
 }
 
-/// Returns the name in sysfs of a unit's PMU.
+/// Returns the sysfs name of the PMU of a unit.
 fn pmu_of(unit: &str) -> String {
     match unit {
         "CBO" => "uncore_cbox".into(),

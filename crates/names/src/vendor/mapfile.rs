@@ -15,7 +15,7 @@ use machine::Machine;
 /// The files to read for a processor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Files of events, each with the PMU of events without a unit.
+    /// Files of events. The text beside each path is the PMU of events without a unit.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Files of events to which other events refer (`ArchStdEvent`).
     pub(super) standard: Vec<PathBuf>,
@@ -91,7 +91,7 @@ enum Cpu {
     Arm { midr: u64 },
 }
 
-/// The bits of variant and revision in MIDR_EL1, for all of which there is one table.
+/// The bits of variant and revision in MIDR_EL1. All variants and revisions have the same table.
 const MIDR_VERSION: u64 = 0x00f0_000f;
 
 impl Cpu {

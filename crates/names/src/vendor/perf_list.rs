@@ -1,7 +1,7 @@
 //! Reads names from an installed perf: `perf list -j` (Linux 6.2 or later).
 //!
-//! perf is run at most once, for a name that no other source knows or for the whole list. If perf
-//! is missing, too old or broken, it provides no names. Only a perf that hangs is reported, because
+//! perf is run at most once, for the whole list or for a name that no other source has. If perf is
+//! missing, too old or broken, it provides no names. Only a perf that hangs is reported, because
 //! the user has waited for it.
 
 use std::io::Read;
@@ -41,8 +41,8 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // A process that did not answer in time is killed before it is waited for, because it might go
-    // on for ever.
+    // A process that did not answer in time is killed before the wait, because it might run for
+    // ever.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -118,8 +118,8 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // This is not a test of its own, because the other test might start its program while this
-        // one still writes its own.
+        // This is not a separate test: tests run in parallel, and the other one might start its
+        // program while this one still writes its program.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

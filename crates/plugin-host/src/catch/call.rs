@@ -6,12 +6,12 @@ use std::ptr::NonNull;
 
 use super::{Left, RawException, cxx_exceptions};
 
-/// A call in progress. The trampoline and the personality function know these offsets.
+/// A call in progress. The trampoline and the personality function use the offsets of these fields.
 #[repr(C)]
 struct Frame {
     /// The stack pointer of the trampoline, below the registers that it saved.
     stack: *mut c_void,
-    /// The call of the same thread inside of which this one is.
+    /// The call of the same thread that contains this call, or null.
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
@@ -24,7 +24,7 @@ thread_local! {
     static INNERMOST: Cell<*mut Frame> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-// These constants are from the same section.
+// These constants are from the Itanium C++ ABI, exception handling.
 const SEARCH_PHASE: c_int = 1;
 const HANDLER_FRAME: c_int = 4;
 const FORCE_UNWIND: c_int = 8;
@@ -43,7 +43,7 @@ std::arch::global_asm!(
     // The arguments are the function, its first and its second argument, and the frame.
     "counterpoint_plugin_trampoline:",
     ".cfi_startproc",
-    // The address is relative to this place and has signed 4 bytes.
+    // In the encoding 0x1b, the address is relative to this place and has 4 bytes with a sign.
     ".cfi_personality 0x1b, {personality}",
     "push rbp",
     ".cfi_def_cfa_offset 16",
@@ -84,7 +84,7 @@ std::arch::global_asm!(
     "counterpoint_plugin_land:",
     ".cfi_startproc",
     "mov rsp, rdi",
-    // The ABI wants both flags to be clear at every call and return.
+    // The ABI requires that the direction flag is clear at every call and return.
     "cld",
     "xor eax, eax",
     "jmp 2b",
@@ -187,7 +187,8 @@ unsafe extern "C" fn personality(
     if actions & (HANDLER_FRAME | FORCE_UNWIND) == 0 {
         return CONTINUE_UNWIND;
     }
-    // The frames between here and the innermost call have been unwound, so this frame is its own.
+    // The frames between here and the innermost call have been unwound, so the innermost frame
+    // belongs to this trampoline.
     let frame = INNERMOST.get();
     if frame.is_null() {
         return CONTINUE_UNWIND;
@@ -221,7 +222,7 @@ pub(super) fn leave_by(signal: c_int) {
 /// `function` must be a C function that takes these arguments.
 ///
 /// # Errors
-/// The function did not return.
+/// Fails if the function did not return.
 pub(crate) unsafe fn call(
     function: *const c_void,
     first: *const c_void,
@@ -249,13 +250,13 @@ pub(crate) unsafe fn call(
     match exception {
         _ if fault != 0 => Err(Left::Fault(fault)),
         None => Ok(value),
-        // The exception is the C library's own, and not ours to delete.
+        // The exception belongs to the C library, and we must not delete it.
         Some(_) if forced => Err(Left::ThreadExit),
         Some(exception) => Err(Left::Exception(caught(exception))),
     }
 }
 
-// The crate libc does not declare these for every system that we build for.
+// The crate libc does not declare the following for every system that we build for.
 const CANCEL_DISABLE: c_int = 1;
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;

@@ -1,10 +1,11 @@
-//! Catches crashes of a plugin when its program has ended and only the plugins' events are left to
+//! Catches crashes of a plugin after the program has ended, when only the plugins' events have to
 //! be taken. A wrong address or `abort` then ends the call instead of the process, so that the
 //! other plugins hand over their events and the program's own output is written. While the program
 //! runs, crashes are not caught.
 //!
 //! Only faults inside of a guarded call are caught, and only on threads that ask for it
-//! ([`OnThread`]). For all others, a signal has the effect that it had before [`Caught`].
+//! ([`OnThread`]). In all other cases, a signal has the effect that it had before [`Caught`] was
+//! made.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -35,7 +36,7 @@ thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Catches faults as long as this value lives. There is one such value at a time.
+/// Catches faults as long as this value exists. There is one such value at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
@@ -45,11 +46,11 @@ impl Caught {
         // SAFETY: zeros are a value of `sigaction`.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
         ours.sa_sigaction = handle as *const () as usize;
-        // Nothing is blocked in the handler, so a jump out of it has nothing to restore.
+        // The handler blocks no signals, so a jump out of it has nothing to restore.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         for (signal, place) in SIGNALS.into_iter().zip(&BEFORE) {
             // SAFETY: both actions outlive the calls, and `handle` may run in any context. The
-            // action of before is stored before ours is set, because a handler may read it at once.
+            // earlier action is stored before ours is set, because a handler may read it at once.
             unsafe {
                 let mut before: libc::sigaction = std::mem::zeroed();
                 if libc::sigaction(signal, std::ptr::null(), &mut before) == 0 {
@@ -90,10 +91,10 @@ impl Drop for Caught {
     }
 }
 
-/// The size of the stack on which a handler runs if the thread's own is full, in bytes.
+/// The size in bytes of the stack on which a handler runs if the thread's own stack is full.
 const STACK: usize = 64 * 1024;
 
-/// Catches faults of guarded calls on this thread as long as this value lives.
+/// Catches faults of guarded calls on this thread as long as this value exists.
 #[derive(Debug)]
 pub struct OnThread {
     stack: *mut c_void,

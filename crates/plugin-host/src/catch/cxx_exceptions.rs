@@ -1,10 +1,10 @@
 //! Ends C++ exceptions with the runtime library that threw them, and finds out their type and
 //! message.
 //!
-//! A process may have several such libraries, and an exception belongs to the one that threw it,
-//! which is the library that contains the exception's cleanup function. The layouts that are read here are fixed by the
-//! Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and
-//! 2.5 of its part on exceptions.
+//! A process may have several such libraries. An exception belongs to the library that threw it,
+//! which is the library that contains the exception's cleanup function. The layouts that are read
+//! here are fixed by the Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables),
+//! and sections 2.2 and 2.5 of its part on exceptions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -21,14 +21,14 @@ pub(super) struct Runtime {
     end_catch: *const c_void,
     current_type: *const c_void,
     demangle: *const c_void,
-    /// The address to which the virtual-table pointer of a class with one base class points.
+    /// The address in the virtual-table pointer of a `type_info` whose class has one base class.
     single_base: *const c_void,
     /// Whether the exception shares its object with others (`std::rethrow_exception`).
     shared: bool,
     call: Call,
 }
 
-/// `std::type_info`, and the field of a class with one base class.
+/// `std::type_info`, and the additional field for a class with one base class.
 #[repr(C)]
 struct TypeInfo {
     table: *const c_void,
@@ -48,8 +48,8 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 }
 
 impl Runtime {
-    /// Returns the library of an exception of this class with this cleanup function. `None` if it
-    /// is not a C++ exception, or if the functions of its library cannot be found, because the
+    /// Returns the library of an exception of this class with this cleanup function. Returns `None`
+    /// if it is not a C++ exception, or if the functions of its library cannot be found because the
     /// library is linked into a plugin without exported symbols.
     pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
@@ -101,8 +101,8 @@ impl Runtime {
             begin(exception);
             let current: Plain = std::mem::transmute(self.current_type);
             let of = current();
-            // The object follows the header, whose end is the struct that unwinders see: two words,
-            // and two more that are the unwinder's.
+            // The object follows the header. The header ends with the struct that unwinders see:
+            // two words, and two more words for the unwinder.
             let object = exception.wrapping_byte_add(32).cast::<c_void>();
             match (self.name(of), self.text(object, of)) {
                 (Some(name), Some(text)) => format!("a C++ exception of type {name}: {text}"),
@@ -146,15 +146,15 @@ impl Runtime {
     }
 
     /// Returns the exception's message, if its class derives from `std::exception` through classes
-    /// with one base class: then all of them are at the same address.
+    /// with one base class. In that case, all these classes' objects are at the same address.
     unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
         /// The place of `what` in the virtual table, after the two destructors.
         const WHAT: usize = 2;
         if self.shared {
             return None;
         }
-        // SAFETY: `of` is the runtime's `type_info`; that of a class with one base class has the
-        // third field. An object of a class with virtual functions begins with the address of its
+        // SAFETY: `of` is the runtime's `type_info`, which has the third field if the class has one
+        // base class. An object of a class with virtual functions begins with the address of its
         // table.
         unsafe {
             for _ in 0..64 {

@@ -1,12 +1,12 @@
-//! Gives back the dynamic linker's locks after a constructor of a shared object threw.
+//! Releases the dynamic linker's locks after a constructor of a shared object threw.
 //!
-//! glibc holds a lock while constructors run, and an exception that leaves `dlopen` leaves the lock
-//! held. Then every other thread that loads something, or ends the process, waits for ever. glibc
-//! has no function that gives the lock back. But its locks are mutexes in one exported object, a
-//! mutex contains the number of its owner and how often it is held, and the layout of a mutex is
-//! part of glibc's ABI (`bits/struct_mutex.h`, the same on all processors with 64 bits that we
-//! build for). So we look for the mutexes that this thread holds more often than before, and give
-//! them back.
+//! glibc holds a lock while constructors run. If an exception leaves `dlopen`, the lock stays
+//! locked. Then every other thread that loads something, or ends the process, waits for ever. No
+//! function of glibc releases the lock. But glibc's locks are mutexes in one exported object, and a
+//! mutex contains the number of its owner and how often it is held. The layout of a mutex is part
+//! of glibc's ABI (`bits/struct_mutex.h`, the same on all processors with 64 bits that we build
+//! for). So we look for the mutexes that this thread holds more often than before, and release
+//! them.
 
 use std::ffi::{c_int, c_void};
 
@@ -23,7 +23,7 @@ struct Mutex {
 /// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 1;
 
-/// The locks that this thread holds, and how often it holds each.
+/// The locks that this thread holds, and how often it holds each of them.
 pub(super) struct Held(Vec<(*mut Mutex, u32)>);
 
 /// Returns glibc's object and its size. Other C libraries have no such object.
@@ -88,16 +88,16 @@ impl Held {
         Self(held)
     }
 
-    /// Gives back the locks that were taken since `self` was made.
+    /// Releases the locks that were taken after `self` was made.
     ///
     /// # Safety
-    /// The code that took the locks must not give them back.
+    /// The code that took the locks must not release them.
     pub(super) unsafe fn restore(&self) {
         for (mutex, count) in Self::now().0 {
             let before = self.0.iter().find(|(held, _)| *held == mutex).map_or(0, |held| held.1);
             for _ in before..count {
                 // SAFETY: `mutex` is a recursive mutex that this thread holds, and by contract
-                // nobody else will give it back.
+                // nobody else will release it.
                 unsafe { libc::pthread_mutex_unlock(mutex.cast()) };
             }
         }

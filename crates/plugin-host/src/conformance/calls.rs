@@ -49,7 +49,7 @@ fn process(raw: &Raw<'_>) -> i32 {
     with_builder(|builder| raw.process(builder))
 }
 
-/// Makes all calls of a recording, and reports those that fail.
+/// Makes all calls of a recording, and reports the calls that fail.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
     let code = raw.start();
     findings.check(code == 0, RESULT, || format!("profilerStart returned {code}"));

@@ -9,8 +9,8 @@ pub enum Source {
     Header,
     /// The published host does or expects what the clause says (`libkineto/src/dynamic_plugin`).
     Host,
-    /// Neither the header nor the host says anything about it. Other hosts, or later versions, may
-    /// depend on it.
+    /// Neither the header nor the host says anything about this. Other hosts, or later versions,
+    /// may depend on it.
     Custom,
 }
 

@@ -117,7 +117,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // See whether the plugin goes on using the builder.
+        // Wait, to see whether the plugin still uses the builder.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -196,7 +196,7 @@ fn say(counts: &Counts, findings: &mut Findings) {
     }
 }
 
-/// A builder that declines every call, and counts them.
+/// A builder that declines every call, and counts the calls.
 pub(super) struct Declining {
     pub builder: TraceBuilder,
     calls: Box<AtomicUsize>,

@@ -138,7 +138,8 @@ fn query(plugin: &mut Plugin, findings: &mut Findings) {
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {
-            // The published host goes on without a name, but never starts a profiler without types.
+            // The published host continues without a name, but never starts a profiler without
+            // types.
             findings.violation(QUERY, format!("profilerQuery returned {code}"));
             continue;
         }

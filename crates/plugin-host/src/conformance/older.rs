@@ -1,6 +1,6 @@
-//! A probe that finds out for which older state of the interface a plugin was built. A state whose
-//! table has another size shows at registration; the other state only shows in the arguments that
-//! `profilerStart` accepts.
+//! A probe that finds out for which older state of the interface a plugin was built. There are two
+//! older states. One has a table of another size, which shows at registration. The other shows only
+//! in the arguments that `profilerStart` accepts.
 
 use std::ffi::c_void;
 
@@ -30,8 +30,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         let mut types = supported(&interface);
         let types_length = types.len();
-        // A plugin of the current state takes the address of the types for its handle, so there are
-        // zeros in that memory for it to read.
+        // A plugin of the current state uses the address of the types as its handle, so that memory
+        // contains zeros for it to read.
         types.resize(1 << 16, 0);
         let mut arguments = StartWithTypes {
             size: size_of::<StartWithTypes>(),
@@ -40,8 +40,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
             profiler: raw.handle,
         };
         let function = interface.start;
-        // SAFETY: both are pointers to functions of one pointer; what the plugin does with the
-        // arguments is what is asked.
+        // SAFETY: both are pointers to functions of one pointer. The probe tests what the plugin
+        // does with the arguments.
         let function = unsafe {
             std::mem::transmute::<Function<HandleParams>, Function<StartWithTypes>>(function)
         };

@@ -126,8 +126,8 @@ struct Later<P> {
 
 const LATER: [u64; 4] = [u64::MAX; 4];
 
-/// Calls a function with arguments of a later version, and reports if the plugin declines them or
-/// writes into fields that it cannot know.
+/// Calls a function with arguments of a later version. Reports if the plugin declines them, or
+/// writes into fields that are not in its version.
 fn later<P>(
     name: &'static str,
     function: Function<P>,

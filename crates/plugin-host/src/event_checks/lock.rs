@@ -1,6 +1,6 @@
 //! The lock of a trace builder. It differs from a mutex of the standard library in one thing: it
-//! knows which thread has locked it. A signal handler of a plugin may call the builder while it
-//! interrupts a call of the builder on the same thread, or may leave that call by `longjmp`; with a
+//! stores which thread has locked it. A signal handler of a plugin may call the builder while it
+//! interrupts a call of the builder on the same thread, or may leave that call by `longjmp`. With a
 //! mutex, the thread would then wait for ever.
 
 use std::cell::UnsafeCell;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A value that one thread at a time may use.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
-    /// The number of the thread that has locked it, or 0.
+    /// The number of the thread that has locked the value, or 0.
     owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Lock<T> {
 // SAFETY: a guard, of which there is one at a time, is the only way to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The error that the calling thread has already locked it.
+/// The error that the calling thread has already locked the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held;
 
@@ -44,8 +44,8 @@ impl<T> Lock<T> {
     }
 
     /// Does what [`Lock::lock`] does, for a thread that is not inside of a call under this lock. If
-    /// the thread has locked it nevertheless, it has left such a call by a jump, and gets the lock
-    /// again.
+    /// the thread has locked it nevertheless, the thread has left such a call by a jump. It then
+    /// gets the lock again.
     pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
         self.lock().unwrap_or(Guard(self))
     }

@@ -5,7 +5,7 @@
 //!
 //! Events of plugins are records 2 to 7, and whole traces of other profilers use 16 to 18. The
 //! value of an argument is a signed integer (kind 0), an unsigned integer (1), a text (2) or JSON
-//! (3) with its length, or the number of a text that is a text (4) or JSON (5).
+//! (3) with its length, or the number of a text of the stream that contains a text (4) or JSON (5).
 
 use std::io::{Read, Write};
 
@@ -17,13 +17,13 @@ pub(super) const ROW: u8 = 16;
 pub(super) const ENTRY: u8 = 17;
 pub(super) const FIELD: u8 = 18;
 
-/// The largest length of a value of an argument or of a field. A longer one is counted and left
+/// The largest length of a value of an argument or of a field. A longer value is counted and left
 /// out.
 const MOST_VALUE: usize = 16 << 20;
 /// The largest length of a value that is written once and then repeated by its number.
 const MOST_REPEATED: usize = 1024;
-/// When texts take more bytes than this, new values are no longer looked up among them, because
-/// values that never repeat must not take more and more memory.
+/// If texts take more bytes than this, new values are no longer looked up among them. Otherwise,
+/// values that never repeat would take more and more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -35,7 +35,7 @@ const REPEATED_JSON: u64 = 5;
 /// The number of bits of a key's number that contain the kind of the value.
 const KIND_BITS: u32 = 3;
 
-/// The rows that were written, with their ids as bytes; the number of a row is its place.
+/// The rows that were written, with their ids as bytes. The number of a row is its index.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     all: Vec<(OwnedId, OwnedId)>,
@@ -72,7 +72,7 @@ impl Rows {
         if self.all.get(self.last).is_some_and(is) {
             return (self.last, false);
         }
-        // There are few threads, and the events of each come one after the other.
+        // There are few threads, and the events of each thread come one after the other.
         let known = self.all.iter().position(is);
         self.last = known.unwrap_or(self.all.len());
         if known.is_none() {
@@ -108,7 +108,7 @@ impl<W: Write> Writer<W> {
         number as u64
     }
 
-    /// Returns the number of a value's text if it is one that is repeated.
+    /// Returns the number of a value's text, if the value is one that is written once.
     fn repeated(&mut self, text: &[u8]) -> Option<u64> {
         let short = text.len() <= MOST_REPEATED && self.texts.bytes() < MOST_KEPT;
         short.then(|| self.text(text))

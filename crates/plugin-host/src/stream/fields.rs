@@ -1,4 +1,4 @@
-//! Encodes numbers of records as LEB128, signed ones as zigzag.
+//! Encodes numbers of records as LEB128. Signed numbers are encoded as zigzag.
 
 pub(super) fn put(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

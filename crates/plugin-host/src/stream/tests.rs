@@ -227,7 +227,7 @@ fn few_bytes_do_not_become_many() {
     let (ending, got, had) = repeat(60_000, 20_000);
     assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
     assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
-    // What real plugins write is read completely (only the end is missing here).
+    // A stream as real plugins write it is read completely (only its end is missing here).
     let (ending, got, _) = repeat(100, 200_000);
     assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
 }

@@ -1,4 +1,4 @@
-//! Gives the texts of a stream their numbers; each text is written once.
+//! Numbers the texts of a stream; each text is written once.
 
 /// The texts and their numbers.
 #[derive(Debug, Default)]
@@ -11,8 +11,8 @@ pub(super) struct Texts {
     slots: Vec<u32>,
 }
 
-/// Multiplies two numbers, and combines both halves of the product by exclusive or, so that every
-/// bit of the result depends on every bit of both factors.
+/// Multiplies two numbers, and combines both halves of the product by exclusive or. Thus every bit
+/// of the result depends on every bit of both factors.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));

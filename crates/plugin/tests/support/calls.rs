@@ -1,9 +1,10 @@
-//! Random calls through the plugin interface, in both directions: our host with a plugin that makes
-//! random calls of the trace builder, and a plugin of the SDK with a host that calls it at random.
-//! `fuzzed.rs` and `fuzz/fuzz_targets/plugin_calls.rs` use this.
+//! Makes random calls through the plugin interface, in both directions: our host runs a plugin that
+//! makes random calls of the trace builder, and a plugin of the SDK runs in a host that makes
+//! random calls. `fuzzed.rs` and `fuzz/fuzz_targets/plugin_calls.rs` use this.
 //!
-//! The rules for what a host must do with each call are written down again here, from the published
-//! interface (`include/counterpoint/kineto_plugin.h`), and compared with what the sink got.
+//! The rules for what a host must do with each call are implemented again here, from the published
+//! interface (`include/counterpoint/kineto_plugin.h`). The result is compared with what the sink
+//! received.
 //!
 //! above 600 lines: a fuzz target includes this file by its path, so it is one file.
 
@@ -40,7 +41,7 @@ pub trait Choose {
             [self.below(7) as usize]
     }
 
-    /// Makes a text without a zero byte, mostly one of a few.
+    /// Makes a text without a zero byte, mostly one of a few usual texts.
     fn text(&mut self) -> CString {
         const USUAL: [&[u8]; 6] = [b"gemm", b"", b"a\"b\\", b"\xff\xfe", b"{\"a\": [1]}", b"7"];
         if self.odd(4) {
@@ -82,7 +83,7 @@ impl Sink for Lines {
     }
 }
 
-/// A sink that passes everything to both.
+/// A sink that passes everything to two other sinks.
 struct Tee<'a, 'b>(&'a mut Lines, &'a mut Writer<&'b mut Vec<u8>>);
 
 impl Sink for Tee<'_, '_> {
@@ -148,7 +149,7 @@ impl Model {
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
-    /// Kernels, runtime calls, and a kind of its own.
+    /// The types that the recording asked for.
     asked: Vec<u32>,
 }
 
@@ -284,8 +285,8 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
-            // Functions for the last event, after a refused event, are not about the event before
-            // it.
+            // After a refused event, the functions for the last event are not about the event
+            // before it.
             model.finish();
             model.any = true;
             if !succeeds {
