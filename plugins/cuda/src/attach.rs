@@ -1,6 +1,7 @@
-//! Decides when CUPTI is used. CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names when
-//! a program initialises CUDA, and calls its `InitializeInjection`. This comes before the program's
-//! first call of CUDA does anything, and never happens in a program without CUDA.
+//! Decides when CUPTI (NVIDIA's library for profilers) is used. When a program initialises CUDA,
+//! CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names, and calls the file's function
+//! `InitializeInjection`. The driver does this before the program's first call of CUDA has any
+//! effect, and a program without CUDA never does it.
 //!
 //! | state | means |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | on | CUPTI collects |
 //! | off | CUPTI cannot be used here; the text says why |
 //!
-//! CUPTI has room for one profiler in a process. The plugin uses CUPTI only if no other profiler
-//! does, and leaves it to PyTorch's profiler where PyTorch is loaded, because otherwise
+//! Only one profiler in a process can use CUPTI. The plugin uses CUPTI only if no other profiler
+//! does. If PyTorch is loaded, the plugin leaves CUPTI to PyTorch's profiler, because otherwise
 //! `torch.profiler` would lose the events of the device.
 
 use std::ffi::{c_int, c_void};
@@ -26,15 +27,16 @@ use crate::records::kind;
 use crate::settings::{Around, Settings};
 use crate::{captures, collect, find, launches, ops, sampler};
 
-/// The variable that names this file to CUDA's driver.
+/// The environment variable from which CUDA's driver gets the name of this file.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The kinds of records that describe others. A context that exists already is described when its kind
-/// is enabled.
+/// The kinds of records that describe what other records refer to. When the kind for contexts is
+/// enabled, CUPTI also writes records for contexts that exist already.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
-/// The kinds of records that are events. Most of the cost of recording is CUPTI's work for each call of the
-/// program, so only kinds that are asked for are collected.
+/// The kinds of records that are events, by the kind of event that the host may request. Most of
+/// the cost of recording is CUPTI's work for each call of the program, so only requested kinds are
+/// collected.
 const ASKED: [(Kind, &[u32]); 8] = [
     (Kind::USER_ANNOTATION, &[kind::MARKER]),
     (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
@@ -58,13 +60,13 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether CUPTI is collecting. This is read at each op.
+/// Whether CUPTI is collecting. This value is read at each op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Set when the process exits, because CUDA may be gone.
+/// Set when the process exits, because CUDA may be unloaded then.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// The process that began the recording.
 static HOME: AtomicI32 = AtomicI32::new(0);
-/// The process in which CUPTI is on: a forked child must not use it.
+/// The process in which CUPTI is on. A forked child must not use CUPTI.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 fn own_process() -> i32 {
@@ -72,13 +74,13 @@ fn own_process() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Notes that this process records.
+/// Stores the id of this process as the process that records.
 pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 
 /// Returns whether this is a forked child of the process that records. In such a child, any lock
-/// may be held for ever by a thread that the child does not have.
+/// may be locked for ever, because the thread that had locked it exists only in the parent.
 pub fn is_forked() -> bool {
     HOME.load(Ordering::Acquire) != own_process()
 }
@@ -91,18 +93,18 @@ fn unix_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Begins a recording. If the program has used CUDA before, CUPTI begins to collect now.
+/// Begins a recording. If the program has already used CUDA, CUPTI begins to collect now.
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
-    // If the program initialised CUDA without the variable, only the driver's library shows that
-    // CUDA is used.
+    // If the program initialised CUDA without the environment variable, the only sign that it uses
+    // CUDA is that the driver's library is loaded.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
     }
 }
 
-/// The function that CUDA's driver calls when a program initialises CUDA. The driver expects 1.
+/// CUDA's driver calls this function when a program initialises CUDA, and expects the result 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -115,9 +117,9 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
-/// The function that NVTX calls when a program marks its first range, because `NVTX_INJECTION64_PATH` names
-/// this file. Passes the arguments on to CUPTI, so that CUPTI sees the ranges. Returns 0 if nothing is
-/// recorded; NVTX then does nothing from now on.
+/// NVTX calls this function when a program marks its first range, if `NVTX_INJECTION64_PATH` names
+/// this file. The function passes the arguments on to CUPTI, so that CUPTI sees the ranges. It
+/// returns 0 if nothing is recorded; NVTX then does nothing from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
     catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
@@ -138,8 +140,8 @@ fn ranges(table: *const c_void) -> Option<c_int> {
         _ => return None,
     };
     let initialize = cupti.symbol("InitializeInjectionNvtx2")?;
-    // SAFETY: NVTX calls a function with this name with the address of its table, and CUPTI's has
-    // this type.
+    // SAFETY: NVTX calls a function with this name with the address of its table, and CUPTI's
+    // function of this name has this type.
     let initialize = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_void) -> c_int>(initialize)
     };
@@ -151,7 +153,7 @@ fn is_left_to_torch(settings: &Settings) -> bool {
     !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"])
 }
 
-/// Returns the process's CUPTI.
+/// Returns the CUPTI that this process uses; finds and loads it the first time.
 fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     match cupti::in_use() {
         Some(cupti) => Ok(cupti),
@@ -159,7 +161,7 @@ fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Decides whether CUPTI is used, if that was still open.
+/// Decides whether CUPTI is used, if this has not been decided before.
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
     *state = match subscribe(settings, requested) {
@@ -207,8 +209,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Err(code) => last = code,
         }
     }
-    // A version of CUPTI may lack a kind of records. Without kernels that were asked for, or with nothing to record,
-    // CUPTI is left alone.
+    // A version of CUPTI may lack a kind of records. If kernels were requested and cannot be
+    // recorded, or if there is nothing to record, CUPTI is not used.
     let has = |kind: u32| kinds.contains(&kind);
     let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
     let counts = !settings.ranges.names.is_empty() && requested.contains(&Kind::PROFILER_RANGE);
@@ -234,17 +236,17 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Around::Kernels => launches::begin(cupti, names, subscriber),
             Around::Ops => ops::begin(cupti, names),
         }
-        // If this fails, the objects of a context that is destroyed are noticed only when a later context has its
-        // address, and objects of other contexts are given back at the end of the recording.
+        // If this call fails, the plugin notices that a context was destroyed only when a later
+        // context has the same address. Objects of other contexts are given back at the end of the
+        // recording.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_GOES);
     }
     Ok((subscriber, kinds))
 }
 
-/// The function that CUPTI calls in a thread of the program.
+/// CUPTI calls this function on a thread of the program.
 ///
-/// # Safety
-/// CUPTI calls this, with data of its own.
+/// # Safety Only CUPTI may call this function, with its own data.
 unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     if data.is_null() {
         return;
@@ -274,14 +276,14 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     }));
 }
 
-/// Gives back all that was made for counters.
+/// Gives back all objects that were made for counters.
 fn end_counting() {
     sampler::end();
     launches::end();
     ops::end();
 }
 
-/// Why counters that were asked for were not read.
+/// Returns why counters that were requested were not read.
 pub fn why_uncounted() -> Option<String> {
     let sampled = || Some(format!("counters were not sampled: {}", sampler::why()?));
     let counted = || Some(format!("kernels were not counted: {}", launches::why()?));
@@ -289,8 +291,8 @@ pub fn why_uncounted() -> Option<String> {
     sampled().or_else(counted).or_else(of_ops)
 }
 
-/// CUDA ends with the process, before this file's own functions are called for the last time. So the records
-/// that CUPTI still has must be fetched when the process begins to exit.
+/// When the process exits, CUDA ends before this file's own functions are called for the last time.
+/// So the records that CUPTI still has must be fetched when the process begins to exit.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -327,7 +329,7 @@ pub fn flush(forced: bool) {
     collect::add_dropped(cupti.dropped());
 }
 
-/// Stops collecting until [`go_on`].
+/// Stops collecting until [`go_on`] is called.
 pub fn pause() {
     flush(true);
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
@@ -339,7 +341,7 @@ pub fn pause() {
     }
 }
 
-/// Collects again.
+/// Collects again after [`pause`].
 pub fn go_on() {
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
     {
@@ -352,7 +354,7 @@ pub fn go_on() {
     }
 }
 
-/// Ends the recording. Other profilers can use CUPTI now.
+/// Ends the recording. Afterwards, other profilers can use CUPTI.
 pub fn end() {
     let mut state = lock(&STATE);
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
@@ -378,7 +380,7 @@ pub fn why_off() -> Option<String> {
     }
 }
 
-/// Returns whether the variable names this file.
+/// Returns whether the environment variable [`INJECTION`] names this file.
 fn is_named() -> bool {
     let Some(named) = std::env::var_os(INJECTION) else { return false };
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
@@ -395,7 +397,7 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// Notes that an op begins on the calling thread.
+/// Tells CUPTI that an op begins on the calling thread.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
@@ -405,7 +407,7 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// Notes that the innermost call with a correlation id ends.
+/// Tells CUPTI that the innermost op of the calling thread ends.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);

@@ -1,13 +1,13 @@
-//! What CUPTI says when the program calls a function of CUDA's driver, and again when the function returns.
-//! Places are those of `cupti_callbacks.h` of CUDA 11.8 to 13.5, and those of arguments are those of
-//! `generated_cuda_meta.h`.
+//! The data that CUPTI passes to a callback when the program calls a function of CUDA's driver, and
+//! again when the function returns. [`Call`] is laid out as in `cupti_callbacks.h` of CUDA 11.8 to
+//! 13.5, and the arguments as in `generated_cuda_meta.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use crate::driver::Stream;
 
-/// `CUPTI_API_ENTER`; the other one is `CUPTI_API_EXIT`.
+/// `CUPTI_API_ENTER`: the function is about to run. The only other value is `CUPTI_API_EXIT`.
 const ENTER: u32 = 0;
 
 /// `CUpti_CallbackData`.
@@ -18,10 +18,11 @@ pub struct Call {
     parameters: *const c_void,
     result: *const c_int,
     symbol: *const c_char,
-    /// The context of the calling thread. A later one can have the same address.
+    /// The context of the calling thread. After this context is destroyed, a later context can have
+    /// the same address.
     pub context: *mut c_void,
-    /// CUPTI's number of the context. CUPTI numbers contexts in the order in which they are made, so no other one
-    /// of the process has it (from the manual).
+    /// CUPTI's number of the context. CUPTI numbers contexts in the order in which they are made,
+    /// so no other context of the process has the same number (from the manual).
     pub context_id: u32,
     user: *mut u64,
     /// CUPTI's number of the call.
@@ -56,7 +57,7 @@ struct OfGraph {
     stream: usize,
 }
 
-/// The driver's functions that launch kernels, by what their arguments look like.
+/// The driver's functions that launch kernels, grouped by the structs of their arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
     /// `cuLaunchKernel` and `cuLaunchCooperativeKernel`.
@@ -68,26 +69,26 @@ pub enum Launch {
 }
 
 impl Call {
-    /// Whether the function is about to run; if not, it has run.
+    /// Returns whether the function is about to run. If not, it has returned.
     pub fn is_enter(&self) -> bool {
         self.site == ENTER
     }
 
-    /// Whether the function has returned an error.
+    /// Returns whether the function has returned an error.
     pub fn has_failed(&self) -> bool {
         // SAFETY: CUPTI gives the address of the driver's result when the function returns, and it is not read before.
         !self.is_enter() && !self.result.is_null() && unsafe { *self.result } != 0
     }
 
-    /// The name of the kernel that a call launches; not for a graph.
+    /// Returns the name of the kernel that a call launches; `None` for a graph.
     pub fn kernel(&self) -> Option<Arc<str>> {
         // SAFETY: CUPTI gives a C string for a function that launches a kernel.
         let name = (!self.symbol.is_null()).then(|| unsafe { CStr::from_ptr(self.symbol) })?;
         Some(Arc::from(&*name.to_string_lossy()))
     }
 
-    /// The stream of a call that launches something. `is_of_thread`: the function is one for which a null stream is
-    /// that of the thread.
+    /// Returns the stream of a call that launches something. `is_of_thread` says that for this
+    /// function, a null stream means the default stream of the thread.
     pub fn stream(&self, launch: Launch, is_of_thread: bool) -> Option<Stream> {
         let arguments = self.parameters;
         if arguments.is_null() {
@@ -116,7 +117,8 @@ mod tests {
     use std::mem::offset_of;
     use std::ptr;
 
-    /// Places are those that a C compiler gives for `cupti_callbacks.h` of CUDA 13.5.
+    /// The expected offsets are those that a C compiler computes for `cupti_callbacks.h` of CUDA
+    /// 13.5.
     #[test]
     fn data_of_a_call_stand_where_the_header_has_them() {
         assert_eq!(offset_of!(Call, result), 24);
@@ -126,7 +128,8 @@ mod tests {
         assert_eq!(size_of::<Call>(), 72);
     }
 
-    /// Places follow from the fields of `generated_cuda_meta.h` and `cuda.h` and the rules of C.
+    /// The expected offsets follow from the fields in `generated_cuda_meta.h` and `cuda.h`, and the
+    /// rules of C.
     #[test]
     fn the_stream_of_a_launch_is_among_its_arguments() {
         let launch = OfLaunch { function: ptr::null(), sizes: [7; 7], stream: 0x77 };

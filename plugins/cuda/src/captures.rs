@@ -1,6 +1,6 @@
-//! Whether the program captures streams for a graph. What is launched on such a stream does not run, and waiting for
-//! a device makes its captures invalid, so that the program would fail. Counters need such a wait: nothing is counted
-//! meanwhile.
+//! Finds out whether the program captures streams for a graph. Work that is launched on such a
+//! stream does not run, and waiting for a device makes its captures invalid, so that the program
+//! would fail. Reading counters needs such a wait, so nothing is counted during a capture.
 //!
 //! | known from | of which streams |
 //! |---|---|
@@ -8,7 +8,8 @@
 //! | [`driver::is_capturing`] of the stream of a launch | this one |
 //! | the same of the legacy stream | those of its context that are not non-blocking |
 //!
-//! A collector of TVM's ops has no subscriber and knows no stream, so it has only the last row.
+//! A collector of TVM's ops has no subscriber and does not know the stream, so only the last row
+//! applies to it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +18,10 @@ use crate::callback::Call;
 use crate::cupti::{self, Cupti};
 use crate::driver::{self, Stream};
 
-/// Captures that have begun and not ended.
+/// The number of captures that have begun and not ended.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The numbers of the driver's functions that begin and end captures.
+/// CUPTI's numbers of the driver's functions that begin and end captures.
 #[derive(Debug, Default)]
 struct Functions {
     begin: Vec<u32>,
@@ -29,10 +30,11 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// CUDA 13.5 has less than 900 functions in its driver.
+/// The largest number of functions that are searched. The driver of CUDA 13.5 has fewer than 900
+/// functions.
 const MOST_FUNCTIONS: u32 = 1500;
 
-/// Looks for the functions by their names, because there are several versions of them.
+/// Finds the functions by their names, because there are several versions of each function.
 fn functions(cupti: &Cupti) -> &'static Functions {
     FUNCTIONS.get_or_init(|| {
         let mut functions = Functions::default();
@@ -47,32 +49,36 @@ fn functions(cupti: &Cupti) -> &'static Functions {
     })
 }
 
-/// Watches captures from now on. The subscriber's function is to call [`called`].
+/// Watches captures from now on. The callback of `subscriber` must call [`called`].
 pub fn begin(cupti: &Cupti, subscriber: usize) {
     OPEN.store(0, Ordering::Release);
     let functions = functions(cupti);
     for id in functions.begin.iter().chain(&functions.end) {
-        // If this fails, the driver is asked all the same.
+        // If this call fails, the driver is still asked about captures at each launch.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, *id);
     }
 }
 
-/// A function of the driver was called, or returns.
+/// The callback calls this function when the program calls a function of the driver, and when that
+/// function returns.
 pub fn called(id: u32, call: &Call) {
     let Some(functions) = FUNCTIONS.get() else { return };
-    // A capture is open from the moment before it begins to the one after its end.
+    // A capture counts as open from before the call that begins it until after the call that ends
+    // it.
     if functions.begin.contains(&id) && call.is_enter() {
         OPEN.fetch_add(1, Ordering::AcqRel);
     } else if (functions.begin.contains(&id) && call.has_failed())
         || (functions.end.contains(&id) && !call.is_enter())
     {
-        // One that began before the recording was not counted.
+        // A capture that began before the recording was not counted, so the number may already be
+        // 0.
         let less = |open: usize| Some(open.saturating_sub(1));
         let _ = OPEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
-/// Whether a device must not be waited for now. `stream` is that of a launch.
+/// Returns whether waiting for a device is forbidden now because of a capture. `stream` is the
+/// stream of a launch.
 pub fn are_open(stream: Option<Stream>) -> bool {
     OPEN.load(Ordering::Acquire) > 0
         || stream.is_some_and(driver::is_capturing)

@@ -1,12 +1,12 @@
-//! The buffers that CUPTI fills, and their records.
+//! Lends buffers to CUPTI, and reads the records with which CUPTI fills them.
 //!
 //! ```text
 //!  CUPTI ─ requested ─► a buffer, or none beyond the limit
 //!        ─ completed ─► its records, read ─► Store ─ take ─► output
 //! ```
 //!
-//! CUPTI calls both functions from threads of its own and of the program. Records are read when a
-//! buffer comes back, because the names to which they point could be gone later.
+//! CUPTI calls `requested` and `completed` on threads of its own and of the program. Records are
+//! read as soon as a buffer comes back, because the names to which they point may be freed later.
 
 use std::alloc::Layout;
 use std::collections::{BTreeSet, HashMap};
@@ -20,8 +20,8 @@ use crate::lock::lock;
 use crate::records::{self, Bytes, Record, Unreadable};
 use crate::sampler::{self, Value};
 
-/// The size of a buffer in bytes. CUPTI needs one for each thread that calls CUDA, and for each
-/// context.
+/// The size of a buffer in bytes. CUPTI needs one buffer for each thread that calls CUDA, and one
+/// for each context.
 pub const BUFFER: usize = 1 << 20;
 
 /// The number of bytes that a recording may take unless the host says otherwise.
@@ -31,40 +31,40 @@ pub const DEFAULT_LIMIT: u64 = 256 << 20;
 /// address.
 const MOST_NAMES: usize = 100_000;
 
-/// A record, and the name to which it pointed.
+/// A record, and a copy of the name to which it pointed.
 pub type Named = (Record, Option<Arc<str>>);
 
 /// A range whose counters were read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// What it was.
+    /// What the range contains.
     pub what: What,
-    /// CUPTI's clock at its begin and its end.
+    /// Times of CUPTI's clock at the range's begin and end.
     pub times: (u64, u64),
-    /// The thread that launched its work.
+    /// The thread that launched the work of the range.
     pub thread: u32,
     /// The device.
     pub device: u32,
     /// CUPTI's number of the launch; 0 for an op.
     pub correlation: u32,
-    /// The values, in the order of the counters' names.
+    /// The values of the counters, in the order of the counters' names.
     pub values: Vec<f64>,
 }
 
-/// What a range is.
+/// The work that a range contains.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A kernel, with its name.
     Kernel(Option<Arc<str>>),
-    /// A kernel of a graph, with its number in the launch.
+    /// A kernel of a graph, with the number of the kernel in the launch of the graph.
     OfGraph(u32),
-    /// An op, with the host's number.
+    /// An op, with the number that the host gave it.
     Op(u64),
 }
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// The records and values that were not handed over yet.
+/// The records and values that have not been handed over to the host yet.
 #[derive(Debug)]
 pub struct Store {
     /// The records in the order in which their buffers came back.
@@ -73,7 +73,7 @@ pub struct Store {
     values: Vec<Value>,
     /// Ranges whose counters were read.
     ranges: Vec<Range>,
-    /// Buffers that CUPTI has.
+    /// Addresses of the buffers that CUPTI has now.
     lent: BTreeSet<usize>,
     limit: u64,
     names: Option<HashMap<usize, Arc<str>>>,
@@ -83,14 +83,14 @@ pub struct Store {
 /// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Number of records beyond the limit.
+    /// Number of records that were dropped because of the limit.
     pub beyond: u64,
-    /// Number of records for which CUPTI had no room.
+    /// Number of records that CUPTI dropped.
     pub dropped: u64,
-    /// Number of records that are shorter than their kind needs, and of buffers whose end could not
-    /// be found.
+    /// Number of records that are too short for their kind, plus the number of buffers in which the
+    /// end of the records could not be found.
     pub damaged: u64,
-    /// Number of records of kinds that are not known.
+    /// Number of records of unknown kinds.
     pub unknown: u64,
     /// Number of kernels whose counters were not read.
     pub uncounted: u64,
@@ -139,7 +139,7 @@ impl Store {
         self.records.push(record);
     }
 
-    /// Returns a name, which is kept only once.
+    /// Returns a copy of a name. Each name is stored only once.
     ///
     /// # Safety
     /// `address` must be 0 or that of a C string.
@@ -150,7 +150,7 @@ impl Store {
         // SAFETY: by contract, `address` is 0 or that of a C string, and 0 was handled above.
         let text = unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy();
         let names = self.names.get_or_insert_default();
-        // The memory of a name may be used again for another one.
+        // The memory of a freed name may contain another name now, so the texts are compared.
         if let Some(known) = names.get(&address).filter(|known| ***known == *text) {
             return Some(Arc::clone(known));
         }
@@ -167,7 +167,7 @@ fn store() -> MutexGuard<'static, Store> {
 }
 
 fn layout() -> Layout {
-    // CUPTI asks for an alignment of 8.
+    // CUPTI requires an alignment of 8.
     const {
         match Layout::from_size_align(BUFFER, 8) {
             Ok(layout) => layout,
@@ -176,24 +176,24 @@ fn layout() -> Layout {
     }
 }
 
-/// Begins a recording: drops everything of the one before.
+/// Begins a recording, and drops everything that is left of the recording before.
 pub fn open() {
     let mut store = store();
     let lent = std::mem::take(&mut store.lent);
     *store = Store { lent, ..Store::new() };
 }
 
-/// Sets how many bytes may be in use.
+/// Sets the largest number of bytes that may be in use.
 pub fn set_limit(bytes: u64) {
     store().limit = bytes;
 }
 
-/// Counts records that CUPTI itself could not keep.
+/// Adds to the number of records that CUPTI dropped.
 pub fn add_dropped(count: u64) {
     store().missing.dropped += count;
 }
 
-/// Keeps a value of a counter.
+/// Stores a sample of a counter.
 pub fn add_value(value: Value) {
     let mut store = store();
     if store.kept() >= store.limit {
@@ -203,7 +203,7 @@ pub fn add_value(value: Value) {
     }
 }
 
-/// Keeps the values of a range.
+/// Stores the values of a range.
 pub fn add_range(range: Range) {
     let mut store = store();
     if store.kept() >= store.limit {
@@ -223,16 +223,16 @@ pub fn add_uncounted_op() {
     store().missing.uncounted_ops += 1;
 }
 
-/// The number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 pub fn own_thread() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// What has come since the last time.
+/// Everything that was collected since the last call of [`take`].
 #[derive(Debug)]
 pub struct Taken {
-    /// Records of CUPTI's.
+    /// CUPTI's records.
     pub records: Vec<Named>,
     /// Samples of counters.
     pub values: Vec<Value>,
@@ -242,7 +242,7 @@ pub struct Taken {
     pub missing: Missing,
 }
 
-/// Takes what has come so far.
+/// Removes everything that was collected so far, and returns it.
 pub fn take() -> Taken {
     let mut store = store();
     Taken {
@@ -253,7 +253,7 @@ pub fn take() -> Taken {
     }
 }
 
-/// Gives CUPTI a buffer. Without one, CUPTI drops records and counts them.
+/// Gives CUPTI a buffer. If CUPTI gets no buffer, it drops records and counts them.
 ///
 /// # Safety
 /// Only CUPTI may call this, with three variables of its own.
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
     let given = catch_unwind(AssertUnwindSafe(|| {
         let mut store = store();
-        // One buffer is always allowed, so that a small limit does not stop everything.
+        // One buffer is always allowed, so that something is recorded even with a small limit.
         if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
             return std::ptr::null_mut();
         }
@@ -275,8 +275,8 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         made
     }));
     let given = given.unwrap_or(std::ptr::null_mut());
-    // SAFETY: CUPTI passes three variables of its own, which may be written to. 0 stands for any
-    // number of records.
+    // SAFETY: CUPTI passes three variables of its own, which may be written to. 0 means any number
+    // of records.
     unsafe {
         *buffer = given;
         *size = if given.is_null() { 0 } else { BUFFER };
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn completed(
         }
         let mut store = store();
         if !store.lent.remove(&(buffer as usize)) {
-            // The buffer is not ours, so it is neither read nor freed.
+            // This buffer is not one that we lent, so it is neither read nor freed.
             store.missing.damaged += 1;
             return;
         }
@@ -363,7 +363,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     }
 }
 
-/// Reads a record and keeps it.
+/// Reads a record and stores it.
 ///
 /// # Safety
 /// The record must be one of CUPTI's, so that the names to which it points are C strings.

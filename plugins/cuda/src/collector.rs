@@ -1,6 +1,7 @@
-//! Counters of a device around the ops of a host that has collectors (`include/counterpoint/collector.h`): TVM's
-//! virtual machine. The Python package finds this function in the plugin's file, and registers the collectors that it
-//! makes. Nothing else of the plugin is used then.
+//! Counts on a device around the ops of a host that has collectors
+//! (`include/counterpoint/collector.h`), which is TVM's virtual machine. The Python package finds
+//! the function [`counterpoint_cuda_collector`] in the plugin's file, and registers the collectors
+//! that this function makes. Nothing else of the plugin is used then.
 //!
 //! ```text
 //!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
@@ -27,7 +28,7 @@ const COUNT: u32 = 0;
 const PERCENT: u32 = 2;
 const RATIO: u32 = 3;
 
-/// A collector, which lives until the process ends, as the recorder needs it.
+/// A collector. It is never freed, because the recorder may use it until the process ends.
 struct Own {
     collector: Collector,
     ranges: OpRanges,
@@ -40,13 +41,16 @@ struct Own {
     _names: Vec<CString>,
 }
 
-/// What `start` returns: the first address for an op that is counted, the second for one that should be and cannot be.
+/// `start` returns the address of one of these bytes: the first one for an op that is counted, the
+/// second one for an op that should be counted but cannot be.
 static STATES: [u8; 2] = [0; 2];
-/// What `stop` returns for the latter: the recorder counts it as the loss `collector_failed`.
+/// `stop` returns this for an op that could not be counted. The recorder counts it as the loss
+/// `collector_failed`.
 const FAILED: i32 = 1;
 
-/// Makes a collector for counters of one device. `names` are PAPI's, separated by semicolons; `cupti` is the file of
-/// CUPTI, or null. Returns the collector; or returns null and writes the reason, which ends with a zero byte, to `why`.
+/// Makes a collector for counters of one device. `names` are PAPI's names of counters, separated by
+/// semicolons; `cupti` is the file of CUPTI, or null. Returns the collector. If that fails, returns
+/// null and writes the reason to `why`, with a zero byte at its end.
 ///
 /// # Safety
 /// The texts are C strings or null, and `room` bytes of `why` can be written.
@@ -70,7 +74,8 @@ pub unsafe extern "C" fn counterpoint_cuda_collector(
     }
 }
 
-/// Writes a text and a zero byte, and returns its length; what does not fit is cut.
+/// Writes a text and a zero byte, and returns the length of the text. A text that does not fit is
+/// cut.
 ///
 /// # Safety
 /// `room` bytes of `why` can be written, or it is null.
@@ -87,8 +92,10 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
     count
 }
 
-/// Says why ops have no values since the last call: writes the reason as above, and returns its length, which is 0 if
-/// all ops were counted. Gives back what CUPTI has made for the collector; a next op begins anew.
+/// Reports why ops have had no values since the last call of this function: writes the reason to
+/// `why`, with a zero byte at its end, and returns its length, which is 0 if all ops were counted.
+/// Also gives back the objects that CUPTI has made for the collector; they are made again at the
+/// next op.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.
@@ -117,8 +124,7 @@ pub unsafe extern "C" fn counterpoint_cuda_collector_end(
     unsafe { say(&text, why, room) }
 }
 
-/// # Safety
-/// A C string, or null.
+/// # Safety `address` must be a C string or null.
 unsafe fn text(address: *const c_char) -> Option<String> {
     // SAFETY: the caller's promise.
     (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned())
@@ -134,7 +140,7 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
     if counters.iter().any(|counter| counter.device != device) {
         return Err("the counters of one collector are of one device".to_owned());
     }
-    // Without the driver, CUPTI 13.2 crashes when it is asked for its version.
+    // CUPTI 13.2 crashes in the call for its version if the driver is not loaded.
     if !find::is_loaded(&["libcuda.so"]) {
         return Err("the program has not loaded CUDA's driver (libcuda.so)".to_owned());
     }
@@ -164,7 +170,7 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
     Ok(own)
 }
 
-/// The process's CUPTI.
+/// Returns the CUPTI of this process.
 fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = lock(&ONE);
@@ -174,7 +180,8 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     }
 }
 
-/// The kind of a counter's value, from its name: a sum, a largest or a smallest count is a whole number.
+/// Returns the kind of a counter's values, from the counter's name: a sum, a maximum or a minimum
+/// is a whole number.
 fn kind_of(counter: &str) -> u32 {
     match counter.rsplit('.').next() {
         _ if counter::is_percent(counter) => PERCENT,
@@ -229,7 +236,7 @@ unsafe extern "C" fn stop(
             COUNT => value.round() as i64 as u64,
             _ => value.to_bits(),
         };
-        // SAFETY: the recorder has room for so many values.
+        // SAFETY: the recorder has room for this number of values.
         unsafe { *values.add(at) = Value { bits, filled: 1 } };
     }
     0

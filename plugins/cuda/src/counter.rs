@@ -1,12 +1,13 @@
-//! What the name of one of CUPTI's counters says about its values: `dram__bytes_read.sum.per_second` is bytes
-//! per second.
+//! Finds properties of a counter of CUPTI from its name: the values of
+//! `dram__bytes_read.sum.per_second` are bytes per second.
 
-/// Whether the values are percent.
+/// Returns whether the values of the counter are percentages.
 pub fn is_percent(counter: &str) -> bool {
     counter.split('.').any(|part| part == "pct" || part.starts_with("pct_of_"))
 }
 
-/// Returns the unit of the values; an empty text if the name does not say it.
+/// Returns the unit of the counter's values; an empty text if the unit does not follow from the
+/// name.
 pub fn unit_of(counter: &str) -> &'static str {
     match counter {
         _ if is_percent(counter) => "%",

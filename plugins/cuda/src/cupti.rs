@@ -1,6 +1,7 @@
-//! CUPTI's functions, looked up when they are needed: this shared object is not linked with CUPTI, so
-//! it can be loaded on machines without it. Names, numbers and types are those of `cupti_activity.h`,
-//! `cupti_callbacks.h` and `cupti_result.h` of CUDA 11.8 to 13.5, in which they are the same.
+//! CUPTI's functions. They are looked up when they are needed, because this shared object is not
+//! linked with CUPTI and can be loaded on machines without CUPTI. Names, numbers and types are
+//! taken from `cupti_activity.h`, `cupti_callbacks.h` and `cupti_result.h`, and are the same in
+//! CUDA 11.8 to 13.5.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -55,7 +56,8 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks up all functions. The error is the name of one that is needed and missing.
+            /// Looks up all functions. The error is the name of a necessary function that is
+            /// missing.
             ///
             /// # Safety
             /// `handle` must be a library with CUPTI's interface, which stays loaded.
@@ -114,15 +116,15 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// A CUPTI that is loaded and stays loaded.
+/// A CUPTI library that is loaded and stays loaded.
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
-    /// The pointer from the dynamic linker, as a number.
+    /// The handle that the dynamic linker returned, as a number.
     handle: usize,
     /// The library's file, as it was named when it was loaded.
     pub file: String,
-    /// `CUPTI_API_VERSION`: 130001 is that of CUDA 13.0, update 1.
+    /// `CUPTI_API_VERSION`; for example, 130001 is the version of CUDA 13.0, update 1.
     pub version: u32,
 }
 
@@ -132,7 +134,8 @@ pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
 
-/// Uses this CUPTI from now on, unless another one was set before. Returns the one in use.
+/// Uses this CUPTI from now on, unless another CUPTI was set before. Returns the CUPTI that is in
+/// use.
 pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
@@ -144,7 +147,7 @@ fn checked(code: Code) -> Result<(), Code> {
 
 impl Cupti {
     /// Loads a file, or a library that the dynamic linker finds by its name. With `only_loaded`,
-    /// only uses a library that the process already has.
+    /// uses the library only if the process has already loaded it.
     ///
     /// # Errors
     /// Says why the library cannot be used.
@@ -171,7 +174,7 @@ impl Cupti {
         }
     }
 
-    /// Describes a code in words.
+    /// Returns the description of a code in words.
     pub fn said(&self, code: Code) -> String {
         let mut text = std::ptr::null();
         let known = self.functions.result_text.is_some_and(|ask| {
@@ -195,8 +198,8 @@ impl Cupti {
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Makes `callback` the only function for CUPTI's callbacks in this process. CUPTI calls it for
-    /// the callbacks that [`Self::enable_callback`] turns on.
+    /// Makes `callback` the only function for CUPTI's callbacks in this process. CUPTI calls this
+    /// function for the callbacks that [`Self::enable_callback`] turns on.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -209,8 +212,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Makes CUPTI call the subscriber's function for the callback `id` of a domain: a function of the
-    /// driver, or something that happens to a context.
+    /// Makes CUPTI call the subscriber's function for the callback `id` of a domain. Such a
+    /// callback stands for a function of the driver, or for an event in the life of a context.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -230,7 +233,8 @@ impl Cupti {
         (code == SUCCESS).then_some(device)
     }
 
-    /// Returns CUPTI's number of a context, which no other context of the process has, unlike its address.
+    /// Returns CUPTI's number of a context. Unlike its address, this number is unique in the
+    /// process.
     pub fn context_id(&self, context: *mut c_void) -> Option<u32> {
         let mut id = 0;
         // SAFETY: `context_id` is CUPTI's function for these arguments. The driver named the context, and
@@ -244,7 +248,7 @@ impl Cupti {
         symbol(self.handle as *mut c_void, name)
     }
 
-    /// The folder of the library's file.
+    /// Returns the folder of the library's file.
     pub fn folder(&self) -> Option<PathBuf> {
         let address = self.symbol("cuptiGetVersion")?;
         // SAFETY: all zeros is a value of this struct of pointers.
@@ -264,7 +268,7 @@ impl Cupti {
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
     }
 
-    /// Makes CUPTI use these functions, and the kernel's numbers of threads.
+    /// Makes CUPTI use these functions for buffers, and the kernel's numbers for threads.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -286,13 +290,13 @@ impl Cupti {
         checked(unsafe { (self.functions.enable)(kind) })
     }
 
-    /// Collects no records of a kind from now on.
+    /// Stops collecting records of a kind.
     pub fn disable(&self, kind: u32) {
         // SAFETY: `disable` is CUPTI's function for a kind of record, and takes any number.
         let _ = unsafe { (self.functions.disable)(kind) };
     }
 
-    /// Hands over complete buffers; with [`FORCED`], all buffers.
+    /// Makes CUPTI hand over its complete buffers; with [`FORCED`], all buffers.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -342,7 +346,7 @@ impl Cupti {
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Notes that an op begins on the calling thread.
+    /// Tells CUPTI that the op or range with this id begins on the calling thread.
     pub fn push(&self, kind: u32, id: u64) {
         if let Some(push) = self.functions.push {
             // SAFETY: `push` is CUPTI's function for a kind and an id, and takes any numbers.
@@ -350,7 +354,7 @@ impl Cupti {
         }
     }
 
-    /// Notes that the innermost call with an id ends.
+    /// Tells CUPTI that the innermost op or range of the calling thread ends.
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;
@@ -361,7 +365,7 @@ impl Cupti {
     }
 }
 
-/// Returns why dlopen failed.
+/// Returns the dynamic linker's reason why dlopen failed.
 fn linker_said() -> Option<String> {
     // SAFETY: `dlerror` has no arguments.
     let text = unsafe { libc::dlerror() };

@@ -1,12 +1,13 @@
-//! Three functions of CUDA's driver, in the process that uses it. Nothing is loaded for them.
+//! Three functions of CUDA's driver. They are only used if the process has loaded the driver
+//! already; this module loads nothing.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 /// `CUDA_SUCCESS`.
 const SUCCESS: c_int = 0;
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `…_WRONG_THREAD`: what was asked for cannot be done while a stream is
-/// captured for a graph.
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `…_WRONG_THREAD`: the call is not allowed while a
+/// stream is captured for a graph.
 const OF_CAPTURES: std::ops::RangeInclusive<c_int> = 900..=908;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
 const NOT_CAPTURING: c_int = 0;
@@ -30,11 +31,12 @@ type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
 struct Driver {
     current: Current,
     synchronize: Synchronize,
-    /// CUDA 10 is the first that has it.
+    /// Exists since CUDA 10.
     is_capturing: Option<IsCapturing>,
 }
 
-/// The functions, if the process has loaded the driver. It is looked for until it is there, and stays loaded.
+/// Returns the functions, if the process has loaded the driver. Each call searches for the driver
+/// again until it is found; from then on, the driver stays loaded.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
@@ -64,7 +66,7 @@ fn driver() -> Option<&'static Driver> {
     Some(DRIVER.get_or_init(|| driver))
 }
 
-/// The context on which the calling thread launches kernels.
+/// Returns the context on which the calling thread launches kernels.
 pub fn context() -> Option<*mut c_void> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the driver's function writes the context to this variable, which outlives the call.
@@ -72,9 +74,10 @@ pub fn context() -> Option<*mut c_void> {
     (code == SUCCESS && !context.is_null()).then_some(context)
 }
 
-/// Whether work on this stream of the calling thread's context is captured for a graph, or cannot run because of a
-/// capture. The legacy stream says this of all streams of its context that were not made non-blocking. Asking does
-/// not disturb a capture. A driver that cannot be asked has none.
+/// Returns whether work on this stream of the calling thread's context is captured for a graph, or
+/// cannot run because of a capture. For the legacy stream, the result covers all streams of its
+/// context that were not made non-blocking. This query does not disturb a capture. If the driver
+/// lacks the function, the result is false.
 pub fn is_capturing(stream: Stream) -> bool {
     let Some(ask) = driver().and_then(|driver| driver.is_capturing) else { return false };
     let mut status = NOT_CAPTURING;
@@ -86,19 +89,19 @@ pub fn is_capturing(stream: Stream) -> bool {
     }
 }
 
-/// Why the device was not waited for.
+/// The reason why [`wait`] did not wait for the device.
 #[derive(Debug)]
 pub enum NotWaited {
     /// A stream of the context is captured for a graph.
     Capturing,
-    /// The work failed, or there is no context; the text has the driver's code.
+    /// The work failed, or there is no context; the text contains the driver's error code.
     Failed(String),
 }
 
 /// Waits until the work of the calling thread's context is done, however long that takes.
 ///
-/// # Errors
-/// See [`NotWaited`]. To call this during a capture makes the capture invalid; ask [`is_capturing`] before.
+/// # Errors See [`NotWaited`]. Calling this function during a capture makes the capture invalid, so
+/// call [`is_capturing`] before.
 pub fn wait() -> Result<(), NotWaited> {
     let lacks = || NotWaited::Failed("CUDA's driver is not loaded".to_owned());
     let driver = driver().ok_or_else(lacks)?;

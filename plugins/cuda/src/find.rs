@@ -1,4 +1,5 @@
-//! Finds CUPTI. The program's own CUPTI is the best: it has the version of the program's CUDA.
+//! Finds the file of CUPTI. The program's own CUPTI is the best choice, because it has the same
+//! version as the program's CUDA.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -8,8 +9,9 @@ use crate::cupti::Cupti;
 /// Names of the library, the newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Loads CUPTI: the file that the user names, a library that the process already has, one beside
-/// the program's CUDA, one that the dynamic linker finds, or that of an installed toolkit.
+/// Loads CUPTI. Tries in this order: the file that the user names, a library that the process has
+/// already loaded, a library beside the program's CUDA, a library that the dynamic linker finds,
+/// and the library of an installed toolkit.
 ///
 /// # Errors
 /// The error lists the places that were tried.
@@ -83,9 +85,10 @@ pub fn is_loaded(names: &[&str]) -> bool {
     })
 }
 
-/// Returns folders beside libraries of CUDA that the process has loaded: those of a toolkit, and
-/// those of pip's packages, which are `nvidia/cu13/lib` or `nvidia/cuda_runtime/lib` for CUDA's
-/// runtime and `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib` for CUPTI.
+/// Returns folders beside libraries of CUDA that the process has loaded: folders of a toolkit and
+/// of pip's packages. The folders of pip's packages are `nvidia/cu13/lib` or
+/// `nvidia/cuda_runtime/lib` for CUDA's runtime and `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib`
+/// for CUPTI.
 fn beside(loaded: &[String]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut add = |folder: PathBuf| {
@@ -101,7 +104,8 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
             add(folder.to_owned());
             add(folder.join("../extras/CUPTI/lib64"));
         }
-        // If any library of Python's packages is loaded, CUPTI may be in one of these packages.
+        // If any library from a Python package is loaded, CUPTI may be in one of the packages
+        // beside it.
         let packages = path.ancestors().find(|ancestor| {
             let last = ancestor.file_name().unwrap_or_default();
             last == "site-packages" || last == "dist-packages"
@@ -114,7 +118,8 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders in which an installed toolkit would have CUPTI. They need not exist.
+/// Returns the folders in which an installed toolkit would have CUPTI. These folders need not
+/// exist.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
     let roots = named.chain([PathBuf::from("/usr/local/cuda")]);

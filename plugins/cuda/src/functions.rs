@@ -1,4 +1,4 @@
-//! The names of CUDA's functions, and the choice of calls that are left out.
+//! Returns the names of CUDA's functions, and decides which calls are left out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Functions that only query a state. Some programs call them for each kernel. Their calls are left
-/// out unless they fail.
+/// Functions that only query a state. Some programs call such a function for each kernel.
+/// Successful calls of these functions are left out.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -23,7 +23,8 @@ const SMALL_TALK: [&str; 12] = [
     "cuKernelGetName",
 ];
 
-/// The names of functions, by kind and number. The kind says whether the function is of the driver.
+/// The names of functions. The key says whether the function belongs to the driver, and contains
+/// CUPTI's number of the function.
 static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 
 #[derive(Clone, Debug)]
@@ -32,12 +33,12 @@ struct Function {
     is_small_talk: bool,
 }
 
-/// Returns the name of the function of a call, as programs write it.
+/// Returns the name of the called function, as it is written in programs.
 pub fn name_of(call: &Call) -> Arc<str> {
     with_function(call, |function| Arc::clone(&function.name))
 }
 
-/// Returns whether a call only queried a state, and succeeded.
+/// Returns whether a call only queried a state and succeeded.
 pub fn is_small_talk(call: &Call) -> bool {
     call.code == 0 && with_function(call, |function| function.is_small_talk)
 }

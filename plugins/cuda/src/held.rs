@@ -1,6 +1,7 @@
-//! The ranges of a context. CUPTI waits for the device when they are started and stopped, and the device may wait for
-//! what another thread is yet to launch. So the thread that uses them takes them out, releases every lock, and puts
-//! them back afterwards:
+//! Holds the ranges of a context (CUPTI's object for counting around work). When ranges are started
+//! and stopped, CUPTI waits for the device, and the device may wait for work that another thread
+//! has not launched yet. So a thread that uses the ranges takes them out, releases every lock, and
+//! puts them back afterwards:
 //!
 //! ```text
 //!  Unmade ─ take ─► Out ─ put ──► Here ─ take ─► Out …
@@ -8,37 +9,38 @@
 //!                    └─ discard ─► Doomed ─ put ─► Refused, and the ranges are the thread's to drop
 //! ```
 //!
-//! Ranges that a function here returns are dropped by the caller when it holds no lock, because CUPTI is called then.
+//! Functions of this module may return ranges. The caller must drop them while it holds no lock,
+//! because dropping them calls CUPTI.
 
 use std::mem;
 
 use crate::range::Ranges;
 
-/// See the module's documentation.
+/// The state of a context's ranges; see the module's documentation.
 #[derive(Debug, Default)]
 pub enum Held {
-    /// Nothing was made for the context yet.
+    /// No ranges have been made for the context yet.
     #[default]
     Unmade,
-    /// Nobody calls CUPTI.
+    /// The ranges are here: no thread uses them.
     Here(Box<Ranges>),
-    /// A thread makes them, or calls CUPTI with them.
+    /// A thread has taken the ranges out: it makes them, or calls CUPTI with them.
     Out,
-    /// The same, and they are not needed any more.
+    /// A thread has taken the ranges out, and they are not needed any more.
     Doomed {
         /// Whether the context was destroyed meanwhile.
         is_destroyed: bool,
     },
-    /// The context cannot be counted, or is not counted any more.
+    /// Nothing can be counted on the context, or nothing is counted on it any more.
     Refused,
 }
 
-/// What was taken out. Without ranges, whoever has taken it makes them.
+/// What a thread has taken out. If there are no ranges in it, the thread makes them.
 #[derive(Debug)]
 pub struct Taken(pub Option<Box<Ranges>>);
 
 impl Held {
-    /// Takes the ranges out; `None` if this context is not counted.
+    /// Takes the ranges out; `None` if nothing is counted on this context.
     pub fn take(&mut self) -> Option<Taken> {
         match mem::replace(self, Self::Out) {
             Self::Unmade => Some(Taken(None)),
@@ -50,7 +52,7 @@ impl Held {
         }
     }
 
-    /// Puts back what was taken out, with the ranges that were made meanwhile.
+    /// Puts back what was taken out, including ranges that were made meanwhile.
     pub fn put(&mut self, taken: Taken) -> Option<Box<Ranges>> {
         if !matches!(self, Self::Out) {
             return self.refuse(taken);
@@ -59,7 +61,7 @@ impl Held {
         None
     }
 
-    /// Puts nothing back: the context is not counted from now on.
+    /// Puts nothing back. From now on, nothing is counted on the context.
     pub fn refuse(&mut self, mut taken: Taken) -> Option<Box<Ranges>> {
         if let (Self::Doomed { is_destroyed: true }, Some(ranges)) = (&*self, &mut taken.0) {
             ranges.abandon();
@@ -68,7 +70,8 @@ impl Held {
         taken.0
     }
 
-    /// The context is about to be destroyed (`is_destroyed`), or the recording ends.
+    /// Gives up the ranges, because the context is about to be destroyed (`is_destroyed`) or the
+    /// recording ends.
     pub fn discard(&mut self, is_destroyed: bool) -> Option<Box<Ranges>> {
         match mem::replace(self, Self::Refused) {
             Self::Here(ranges) => Some(ranges),
@@ -84,7 +87,7 @@ impl Held {
         }
     }
 
-    /// Whether nobody needs what a thread has taken out.
+    /// Returns whether the ranges that a thread has taken out are not needed any more.
     pub fn is_doomed(&self) -> bool {
         matches!(self, Self::Doomed { .. })
     }

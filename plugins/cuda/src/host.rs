@@ -1,7 +1,8 @@
-//! The host's part of profiling: which registers of the device the counters need (a configuration), and what
-//! the device's data say about the counters (an evaluation). Names, numbers and places are those of
-//! `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6 to 13.5; CUDA 12.6
-//! is the first that has them.
+//! The part of CUPTI's profiling that runs on the host. It computes which registers of the device
+//! the counters need (a configuration), and computes values of counters from the device's data (an
+//! evaluation). Names, numbers and field offsets are those of `cupti_profiler_host.h`,
+//! `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6 to 13.5; CUDA 12.6 is the first
+//! version that has them.
 //!
 //! ```text
 //!  names ─► host ─► configuration ─► device: samples (pm) or ranges (range) ─► evaluate ─► values
@@ -17,9 +18,9 @@ use crate::structs::{Image, Names, Object, api, call, call_or_older, code_of, la
 /// `CUpti_ProfilerType`.
 #[derive(Clone, Copy, Debug)]
 pub enum Profiler {
-    /// A range of the program.
+    /// Counters are read over ranges of the program's work.
     Range = 0,
-    /// Samples.
+    /// The device samples its counters.
     PmSampling = 1,
 }
 
@@ -66,8 +67,8 @@ struct Initialize {
     private: *mut c_void,
 }
 
-/// Libraries that are beside CUPTI, and that CUPTI loads by their names for the host's part. The dynamic linker
-/// would not find those of Python's packages.
+/// Libraries in CUPTI's folder that CUPTI loads by their names for the host's part. If CUPTI is in
+/// a Python package, the dynamic linker would not find them.
 const BESIDE: [&str; 2] = ["libnvperf_host.so", "libnvperf_target.so"];
 
 fn load_beside(cupti: &Cupti) {
@@ -76,16 +77,15 @@ fn load_beside(cupti: &Cupti) {
         let Ok(file) = CString::new(folder.join(name).into_os_string().into_encoded_bytes()) else {
             continue;
         };
-        // SAFETY: a C string. It is a part of the library that is in use, and is never closed. If it is not
-        // there, CUPTI says so.
+        // SAFETY: the path is a C string. The library belongs to the CUPTI that is in use, and is
+        // never closed. If the file does not exist, CUPTI reports that.
         unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     }
 }
 
-/// Begins to use CUPTI's profilers.
+/// Initialises CUPTI's profilers.
 ///
-/// # Errors
-/// Says which function refused, and why.
+/// # Errors The error names the function that failed, and the reason.
 pub fn initialize(cupti: &Cupti) -> Result<(), String> {
     load_beside(cupti);
     const NAME: &str = "cuptiProfilerInitialize";
@@ -103,7 +103,7 @@ pub fn initialize(cupti: &Cupti) -> Result<(), String> {
 
 const FIRST: &str = "CUDA 12.6 is the first that has it";
 
-/// Whether this CUPTI has the host's part.
+/// Checks that this CUPTI has the functions of the host's part.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -111,7 +111,7 @@ pub fn check(cupti: &Cupti) -> Result<(), String> {
     Api::of(cupti).map(drop).map_err(|name| lacks(cupti, name, FIRST))
 }
 
-/// The host's object for some counters of one device.
+/// CUPTI's host object for some counters of one device.
 #[derive(Debug)]
 pub struct Host {
     cupti: &'static Cupti,
@@ -121,22 +121,23 @@ pub struct Host {
     pub names: Names,
 }
 
-/// How the counters are read.
+/// A configuration: how the device reads the counters.
 #[derive(Debug)]
 pub struct Configured {
-    /// CUPTI's description of it.
+    /// CUPTI's data of the configuration.
     pub image: Image,
-    /// The bytes of the description.
+    /// The number of bytes of these data.
     pub length: usize,
-    /// How often the same work must run, because the device has too few registers for one run.
+    /// How many times the same work must run. More than one run is needed if the device has too few
+    /// registers for all counters.
     pub passes: usize,
 }
 
 impl Host {
-    /// Makes the object. `available` says which counters this user may read on the device.
+    /// Makes the object. `available` contains CUPTI's data about which counters this user may read
+    /// on the device.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn new(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -153,7 +154,7 @@ impl Host {
         Self::of_chip(cupti, profiler, chip, available.at(), names)
     }
 
-    /// Makes the object for a kind of device; no device is needed. `available` may be null.
+    /// Makes the object for a chip of this name; no device is needed. `available` may be null.
     fn of_chip(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -171,10 +172,10 @@ impl Host {
         Ok(Self { cupti, api, object: new.object, names: Names::new(names) })
     }
 
-    /// Describes how the counters are read.
+    /// Returns the configuration for the counters.
     ///
-    /// # Errors
-    /// Says which function refused, and why: for example, a counter does not exist.
+    /// # Errors The error names the function that failed, and the reason: for example, that a
+    /// counter does not exist.
     pub fn configuration(&self) -> Result<Configured, String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut add = Add::new();
@@ -195,10 +196,9 @@ impl Host {
         Ok(Configured { image, length: size.length, passes: passes.count })
     }
 
-    /// The values of one sample or range of the device's data, in the order of the names.
+    /// Returns the values of one sample or range in the device's data, in the order of the names.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn evaluate(
         &self,
         data: &mut Image,
@@ -228,7 +228,8 @@ impl Drop for Host {
 mod tests {
     use super::*;
 
-    /// Sizes are those that a C compiler gives for the headers of CUDA 13.2 and 13.5.
+    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.2 and
+    /// 13.5.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(offset_of!(Make, set), 48, "in CUDA 12 and 13.0");
     }
 
-    /// NVIDIA's own library of CUDA 13.0, which needs no device for this.
+    /// Returns NVIDIA's own CUPTI of CUDA 13.0. It needs no device for the host's part.
     fn nvidias() -> Option<&'static Cupti> {
         let venv = std::env::var_os("COUNTERPOINT_VENV").map(std::path::PathBuf::from);
         let pythons = venv.and_then(|venv| venv.join("lib").read_dir().ok()).into_iter().flatten();
@@ -284,7 +285,7 @@ mod tests {
         assert!(sampled.is_ok(), "{sampled:?}");
     }
 
-    /// The check of `tests/hardware/nvidia.py` with these counters is about kernels that run several times.
+    /// `tests/hardware/nvidia.py` uses the same counters to check kernels that run several times.
     #[test]
     fn many_counters_need_several_runs() {
         let Some(cupti) = nvidias() else { return };

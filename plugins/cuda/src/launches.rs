@@ -7,12 +7,15 @@
 //!                 └───────────► CUPTI ─ exit ──► stop, and the values ─► collect
 //! ```
 //!
-//! So the values belong to this launch, whatever else the program does. In a context, one launch at a time is
-//! counted, from its `enter` to the end of its `exit`: another thread that launches meanwhile waits. If it has waited
-//! for too long, because the first kernel waits for the second, its kernel is not counted; nor is the first one, whose
-//! values may contain it. No lock is held while CUPTI is called, because CUPTI waits for the device ([`Held`]).
+//! So the values belong to this launch, whatever else the program does. In a context, one launch at
+//! a time is counted, from its `enter` to the end of its `exit`. Another thread that launches a
+//! kernel meanwhile waits. If it has waited for too long (for example, because the first kernel
+//! waits for the second one), neither kernel is counted, because the values of the first kernel may
+//! include the second one. No lock is held while CUPTI is called, because CUPTI waits for the
+//! device ([`Held`]).
 //!
-//! What this file calls may make CUPTI call it again, which is noticed ([`Inside`]).
+//! A function of CUPTI that is called here may make CUPTI call this module again. [`Inside`]
+//! detects that.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -28,13 +31,14 @@ use crate::held::{Held, Taken};
 use crate::lock::lock;
 use crate::range::{self, RangeKind, Ranges};
 
-/// The driver's functions that launch kernels, by `CUpti_driver_api_trace_cbid` of CUDA 12.6 to 13.5, and whether a null
-/// stream is that of the thread (`…_ptsz`). `cuLaunchCooperativeKernelMultiDevice` is on several contexts and is not
-/// counted.
+/// The driver's functions that launch kernels: their number in `CUpti_driver_api_trace_cbid` of
+/// CUDA 12.6 to 13.5, their kind, and whether a null stream means the default stream of the thread
+/// (`…_ptsz`). `cuLaunchCooperativeKernelMultiDevice` launches on several contexts, and its kernels
+/// are not counted.
 const LAUNCHES: [(u32, Launch, bool); 8] = [
     (307, Launch::Kernel, false),
     (442, Launch::Kernel, true),
-    // Cooperative ones.
+    // `cuLaunchCooperativeKernel`.
     (477, Launch::Kernel, false),
     (478, Launch::Kernel, true),
     (652, Launch::KernelEx, false),
@@ -42,9 +46,9 @@ const LAUNCHES: [(u32, Launch, bool); 8] = [
     (514, Launch::Graph, false),
     (515, Launch::Graph, true),
 ];
-/// `cuLaunchKernel`, which every version has.
+/// `cuLaunchKernel`, which exists in every version.
 const FIRST: u32 = LAUNCHES[0].0;
-/// How long a launch waits for that of another thread.
+/// How long a launch waits for a launch of another thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A launch that is being counted.
@@ -55,7 +59,7 @@ struct Open {
     begin: u64,
     name: Option<Arc<str>>,
     is_graph: bool,
-    /// Whether another thread gave up waiting, and launched its kernel.
+    /// Whether another thread gave up waiting for this launch, and launched its own kernel.
     is_disturbed: bool,
 }
 
@@ -65,10 +69,11 @@ struct Context {
     cupti: &'static Cupti,
     names: Arc<[String]>,
     device: u32,
-    /// CUPTI's number of it: a destroyed context's address can be that of a later one.
+    /// CUPTI's number of the context. The address is not enough: after a context is destroyed, a
+    /// later context can have the same address.
     id: u32,
     inner: Mutex<Inner>,
-    /// No launch is open any more, or the one that is open is disturbed.
+    /// Notified when the open launch has ended or is disturbed.
     changed: Condvar,
 }
 
@@ -82,7 +87,7 @@ struct Inner {
 struct State {
     cupti: &'static Cupti,
     names: Arc<[String]>,
-    /// By address.
+    /// The contexts, by address.
     contexts: HashMap<usize, Arc<Context>>,
     is_on: bool,
 }
@@ -94,25 +99,27 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Exists while a thread is in this file: CUPTI itself may launch kernels in the functions that are called here.
+/// Exists while a thread executes this module. CUPTI itself may launch kernels in the functions
+/// that are called here, and these launches must not be counted.
 #[derive(Debug)]
 struct Inside;
 
 impl Inside {
-    /// `None` if this thread is in this file already.
+    /// Returns `None` if this thread executes this module already.
     fn new() -> Option<Self> {
         (!IS_INSIDE.replace(true)).then_some(Self)
     }
 }
 
-/// After a panic, too, which [`crate::attach`] catches.
+/// This also runs after a panic, which [`crate::attach`] catches.
 impl Drop for Inside {
     fn drop(&mut self) {
         IS_INSIDE.set(false);
     }
 }
 
-/// Begins to count each kernel that is launched from now on. The subscriber's function is to call [`called`].
+/// Begins to count each kernel that is launched from now on. The callback of `subscriber` must call
+/// [`called`].
 pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     *lock(&WHY) = None;
     if let Err(why) = range::check(cupti) {
@@ -121,7 +128,8 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     let names = Arc::from(names);
     *lock(&STATE) = Some(State { cupti, names, contexts: HashMap::new(), is_on: true });
     for (id, ..) in LAUNCHES {
-        // A CUPTI that does not know a function has no program that calls it.
+        // If this version of CUPTI lacks one of the functions, a program cannot call it, so the
+        // error does not matter.
         if let Err(code) = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, id)
             && id == FIRST
         {
@@ -130,14 +138,14 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     }
 }
 
-/// Counts the kernels that are launched from now on, or none.
+/// Sets whether kernels that are launched from now on are counted.
 pub fn go_on(is_on: bool) {
     if let Some(state) = &mut *lock(&STATE) {
         state.is_on = is_on;
     }
 }
 
-/// Gives back all that was made. What a thread uses right now, it gives back itself.
+/// Gives back all ranges. If a thread uses ranges right now, this thread gives them back itself.
 pub fn end() {
     let ended = lock(&STATE).take();
     for context in ended.into_iter().flat_map(|state| state.contexts.into_values()) {
@@ -145,7 +153,7 @@ pub fn end() {
     }
 }
 
-/// A context is about to be destroyed.
+/// Gives back the ranges of a context that is about to be destroyed.
 pub fn gone(context: *mut c_void) {
     let known = lock(&STATE).as_mut().and_then(|state| state.contexts.remove(&(context as usize)));
     if let Some(known) = known {
@@ -153,7 +161,7 @@ pub fn gone(context: *mut c_void) {
     }
 }
 
-/// Why kernels were not counted, if they were to be and could not be.
+/// Returns why kernels were not counted although that was requested.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -162,7 +170,8 @@ fn note(why: String) {
     lock(&WHY).get_or_insert(why);
 }
 
-/// A function of the driver was called, or returns.
+/// The callback calls this function when the program calls a function of the driver, and when that
+/// function returns.
 pub fn called(id: u32, call: &Call) {
     let Some((_, launch, is_of_thread)) = LAUNCHES.into_iter().find(|known| known.0 == id) else {
         return;
@@ -174,14 +183,14 @@ pub fn called(id: u32, call: &Call) {
     }
 }
 
-/// The context of a call, if a launch on it was counted.
+/// Returns the context of a call, if a launch on it has been counted before.
 fn known(call: &Call) -> Option<Arc<Context>> {
     let locked = lock(&STATE);
     let context = locked.as_ref()?.contexts.get(&(call.context as usize))?;
     (context.id == call.context_id).then(|| Arc::clone(context))
 }
 
-/// The context of a launch; `None` if nothing is to be counted now.
+/// Returns the context of a launch; `None` if nothing is to be counted now.
 fn context_of(call: &Call) -> Option<Arc<Context>> {
     let (cupti, names) = {
         let locked = lock(&STATE);
@@ -198,23 +207,24 @@ fn context_of(call: &Call) -> Option<Arc<Context>> {
         let mut locked = lock(&STATE);
         let contexts = &mut locked.as_mut()?.contexts;
         match contexts.get(&(call.context as usize)) {
-            // Another thread was faster.
+            // Another thread has added the context meanwhile.
             Some(found) if found.id == new.id => return Some(Arc::clone(found)),
             _ => contexts.insert(call.context as usize, Arc::clone(&new)),
         }
     };
     if let Some(mut ranges) = old.and_then(|old| old.discard(true)) {
-        // Their context was destroyed before this was noticed.
+        // The context of these ranges was destroyed, which was not noticed until now.
         ranges.abandon();
     }
     Some(new)
 }
 
 impl Context {
-    /// Waits until no launch is open, and makes this one the one that is counted. `None` if that takes too long, or
-    /// the context cannot be counted.
+    /// Waits until no other launch of the context is open, and makes `open` the launch that is
+    /// counted. Returns `None` if the wait takes too long, or if nothing can be counted on the
+    /// context.
     fn reserve(&self, open: Open) -> Option<Taken> {
-        // The values of a launch that was disturbed are lost, so nobody waits for it any more.
+        // The values of a disturbed launch are lost anyway, so no thread waits for it any more.
         let is_busy =
             |inner: &mut Inner| inner.open.as_ref().is_some_and(|open| !open.is_disturbed);
         let waited = self.changed.wait_timeout_while(lock(&self.inner), PATIENCE, is_busy);
@@ -235,7 +245,8 @@ impl Context {
         drop(rest);
     }
 
-    /// Puts the ranges back, or refuses the context if that is said why, and ends the launch. Returns the launch.
+    /// Ends the open launch and returns it. Puts the ranges back; but if there is a reason `why`,
+    /// nothing is counted on the context from now on.
     fn close(&self, taken: Taken, why: Option<&String>) -> Option<Open> {
         if let Some(why) = why {
             note(format!("device {}: {why}", self.device));
@@ -253,7 +264,8 @@ impl Context {
         open
     }
 
-    /// Takes out the ranges of the launch that returns now; `None` if it is not counted, or not any more.
+    /// Takes out the ranges of the launch that returns now; `None` if the launch is not counted, or
+    /// not any more.
     fn returns(&self, thread: u32, correlation: u32) -> Option<Box<Ranges>> {
         let mut inner = lock(&self.inner);
         inner
@@ -270,7 +282,7 @@ impl Context {
         }
     }
 
-    /// Counts no more, and takes the ranges; see [`Held::discard`].
+    /// Stops counting on the context, and takes its ranges; see [`Held::discard`].
     fn discard(&self, is_destroyed: bool) -> Option<Box<Ranges>> {
         let mut inner = lock(&self.inner);
         inner.open = None;
@@ -302,7 +314,7 @@ fn enter(call: &Call, launch: Launch, is_of_thread: bool) {
     }
 }
 
-/// Begins to count, with ranges that are made if there are none.
+/// Begins to count. Makes the ranges if there are none yet.
 fn start(taken: &mut Taken, call: &Call, context: &Context) -> Result<(), String> {
     let ranges = match &mut taken.0 {
         Some(ranges) => ranges,
@@ -319,19 +331,21 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let Some(context) = known(call) else { return };
     let thread = collect::own_thread();
     let Some(mut ranges) = context.returns(thread, call.correlation) else { return };
-    // If a capture has begun meanwhile, the next launch stops the ranges before it starts them.
+    // If a capture has begun meanwhile, the ranges cannot be stopped now. The next launch then
+    // stops them before it starts them again.
     let is_captured = captures::are_open(call.stream(launch, is_of_thread));
     let stopped = if is_captured { None } else { Some(ranges.stop()) };
     let why = stopped.as_ref().and_then(|stopped| stopped.as_ref().err());
     let Some(open) = context.close(Taken(Some(ranges)), why) else { return };
     if call.has_failed() {
-        // Nothing was launched, so nothing is missing.
+        // The launch failed, so no values are missing.
         return;
     }
     let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };
     let is_known = counted.is_complete && (open.is_graph || counted.ranges.len() == 1);
     if open.is_disturbed || !is_known {
-        // Which of the ranges is this kernel is not known, or its counters would need further runs.
+        // It is not known which of the ranges is this kernel, or the counters would need more runs
+        // of the kernel.
         return collect::add_uncounted(1);
     }
     collect::add_uncounted(counted.dropped);

@@ -1,10 +1,12 @@
-//! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers: kernels, copies, fills and
-//! waits of devices, ranges of NVTX, and the calls of CUDA's runtime and driver, with arrows from each launch to what it
-//! launched. Devices sample counters on request, or counters are read around each kernel or op.
+//! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers:
+//! kernels, copies, fills and waits of devices, ranges of NVTX, and the calls of CUDA's runtime and
+//! driver, with arrows from each launch to the work that it launched. On request, devices sample
+//! counters, or counters are read around each kernel or op.
 //!
-//! A host loads this shared object as a plugin. CUDA's driver loads it, too, if `CUDA_INJECTION64_PATH` names it, when
-//! the program initialises CUDA; NVTX does so at its first range if `NVTX_INJECTION64_PATH` names it. The Python package
-//! uses only its collectors (`collector`), which count around ops of TVM without a recording of the plugin.
+//! A host loads this shared object as a plugin. CUDA's driver also loads this file when the program
+//! initialises CUDA, if `CUDA_INJECTION64_PATH` names the file. NVTX loads it at the program's
+//! first range, if `NVTX_INJECTION64_PATH` names it. The Python package uses only the collectors
+//! (module `collector`), which count around ops of TVM without a recording of the plugin.
 //!
 //! ```text
 //!  program ─► CUDA ─► CUPTI ─► collect ─ output ─► plugin (this file) ─► host
@@ -37,9 +39,10 @@
 //! | `settings` | the user's options |
 //! | `lock` | how a mutex is taken |
 //!
-//! Rules: nothing is linked with CUDA; without CUDA, and in a program that does not use it, nothing happens.
-//! The plugin prints nothing and keeps panics to itself. It waits for a device only to read counters around a kernel
-//! or an op (`cuda.range-counters`), without a lock, and never while the program captures a graph. It counts everything
+//! Rules: the plugin is not linked with CUDA, and does nothing on a machine without CUDA or in a
+//! program that does not use CUDA. The plugin prints nothing, and no panic leaves it. It waits for
+//! a device only to read counters around a kernel or an op (`cuda.range-counters`). It holds no
+//! lock while it waits, and never waits while the program captures a graph. It counts everything
 //! that it cannot record, and reports the counts at the end.
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -90,7 +93,7 @@ pub struct Recording {
     output: Mutex<Output>,
 }
 
-/// This was reported for CUDA 12.8 on an H100, and not seen in our tests.
+/// This problem was reported for CUDA 12.8 on an H100; our tests have never shown it.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it reads counters; record the program once with and once without cuda.counters and \
      cuda.range-counters";
@@ -99,7 +102,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Profiler for Cuda {
     const NAME: &'static str = "counterpoint cuda";
-    /// The last kind is for PyTorch, which does not ask for kernels.
+    /// The last kind is for PyTorch, which does not request kernels.
     const KINDS: &'static [Kind] = &[
         Kind::KERNEL,
         Kind::MEMCPY,
@@ -152,7 +155,8 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // The host counts events that do not fit. A record that cannot be read is a failure.
+        // The host has a loss for events that do not fit, so these are only a warning. A record
+        // that cannot be read is a failure.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())

@@ -1,5 +1,5 @@
-//! Turns names of kernels into those that people wrote. A C++ kernel has a mangled name, and the
-//! C++ library with which its program is linked has the function that demangles it. Kernels of
+//! Turns names of kernels into the names in the source code. A C++ kernel has a mangled name; the
+//! function that demangles it is in the C++ library with which the program is linked. Kernels of
 //! Triton, CuPy and XLA have plain names.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct Names {
 const MOST: usize = 100_000;
 
 impl Names {
-    /// Returns the name to show.
+    /// Returns the name under which the kernel is shown.
     pub fn shown(&mut self, name: &Arc<str>) -> Arc<str> {
         if !name.starts_with("_Z") {
             return Arc::clone(name);
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// Finds `__cxa_demangle`, if the process has it. Loads no library for that.
+/// Finds `__cxa_demangle` in the libraries that the process has already loaded.
 fn found() -> Option<Demangle> {
     const NAME: &CStr = c"__cxa_demangle";
     let mut handles = vec![libc::RTLD_DEFAULT];

@@ -1,11 +1,13 @@
-//! Counters of the device around what the host marks: an op, of which CUPTI knows nothing. A range is on the context
-//! in which the calling thread launches kernels. Before and after it, the device is waited for, so that the
-//! kernels that the op has launched, and no others, are in its range. One range at a time is counted: an op in an op
-//! belongs to the outer one, and one of another thread meanwhile has no values.
+//! Counts on the device around each op of the host. CUPTI has no notion of ops, so each op becomes
+//! a range on the context in which the calling thread launches kernels. The plugin waits for the
+//! device before and after the op, so that the range contains exactly the kernels that the op has
+//! launched. One range at a time is counted: an op inside another op belongs to the outer op, and
+//! an op of another thread at the same time has no values.
 //!
-//! The device may wait for what the program is yet to launch: a collective waits for all of its devices. So no thread
-//! waits here for another one, and no lock is held while the device is waited for or CUPTI is called ([`Held`]). An op
-//! that finds the ranges in use is [`Uncounted`].
+//! The device may wait for work that the program has not launched yet: a collective waits for all
+//! of its devices. So no thread waits here for another thread, and no lock is held during a wait
+//! for the device or a call of CUPTI ([`Held`]). An op that finds the ranges in use is
+//! [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -18,32 +20,33 @@ use crate::lock::lock;
 use crate::range::{Counted, RangeKind, Ranges};
 use crate::{captures, collect};
 
-/// Counters around ops.
+/// Counts around ops.
 #[derive(Debug)]
 pub struct OpRanges {
     cupti: &'static Cupti,
     names: Vec<String>,
-    /// Only ops on this device are counted.
+    /// If set, only ops on this device are counted.
     device: Option<u32>,
     inner: Mutex<Inner>,
 }
 
-/// An op that should have values has none.
+/// The error for an op that should have values but has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncounted;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By address.
+    /// The contexts, by address.
     contexts: HashMap<usize, Context>,
-    /// The op that is counted.
+    /// The op that is being counted.
     open: Option<Open>,
     why: Option<String>,
 }
 
 #[derive(Debug)]
 struct Context {
-    /// CUPTI's number of it: a destroyed context's address can be that of a later one.
+    /// CUPTI's number of the context. After a context is destroyed, a later one can have the same
+    /// address.
     id: Option<u32>,
     held: Held,
 }
@@ -54,12 +57,12 @@ struct Open {
     thread: u32,
 }
 
-/// Why a range was not begun, or has no values.
+/// The reason why a range was not begun or has no values.
 #[derive(Debug)]
 enum Failure {
-    /// The device must not be waited for now.
+    /// Waiting for the device is forbidden now.
     Capture,
-    /// The context is not counted from now on.
+    /// Nothing is counted on the context from now on.
     Refused(String),
 }
 
@@ -79,14 +82,16 @@ impl From<String> for Failure {
 }
 
 impl OpRanges {
-    /// Counts these counters; on all devices, if no device is named.
+    /// Makes the value that reads these counters: on one device, or on all devices if `device` is
+    /// `None`.
     pub fn new(cupti: &'static Cupti, names: &[String], device: Option<u32>) -> Self {
         Self { cupti, names: names.to_vec(), device, inner: Mutex::default() }
     }
 
-    /// Begins a range on the thread's context, and waits for the device before. Returns its device, if it is counted
-    /// and is to be ended with [`Self::end`] on the same thread; `None` if the op has nothing to count: it is on
-    /// another device, on none, or in an op that is counted.
+    /// Waits for the device, and begins a range on the context of the calling thread. Returns the
+    /// device; the caller then has to call [`Self::end`] on the same thread. Returns `None` if
+    /// there is nothing to count, because the op is on another device, on no device, or inside an
+    /// op that is being counted.
     ///
     /// # Errors
     /// The op is not counted, although it should be.
@@ -104,7 +109,7 @@ impl OpRanges {
         }
     }
 
-    /// Makes this thread's op the one that is counted, and takes the ranges out.
+    /// Makes the op of this thread the op that is counted, and takes the ranges out.
     fn reserve(&self, context: *mut c_void) -> Result<Option<Taken>, Uncounted> {
         let (address, id) = (context as usize, self.cupti.context_id(context));
         let thread = collect::own_thread();
@@ -129,7 +134,7 @@ impl OpRanges {
         }
         drop(inner);
         if let Some(old) = &mut old {
-            // The context of its object is gone.
+            // The context of these ranges was destroyed.
             old.abandon();
         }
         taken.map(Some).ok_or(Uncounted)
@@ -153,8 +158,8 @@ impl OpRanges {
         Ok(ranges.push(c"op")?)
     }
 
-    /// Puts back what was taken out. The op stays open if it is to (`goes_on`) and nothing failed; returns whether it
-    /// does.
+    /// Puts back what was taken out. Returns whether the op stays open, which it does if `goes_on`
+    /// is true and nothing failed.
     fn give_back(&self, taken: Taken, failure: Option<Failure>, goes_on: bool) -> bool {
         let mut inner = lock(&self.inner);
         let Inner { contexts, open, why } = &mut *inner;
@@ -181,8 +186,9 @@ impl OpRanges {
         stays && !is_doomed
     }
 
-    /// Ends the range that this thread has begun, and waits for the device before. Returns its values in the order of
-    /// the names; `None` if the op has launched nothing, or the recording ended or the context was destroyed meanwhile.
+    /// Waits for the device, and ends the range that this thread has begun. Returns the range's
+    /// values in the order of the names. Returns `None` if the op has launched nothing, or if the
+    /// recording ended or the context was destroyed meanwhile.
     ///
     /// # Errors
     /// The op has no values, although it should have.
@@ -196,7 +202,7 @@ impl OpRanges {
             let context = inner.contexts.get_mut(&open.context);
             let taken = context.and_then(|context| context.held.take()?.0);
             if taken.is_none() {
-                // The context was destroyed, or is not counted any more.
+                // The context was destroyed, or nothing is counted on it any more.
                 inner.open = None;
             }
             taken
@@ -209,19 +215,19 @@ impl OpRanges {
         self.give_back(Taken(Some(ranges)), failure, false);
         let Some(mut counted) = counted else { return Err(Uncounted) };
         match counted.ranges.len() {
-            // An op that has launched nothing may have no range, and was not complete for that reason.
+            // If an op has launched nothing, it may have no range, so its values are not complete.
             0 => Ok(None),
             1 if counted.is_complete => Ok(counted.ranges.pop()),
             _ => Err(Uncounted),
         }
     }
 
-    /// Why something was not counted.
+    /// Returns why something was not counted.
     pub fn why(&self) -> Option<String> {
         lock(&self.inner).why.clone()
     }
 
-    /// Gives back what was made for a context, which is about to be destroyed.
+    /// Gives back the ranges of a context that is about to be destroyed.
     pub fn forget(&self, context: *mut c_void) {
         let rest = {
             let mut inner = lock(&self.inner);
@@ -237,8 +243,8 @@ impl OpRanges {
         drop(rest);
     }
 
-    /// Gives back all that was made, and returns why something was not counted. The next range begins anew. What a
-    /// thread uses right now, it gives back itself.
+    /// Gives back all ranges, and returns why something was not counted. The ranges are made again
+    /// when they are needed. If a thread uses ranges right now, this thread gives them back itself.
     pub fn finish(&self) -> Option<String> {
         let mut rest = Vec::new();
         let why = {
@@ -258,7 +264,7 @@ impl OpRanges {
 
 /// Ends a range.
 fn stop(ranges: &mut Ranges) -> Result<Counted, Failure> {
-    // Ranges that were not stopped are stopped before they are started again.
+    // Ranges cannot be stopped during a capture. They are stopped before they are started again.
     if captures::are_open(None) {
         return Err(Failure::Capture);
     }

@@ -1,5 +1,5 @@
-//! Counters of each op (`cuda.range-counters=…,cuda.ranges=op`). The host says when an op begins and ends, and gives
-//! the op a number.
+//! Counts for each op (`cuda.range-counters=…,cuda.ranges=op`). The host calls the plugin when an
+//! op begins and ends, and gives each op a number.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use crate::range;
 /// The ranges of a recording that counts ops.
 #[derive(Clone, Copy, Debug)]
 struct Counting {
-    /// Differs from that of every other recording.
+    /// The number of the recording, which no other recording has.
     recording: u64,
     ranges: &'static OpRanges,
 }
@@ -23,23 +23,23 @@ struct Counting {
 static COUNTING: Mutex<Option<Counting>> = Mutex::new(None);
 /// The number of the last recording that counted ops.
 static LAST: Mutex<u64> = Mutex::new(0);
-/// Whether the recording is not paused.
+/// False while the recording is paused.
 static IS_ON: AtomicBool = AtomicBool::new(true);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
-/// The op of a thread that is counted.
+/// The op of a thread that is being counted.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     op: u64,
     begin: u64,
     device: u32,
     ranges: &'static OpRanges,
-    /// How many ops of the thread were open before it.
+    /// How many ops of the thread were open when this op began.
     depth: u32,
 }
 
-/// The ops of a thread in one recording. A host need not end those that are open when the recording ends, or may end
-/// them in a later one.
+/// The open ops of a thread in one recording. If ops are open when the recording ends, a host may
+/// end them in a later recording, or never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ops {
     recording: u64,
@@ -64,7 +64,8 @@ pub fn begin(cupti: &'static Cupti, names: &[String]) {
         *last += 1;
         *last
     };
-    // Some hundred bytes for each recording; an op of another thread may be in them at the end.
+    // This leaks a few hundred bytes for each recording, because an op of another thread may still
+    // use the ranges when the recording ends.
     let ranges = Box::leak(Box::new(OpRanges::new(cupti, names, None)));
     *lock(&COUNTING) = Some(Counting { recording, ranges });
 }
@@ -73,30 +74,31 @@ fn counting() -> Option<Counting> {
     *lock(&COUNTING)
 }
 
-/// Counts the ops that begin from now on, or none. An op that is open is counted up to its end.
+/// Sets whether ops that begin from now on are counted. An op that is open is counted up to its
+/// end.
 pub fn go_on(is_on: bool) {
     IS_ON.store(is_on, Ordering::Release);
 }
 
-/// Counts no more, and gives back all that was made.
+/// Stops counting, and gives back all ranges.
 pub fn end() {
     let Some(Counting { ranges, .. }) = lock(&COUNTING).take() else { return };
     *lock(&WHY) = ranges.finish();
 }
 
-/// A context is about to be destroyed.
+/// Gives back the ranges of a context that is about to be destroyed.
 pub fn gone(context: *mut c_void) {
     if let Some(Counting { ranges, .. }) = counting() {
         ranges.forget(context);
     }
 }
 
-/// Why ops were not counted, if they were to be and could not be.
+/// Returns why ops were not counted although that was requested.
 pub fn why() -> Option<String> {
     counting().and_then(|counting| counting.ranges.why()).or_else(|| lock(&WHY).clone())
 }
 
-/// An op begins on the calling thread.
+/// Begins to count an op, which begins on the calling thread.
 pub fn push(cupti: &Cupti, op: u64) {
     let Some(Counting { recording, ranges }) = counting() else { return };
     let mut ops = OPS.get();
@@ -120,7 +122,7 @@ pub fn push(cupti: &Cupti, op: u64) {
     }
 }
 
-/// The innermost op of the calling thread ends.
+/// Ends the innermost op of the calling thread.
 pub fn pop(cupti: &Cupti) {
     let Some(Counting { recording, .. }) = counting() else { return };
     let mut ops = OPS.get();

@@ -1,8 +1,8 @@
 //! Turns records into events of a trace.
 //!
-//! A call that launches work and the work come in different buffers, often seconds apart, and have
-//! the same correlation. The arrow between them needs both, so such a call waits here until its
-//! work has come, or the recording ends.
+//! A call that launches work, and the work itself, come in different buffers, often seconds apart;
+//! they have the same correlation. The arrow between them needs both records. So such a call waits
+//! here until its work has come, or until the recording ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -19,11 +19,12 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// The largest number of correlations whose op or work is remembered. So a launch is found if at
-/// most this many others follow before its work comes.
+/// The largest number of correlations for which the op or the work is stored. So the launch of some
+/// work is found if at most this many other launches came in between.
 const MOST: usize = 1 << 20;
 
-/// The row of ranges whose counters were read. CUPTI numbers streams from 1.
+/// The stream number of the row that shows counted ranges. CUPTI numbers streams from 1, so no real
+/// stream has this number.
 const COUNTED_ROW: i32 = 1_000_000;
 
 /// Turns records into events.
@@ -31,29 +32,29 @@ const COUNTED_ROW: i32 = 1_000_000;
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Name and label of each device, by its number. The label still lacks the part that is only
-    /// known at the end.
+    /// Name and label of each device, by the device's number. The accuracy of the clock is added to
+    /// the label at each hand-over.
     devices: BTreeMap<u32, (Arc<str>, String)>,
-    /// The device of each context.
+    /// The device of each context, by the context's number.
     contexts: HashMap<u32, u32>,
-    /// The thread of each call in these records, by correlation. It is needed for waits, whose
-    /// records do not contain their thread.
+    /// The thread of each call in the current records, by correlation. It is needed for waits,
+    /// because their records do not contain a thread.
     callers: HashMap<u32, u32>,
-    /// Threads that have a name.
+    /// Threads that have already been named.
     threads: BTreeSet<u32>,
-    /// Streams that have a row: device, stream.
+    /// Streams that have work, by device and stream number.
     streams: BTreeSet<(u32, u32)>,
     /// Devices with ranges whose counters were read.
     counted: BTreeSet<u32>,
     /// The op and the range in which a call was made, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
-    /// Calls whose work on the device has not come yet.
+    /// Calls for which the record of their work on the device has not arrived yet.
     waiting: BTreeMap<u32, Call>,
-    /// Correlations whose work has come.
+    /// Correlations of work whose record has arrived.
     worked: BTreeSet<u32>,
     /// Ranges of NVTX that have not ended: begin, thread and name, by id.
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
-    /// Number of activities without times from CUPTI.
+    /// Number of activities for which CUPTI gave no times.
     untimed: u64,
     /// Whether a call launched something, and whether CUPTI reported any work of a device.
     launched: bool,
@@ -61,7 +62,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes an output that only hands over events of these kinds.
+    /// Makes an output that hands over only events of the requested kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self {
             requested: requested.to_vec(),
@@ -82,7 +83,7 @@ impl Output {
         }
     }
 
-    /// Returns the kinds that were asked for.
+    /// Returns the requested kinds.
     pub fn requested(&self) -> &[Kind] {
         &self.requested
     }
@@ -95,9 +96,9 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over the records. With `last`, no records follow.
+    /// Hands over the records as events. `last` means that no records follow.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records to which others refer come first, wherever they are in the buffer.
+        // Records to which other records refer are read first, wherever they are in the buffer.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -150,13 +151,13 @@ impl Output {
         }
     }
 
-    /// Returns the number of activities without times, and begins to count again.
+    /// Returns the number of activities without times, and sets it to 0.
     pub fn take_untimed(&mut self) -> u64 {
         std::mem::take(&mut self.untimed)
     }
 
-    /// Hands over values of counters. The time of each is the start of its interval, because tools
-    /// draw a value up to the next one.
+    /// Hands over samples of counters. The time of a value is the start of its interval, because
+    /// tools draw a value up to the next value.
     pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
         for Value { time, device, counter, value } in values {
             let Some(name) = counters.get(*counter as usize) else { continue };
@@ -166,8 +167,9 @@ impl Output {
         }
     }
 
-    /// Hands over counters of ranges: each range as a slice with its values, and each value in the series of
-    /// its kernel. The slices are on a row of their device: on those of streams, tools would take them for work.
+    /// Hands over counters of ranges: each range becomes a slice with its values, and each value is
+    /// also added to the series of its kernel. The slices are on a separate row of their device. On
+    /// the rows of streams, tools would mistake them for work.
     pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
         if !self.wants(Kind::PROFILER_RANGE) {
             return;
@@ -185,7 +187,8 @@ impl Output {
                 .device(range.device as i32)
                 .row(COUNTED_ROW)
                 .correlation(range.correlation.into());
-            // Not the name alone: sums of times by name would have the kernel twice.
+            // The suffix is needed because sums of times by name would otherwise contain the kernel
+            // twice.
             let counted = format!("{name} (counted)");
             let mut added = trace.event(&event).name(&counted).arg("thread", range.thread);
             let op = match range.what {
@@ -208,7 +211,7 @@ impl Output {
         }
     }
 
-    /// Whether the program launched something, but CUPTI gave no activity of a device.
+    /// Returns whether the program launched something, but CUPTI reported no activity of a device.
     pub fn lacks_work(&self) -> bool {
         self.wants_work() && self.launched && !self.given
     }
@@ -258,7 +261,7 @@ impl Output {
         }
     }
 
-    /// Names a thread as the kernel does, if it has not ended yet.
+    /// Gives a thread the name that the kernel has for it, if the thread has not ended yet.
     fn name_thread(&mut self, thread: u32, trace: &mut Trace<'_>) {
         if self.threads.insert(thread) {
             let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
@@ -286,8 +289,8 @@ impl Output {
         }
     }
 
-    /// Hands over calls whose work has come. At the end, hands over all calls; when too many wait, the
-    /// oldest.
+    /// Hands over calls for which the record of their work has arrived. If too many calls wait,
+    /// also hands over the oldest; at the end, hands over all calls.
     fn release(&mut self, last: bool, trace: &mut Trace<'_>) {
         let ready: Vec<u32> = if last {
             self.waiting.keys().copied().collect()
@@ -363,9 +366,10 @@ impl Output {
         }
     }
 
-    /// A wait is put on the thread that waits, inside of its call. On the stream's row it would
-    /// overlap the work that it waits for, and timelines leave out overlapping slices. If the call
-    /// is not recorded, the thread is not known, and the wait is put on the stream.
+    /// Hands over a wait. The wait is shown on the thread that waits, inside of its call. On the
+    /// stream's row it would overlap the work that it waits for, and timelines leave out
+    /// overlapping slices. If the call is not recorded, the thread is not known, and the wait is
+    /// shown on the stream.
     fn wait(
         &mut self,
         what: u32,
@@ -394,8 +398,8 @@ impl Output {
         }
     }
 
-    /// Hands over a range or a moment that the program marked. The marker at the end of a range has
-    /// the same id as that at its start.
+    /// Hands over a range or a moment that the program marked. The markers at the start and at the
+    /// end of a range have the same id.
     fn marker(
         &mut self,
         what: Mark,
@@ -411,7 +415,7 @@ impl Output {
                 self.open.insert(id, (time, thread, name));
                 forget(&mut self.open);
             }
-            // A range that began before the recording has no start.
+            // If a range began before the recording, its start is not known.
             Mark::End => {
                 if let Some((begin, thread, name)) = self.open.remove(&id) {
                     self.range(begin, time, thread, &name, trace);
@@ -443,8 +447,9 @@ impl Output {
         trace.event(&event).name(name);
     }
 
-    /// Names devices and their rows. A host keeps the name that it was given last, so this is done at each hand-over: a
-    /// device's label has the accuracy of the clock, which becomes better.
+    /// Names devices and their rows. This is done at each hand-over, because a device's label
+    /// contains the accuracy of the clock, which improves. A host uses the last name that it was
+    /// given.
     pub fn describe(&self, trace: &mut Trace<'_>) {
         let accuracy = match attach::accuracy_ns() {
             Some(ns) => format!("clock ±{ns} ns"),
@@ -465,16 +470,17 @@ impl Output {
     }
 }
 
-/// Keeps only the entries with the largest numbers: CUPTI counts them up, so these are the latest.
+/// Keeps only the entries with the largest correlations. CUPTI numbers correlations in increasing
+/// order, so these entries are the latest.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();
     }
 }
 
-/// Converts times to UTC. Both ends are moved by the same difference, so that the duration is the
-/// device's. Returns `None` if a time is 0, which is CUPTI's word for a time that it does not know, or if there is no
-/// clock to compare with.
+/// Converts times to UTC. The same difference is added to both ends, so the duration is exactly the
+/// device's. Returns `None` if a time is 0, which means that CUPTI does not know the time, or if
+/// the clocks were never compared.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;
@@ -484,7 +490,7 @@ fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     Some((utc, utc.checked_add(length)?))
 }
 
-/// Returns whether a function gives work to a device.
+/// Returns whether a function launches work on a device.
 fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
 }

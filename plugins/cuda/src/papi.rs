@@ -1,4 +1,4 @@
-//! Names of PAPI's component `cuda`, as counters of CUPTI:
+//! Translates names of PAPI's component `cuda` into counters of CUPTI:
 //!
 //! | typed | CUPTI's name | device |
 //! |---|---|---|
@@ -6,9 +6,10 @@
 //! | `cuda:::dram__bytes_read:stat=sum:device=0` (PAPI 7.2) | `dram__bytes_read.sum` | 0 |
 //! | `cuda:::event:elapsed_cycles_sm:device=0` | `sm__cycles_elapsed.sum` | 0 |
 //!
-//! Without `device=`, the device is 0, as it is for PAPI. Events are counters of CUPTI's former interface, which
-//! devices since compute capability 7.5 do not have. NVIDIA's table of what replaces them is section *Event
-//! Comparison* of the manual of Nsight Compute's command line; [`EVENTS`] has its rows with one counter.
+//! Without `device=`, the device is 0, as in PAPI. Events are counters of CUPTI's former interface,
+//! which devices with compute capability 7.5 or later do not support. NVIDIA lists their
+//! replacements in section *Event Comparison* of the manual of Nsight Compute's command line;
+//! [`EVENTS`] contains the rows of this table that have exactly one counter.
 
 /// A counter of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +20,10 @@ pub struct Counter {
     pub device: u32,
 }
 
-/// The component and what follows it.
+/// The component's name and its separator.
 const PREFIX: &str = "cuda:::";
 
-/// Former events, and the counters that replace them.
+/// Former events, each with the counter that replaces it.
 #[rustfmt::skip]
 pub const EVENTS: [(&str, &str); 34] = [
     ("active_cycles", "sm__cycles_active.sum"),
@@ -61,10 +62,9 @@ pub const EVENTS: [(&str, &str); 34] = [
     ("warps_launched", "smsp__warps_launched.sum"),
 ];
 
-/// The counter that a name stands for.
+/// Returns the counter that a name of PAPI means.
 ///
-/// # Errors
-/// Says what is wrong with the name.
+/// # Errors The error says what is wrong with the name.
 pub fn parse(typed: &str) -> Result<Counter, String> {
     let wrong = |why: &str| Err(format!("{typed}: {why}"));
     let Some(rest) = typed.trim().strip_prefix(PREFIX) else {
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn names_of_papi_are_counters_of_cupti() {
         for (typed, name, device) in [
-            // The default of TVM's collector.
+            // The default counter of TVM's own collector for PAPI.
             ("cuda:::event:elapsed_cycles_sm:device=0", "sm__cycles_elapsed.sum", 0),
-            // As PAPI's own tests have it, before and since 7.2.
+            // Spellings from PAPI's own tests, before version 7.2 and since then.
             ("cuda:::dram__bytes_read.sum:device=1", "dram__bytes_read.sum", 1),
             ("cuda:::sm__cycles_elapsed:stat=max:device=0", "sm__cycles_elapsed.max", 0),
             ("cuda:::smsp__warps_launched.sum", "smsp__warps_launched.sum", 0),

@@ -1,5 +1,5 @@
 //! CUPTI's PM sampling: the device itself reads its counters at an interval and keeps the values in
-//! a buffer, while the program runs unchanged. Names, numbers and places are those of
+//! a buffer, while the program runs unchanged. Names, numbers and field offsets are those of
 //! `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of
 //! CUDA 13.2; CUDA 12.6 is the first version that has them.
 //!
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each function takes one struct, whose first word is its size up to the end of its last field, so
-//! that a later CUPTI knows which fields there are.
+//! that a later CUPTI knows which fields the struct has.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -26,7 +26,8 @@ const EACH_TIME: u32 = 1;
 /// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
 /// (reported for an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
-/// The smallest number of samples in an image; each takes some 16 KiB. See [`Sampling::places`].
+/// The smallest number of samples for which an image has room. A sample takes about 16 KiB. See
+/// [`places`].
 const FEWEST_PLACES: u32 = 64;
 
 parameters! {
@@ -95,17 +96,17 @@ api! {
 pub struct Sample<'a> {
     /// Time of CUPTI's clock at the start of the sample.
     pub start: u64,
-    /// The values of the counters over the interval that begins there, in the order of the
+    /// The values of the counters over the interval that begins at `start`, in the order of the
     /// counters.
     pub values: &'a [f64],
 }
 
-/// The counters of one device, which is sampling.
+/// The sampling of counters on one device.
 #[derive(Debug)]
 pub struct Sampling {
     cupti: &'static Cupti,
     api: Api,
-    /// Given back after the device's object ([`Drop`]).
+    /// Must be given back after the device's object (see [`Drop`]).
     host: Host,
     object: Object,
     image: Image,
@@ -113,7 +114,7 @@ pub struct Sampling {
     is_overrun: bool,
 }
 
-/// Whether this CUPTI can sample.
+/// Checks that this CUPTI has the functions for sampling.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -127,11 +128,10 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 }
 
 impl Sampling {
-    /// Begins to sample these counters of a device. The buffers have room for the samples between two calls
-    /// of [`Self::decode`] that are this far apart.
+    /// Begins to sample these counters of a device. The buffers have room for the samples of
+    /// `pass`, the time between two calls of [`Self::decode`].
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn begin(
         cupti: &'static Cupti,
         device: u32,
@@ -161,7 +161,7 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// Does the steps after making the host's object. Everything that was made is given back when
+    /// Does the steps that follow after the host's object was made. All objects are given back when
     /// `self` is dropped.
     fn configure(&mut self, device: u32, interval: Duration, pass: Duration) -> Result<(), String> {
         let (cupti, api) = (self.cupti, self.api);
@@ -185,8 +185,8 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // Turing and GA100 have no timer as a trigger. Their trigger counts cycles of a clock
-            // that varies, as many as the interval should have.
+            // On Turing and GA100, no timer can trigger samples. Instead, a sample is triggered
+            // after as many cycles as the interval should have, of a clock whose frequency varies.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -210,11 +210,9 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Hands over the samples since the last call. Returns the number of times that samples were
-    /// lost.
+    /// Passes the samples since the last call to `keep`. Returns how many times samples were lost.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn decode(&mut self, mut keep: impl FnMut(Sample<'_>)) -> Result<u64, String> {
         if self.is_overrun {
             return Ok(0);
@@ -224,7 +222,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // Later calls would return no sample either.
+            // Later calls would not return any samples, either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -273,8 +271,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Returns the number of samples in an image: twice as many as come in a pass, because an image
-/// that is full loses further samples.
+/// Returns for how many samples an image should have room: twice as many as come in a pass, because
+/// samples that do not fit are lost.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)

@@ -1,6 +1,7 @@
-//! CUPTI's range profiler: counters of the device over a range of the program's work. Names, numbers and places
-//! are those of `cupti_range_profiler.h` and `cupti_profiler_target.h` of CUDA 12.6 to 13.5, in which all
-//! fields stand at the same places; update 2 of CUDA 12.6 is the first that has them.
+//! CUPTI's range profiler: counters of the device over a range of the program's work. Names,
+//! numbers and field offsets are those of `cupti_range_profiler.h` and `cupti_profiler_target.h`,
+//! and are the same in CUDA 12.6 (from update 2 on, which is the first version with these
+//! functions) to 13.5.
 //!
 //! ```text
 //!  configuration (host) ─► start ─► [push] work of the program [pop] ─► stop ─► decode ─► evaluate (host)
@@ -11,8 +12,8 @@
 //! | `EachKernel` | CUPTI makes a range of each kernel | any number: CUPTI runs a kernel as often as its counters need, and restores the memory in between |
 //! | `Pushed` | between `push` and `pop` | those that need one run |
 //!
-//! One object belongs to one context, and one context has one object. CUPTI runs the kernels of the context one
-//! after the other while an object is started.
+//! Each context has one object of CUPTI for its ranges. While this object is started, CUPTI runs
+//! the kernels of the context one after the other.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
@@ -24,12 +25,12 @@ use crate::host::{self, Configured, Host, Profiler};
 use crate::lock::lock;
 use crate::structs::{Image, Object, api, call, call_or_older, code_of, lacks, parameters};
 
-/// What is a range.
+/// What each range contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeKind {
     /// Each kernel.
     EachKernel,
-    /// What is between [`Ranges::push`] and [`Ranges::pop`].
+    /// The work between [`Ranges::push`] and [`Ranges::pop`].
     Pushed,
 }
 
@@ -39,8 +40,8 @@ const USER_RANGE: u32 = 2;
 /// `CUPTI_KernelReplay` and `CUPTI_UserReplay`.
 const KERNEL_REPLAY: u32 = 2;
 const USER_REPLAY: u32 = 3;
-/// So many ranges between start and stop: a launch of a graph has one for each of its kernels. CUPTI counts
-/// those beyond it.
+/// The largest number of ranges between start and stop. A launch of a graph has one range for each
+/// of its kernels. CUPTI only counts further ranges as dropped.
 const MOST_OF_KERNELS: usize = 512;
 
 parameters! {
@@ -98,7 +99,7 @@ api! {
     info "cuptiRangeProfilerGetCounterDataInfo" Info;
 }
 
-/// Held while the host's part is prepared.
+/// Locked while the host's part is prepared.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The ranges of one context.
@@ -106,21 +107,21 @@ static ONE: Mutex<()> = Mutex::new(());
 pub struct Ranges {
     cupti: &'static Cupti,
     api: Api,
-    /// Given back after the context's object ([`Drop`]).
+    /// Must be given back after the context's object (see [`Drop`]).
     host: Host,
     object: Object,
     configured: Configured,
     data: Image,
     data_length: usize,
     kind: RangeKind,
-    /// Between [`Self::start`] and [`Self::stop`].
+    /// True between [`Self::start`] and [`Self::stop`].
     is_started: bool,
-    /// Between [`Self::push`] and [`Self::pop`].
+    /// True between [`Self::push`] and [`Self::pop`].
     is_pushed: bool,
 }
 
-// SAFETY: CUPTI's objects belong to a context and not to a thread; one thread at a time has them, because it owns this
-// value, which `held` gives to one at a time, or has `&mut` to it.
+// SAFETY: CUPTI's objects belong to a context and not to a thread. Only one thread at a time uses
+// them: it owns this value, which `held` gives to one thread at a time, or has `&mut` to it.
 unsafe impl Send for Ranges {}
 
 /// What was counted between start and stop.
@@ -128,14 +129,14 @@ unsafe impl Send for Ranges {}
 pub struct Counted {
     /// The values of each range in the order of the names, in the order in which the ranges ran.
     pub ranges: Vec<Vec<f64>>,
-    /// The number of ranges that CUPTI had no room for.
+    /// The number of ranges for which CUPTI had no room.
     pub dropped: u64,
-    /// Whether the counters have their values. If not, the work would have to run again, or there was none: its launch
-    /// has failed.
+    /// Whether the values are complete. If not, the work would have to run again, or there was no
+    /// work because its launch failed.
     pub is_complete: bool,
 }
 
-/// Whether this CUPTI has the range profiler.
+/// Checks that this CUPTI has the functions of the range profiler.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -152,8 +153,7 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 impl Ranges {
     /// Prepares to count on a context.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn new(
         cupti: &'static Cupti,
         context: *mut c_void,
@@ -172,7 +172,8 @@ impl Ranges {
         availability.image = available.at();
         call(cupti, api.availability, &mut availability)?;
         let (host, configured) = {
-            // The manual does not say that several threads may do this at once. It waits for no device.
+            // The manual does not say whether several threads may do this at the same time. These
+            // calls do not wait for a device.
             let _one = lock(&ONE);
             let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
             let configured = host.configuration()?;
@@ -242,11 +243,10 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count. A range that was begun before and could not be ended, because the device could not be waited
-    /// for then, is ended without its values.
+    /// Begins to count. If an earlier range could not be ended, because waiting for the device was
+    /// forbidden then, it is ended now and its values are dropped.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn start(&mut self) -> Result<(), String> {
         if self.is_pushed {
             self.pop()?;
@@ -263,8 +263,7 @@ impl Ranges {
 
     /// Begins a range.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn push(&mut self, name: &CStr) -> Result<(), String> {
         let mut push = Push::new();
         (push.object, push.name) = (self.object, name.as_ptr());
@@ -275,8 +274,7 @@ impl Ranges {
 
     /// Ends the range.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn pop(&mut self) -> Result<(), String> {
         let mut pop = Pop::new();
         pop.object = self.object;
@@ -285,10 +283,10 @@ impl Ranges {
         Ok(())
     }
 
-    /// Counts no more, and returns what was counted since [`Self::start`]. CUPTI waits for the device.
+    /// Stops counting, and returns what was counted since [`Self::start`]. CUPTI waits for the
+    /// device in this call.
     ///
-    /// # Errors
-    /// Says which function refused, and why.
+    /// # Errors The error names the function that failed, and the reason.
     pub fn stop(&mut self) -> Result<Counted, String> {
         let mut stop = Stop::new();
         stop.object = self.object;
@@ -309,13 +307,14 @@ impl Ranges {
         }
         self.clear()?;
         if self.kind == RangeKind::Pushed || !is_complete {
-            // The next range is a new first pass.
+            // The configuration is set again so that the next range begins with the first pass.
             self.configure()?;
         }
         Ok(counted)
     }
 
-    /// The context was destroyed, and CUPTI's object with it (believed): only the host's part is given back.
+    /// Gives back only the host's part. Used if the context was destroyed, because CUPTI's object
+    /// was then (presumably) destroyed with it.
     pub fn abandon(&mut self) {
         self.object = ptr::null_mut();
     }
@@ -335,8 +334,8 @@ impl Drop for Ranges {
 mod tests {
     use super::*;
 
-    /// Sizes are those that a C compiler gives for the headers of CUDA 13.5, and the shorter ones those of
-    /// CUDA 12.6, 12.8 and 13.0.
+    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.5; the
+    /// shorter sizes are those for CUDA 12.6, 12.8 and 13.0.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

@@ -1,8 +1,8 @@
-//! CUPTI's activity records. A record is a struct that later versions make longer at its end and
-//! never change at its beginning: the fields that are read here have the same places in CUDA 11.8,
-//! 12.4, 13.0 and 13.5 (compared with the headers of these versions). A record contains its kind,
-//! but neither its version nor its size. So its size is the distance to the next record, and each
-//! read is checked against it.
+//! CUPTI's activity records. Later versions of CUPTI only add fields at the end of a record's
+//! struct: the fields that are read here have the same offsets in CUDA 11.8, 12.4, 13.0 and 13.5
+//! (compared with the headers of these versions). A record contains its kind, but not its version
+//! or its size. So the distance to the next record is used as the size, and each read is checked
+//! against this size.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -27,7 +27,7 @@ pub mod kind {
     pub const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`: a wait for no stream in particular.
+/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`: the wait is not for one particular stream.
 const NO_STREAM: u32 = u32::MAX;
 
 /// `CUPTI_ACTIVITY_OBJECT_THREAD`.
@@ -58,7 +58,7 @@ impl Bytes<'_> {
         self.array(at).map(u64::from_ne_bytes)
     }
 
-    /// Reads three numbers in a row.
+    /// Reads three consecutive numbers.
     fn three(self, at: usize) -> Option<[i32; 3]> {
         Some([self.i32(at)?, self.i32(at + 4)?, self.i32(at + 8)?])
     }
@@ -72,7 +72,8 @@ impl Bytes<'_> {
 /// A call of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whether the call is of the driver's interface (`cu…`), not of the runtime's (`cuda…`).
+    /// Whether the called function belongs to the driver (`cu…`); if not, it belongs to the runtime
+    /// (`cuda…`).
     pub is_driver: bool,
     pub function: u32,
     pub start: u64,
@@ -115,7 +116,8 @@ pub enum Record {
         grid: [i32; 3],
         block: [i32; 3],
         registers: u16,
-        /// The bytes of shared memory that the kernel declares, and those that its launch adds.
+        /// The bytes of shared memory: first those that the kernel declares, then those that its
+        /// launch adds.
         shared: [i32; 2],
     },
     Copy {
@@ -123,7 +125,7 @@ pub enum Record {
         /// A `CUpti_ActivityMemcpyKind`, and two `CUpti_ActivityMemoryKind`s.
         kinds: [u8; 3],
         bytes: u64,
-        /// The device that is copied from and the one that is copied to, if they differ.
+        /// The source device and the destination device of a copy, if they differ.
         peers: Option<[u32; 2]>,
     },
     Fill {
@@ -153,8 +155,8 @@ pub enum Record {
         memory: u64,
         multiprocessors: u32,
         capability: [u32; 2],
-        /// The instance of a device that is divided by MIG: that of the GPU, and that of its
-        /// compute units.
+        /// If the device is an instance of a GPU that MIG divides: the numbers of the GPU instance
+        /// and of the compute instance.
         mig: Option<[u32; 2]>,
     },
     Context {
@@ -169,11 +171,11 @@ pub enum Record {
     Marker {
         what: Mark,
         time: u64,
-        /// The id that the start and the end of a range have in common.
+        /// The id, which is the same at the start and at the end of a range.
         id: u32,
         thread: Option<u32>,
-        /// The addresses of the marker's name, which the end of a range lacks, and of its domain's
-        /// name.
+        /// The address of the marker's name, which is 0 at the end of a range. `domain` is the
+        /// address of the name of the marker's domain.
         name: usize,
         domain: usize,
     },
@@ -182,7 +184,7 @@ pub enum Record {
 /// The reason why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// The kind was not asked for, or is newer than this program.
+    /// The kind was not requested, or is newer than this program.
     Unknown(u32),
     /// The record of a known kind has fewer bytes than its fields need.
     Short,
@@ -245,8 +247,8 @@ fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// Reads a `CUpti_ActivityMemcpy5`, a later version, or a `CUpti_ActivityMemcpyPtoP4`, which differ
-/// from byte 44 on.
+/// Reads a `CUpti_ActivityMemcpy5` (or a later version), or a `CUpti_ActivityMemcpyPtoP4`. The two
+/// differ from byte 44 on.
 fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -296,7 +298,7 @@ fn overhead(bytes: Bytes<'_>) -> Option<Record> {
     let of_thread = bytes.u32(8)? == OBJECT_THREAD;
     Some(Record::Overhead {
         what: bytes.u32(4)?,
-        // A `CUpti_ActivityObjectKindId` is a process and a thread.
+        // A `CUpti_ActivityObjectKindId` contains the ids of a process and a thread.
         thread: if of_thread { Some(bytes.u32(16)?) } else { None },
         start: bytes.u64(24)?,
         end: bytes.u64(32)?,
@@ -352,8 +354,8 @@ fn marker(bytes: Bytes<'_>) -> Option<Record> {
 mod tests {
     use super::*;
 
-    /// Makes bytes in which each u32 is its own place, so that a read at a wrong place returns a
-    /// wrong value.
+    /// Makes bytes in which the value of each u32 is its own offset, so that a read at a wrong
+    /// offset returns a wrong value.
     fn places(kind: u32, length: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect();
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -364,7 +366,7 @@ mod tests {
         (at + 4) << 32 | at
     }
 
-    /// The expected places are those that a compiler computes for the headers of CUDA 13.0.
+    /// The expected offsets are those that a compiler computes for the headers of CUDA 13.0.
     #[test]
     fn fields_stand_where_the_headers_have_them() {
         let bytes = places(kind::CONCURRENT_KERNEL, 216);
@@ -420,7 +422,7 @@ mod tests {
             stream: Some(32),
         };
         assert_eq!(wait, Ok(expected));
-        // Byte 145 is 0, as it is where there is no MIG.
+        // Byte 145 is 0, as on a device without MIG.
         let device = read(Bytes(&places(kind::DEVICE, 184)));
         let expected = Record::Device {
             id: 112,
@@ -453,7 +455,7 @@ mod tests {
         assert_eq!(marker, Ok(expected));
     }
 
-    /// The sizes are those of the structs of CUDA 11.8, the oldest whose fields are used.
+    /// The sizes are those of the structs of CUDA 11.8, the oldest version that is supported.
     #[test]
     fn every_shorter_record_is_short_and_no_read_leaves_it() {
         for (kind, size) in [

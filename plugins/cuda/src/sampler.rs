@@ -1,7 +1,7 @@
-//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled from the
-//! moment at which the program makes a context on it. CUPTI reports the context in the thread that
-//! makes it, where only little may be done. So a thread of the plugin begins the sampling, and
-//! fetches the samples from then on.
+//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled as soon as
+//! the program makes a context on it. CUPTI reports the new context by a callback on the thread
+//! that makes it, in which only little may be done. So a separate thread of the plugin begins the
+//! sampling, and then fetches the samples.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -23,13 +23,13 @@ use crate::settings::Counters;
 
 /// Time between two fetches of samples.
 const PASS: Duration = Duration::from_millis(50);
-/// The time for which a flush, and the end of a recording, wait for the thread.
+/// How long a flush, and the end of a recording, wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Time of CUPTI's clock at the start of the interval that the value is about.
+    /// Time of CUPTI's clock at the start of the interval over which the value was counted.
     pub time: u64,
     /// Number of the device.
     pub device: u32,
@@ -49,10 +49,10 @@ pub struct Taker {
 }
 
 enum Message {
-    /// The program uses this device.
+    /// The program has begun to use this device.
     Device(u32),
-    /// Asks the thread to fetch the present samples, to go on or pause if `goes_on` says so, and to
-    /// answer.
+    /// Asks the thread to fetch the samples so far, and to answer. If `goes_on` is set, the thread
+    /// also continues (true) or pauses (false).
     Fetch { goes_on: Option<bool>, done: Sender<()> },
 }
 
@@ -86,7 +86,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
 }
 
-/// The program uses a device.
+/// Tells the thread that the program has begun to use a device.
 pub fn used(device: u32) {
     if let Some(thread) = &*lock(&THREAD) {
         let _ = thread.send(Message::Device(device));
@@ -94,12 +94,12 @@ pub fn used(device: u32) {
 }
 
 /// Makes the thread hand over its samples. `goes_on` says whether it samples from now on; `None`
-/// for no change.
+/// means no change.
 pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
     if thread.send(Message::Fetch { goes_on, done }).is_ok() {
-        // If this takes longer, CUPTI hangs, and the program should not wait.
+        // If the answer takes longer, CUPTI hangs, and the program should not wait for it.
         let _ = answer.recv_timeout(PATIENCE);
     }
 }
@@ -110,7 +110,7 @@ pub fn end() {
     *lock(&THREAD) = None;
 }
 
-/// Returns why counters were not sampled, if they were asked for and could not be sampled.
+/// Returns why counters were not sampled although that was requested.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -182,7 +182,7 @@ fn start(
 
 fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
-        // CUPTI returns NaN for a ratio whose divisor is 0; then there is no value.
+        // For a ratio whose divisor is 0, CUPTI returns NaN, which counts as no value.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };

@@ -22,17 +22,17 @@ pub struct Settings {
 pub struct Ranges {
     /// CUPTI's names.
     pub names: Vec<String>,
-    /// What a range is around.
+    /// What the ranges contain.
     pub around: Around,
 }
 
-/// What a range is around.
+/// What the ranges contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Around {
     /// Each kernel.
     #[default]
     Kernels,
-    /// Each op of the host, which must give ids of ops.
+    /// Each op of the host. The host must provide ids of ops.
     Ops,
 }
 
@@ -51,7 +51,7 @@ impl Default for Counters {
     }
 }
 
-/// The range of intervals for which the device's buffers are made.
+/// The shortest and the longest interval for which the device's buffers are large enough.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 
@@ -114,7 +114,8 @@ impl Settings {
     }
 }
 
-/// Returns whether a text can be a name of CUPTI's, such as `dram__bytes_read.sum.per_second`.
+/// Returns whether a text can be CUPTI's name of a counter, such as
+/// `dram__bytes_read.sum.per_second`.
 fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
     !text.is_empty() && text.chars().all(is_part)

@@ -1,5 +1,6 @@
-//! How CUPTI's functions of profiling are called. Each function takes one struct, whose first word is its
-//! size up to the end of its last field, so that a CUPTI of another version knows which fields there are.
+//! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is the
+//! size up to the end of the last field. By this size, another version of CUPTI can tell which
+//! fields the struct has.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -13,7 +14,8 @@ const INVALID_NAME: Code = 17;
 /// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
 const NO_PRIVILEGES: Code = 35;
 
-/// Structs of parameters. The field after the semicolon is the last one, where the size ends.
+/// Defines structs of parameters. The field after the semicolon is the last field; the size reaches
+/// to its end.
 macro_rules! parameters {
     ($( $name:ident { $( $field:ident: $type:ty ),* ; $last:ident: $last_type:ty } )*) => { $(
         #[repr(C)]
@@ -41,7 +43,7 @@ macro_rules! parameters {
     )* };
 }
 
-/// The functions that take these structs, one for each struct.
+/// Defines the functions that take these structs, one function for each struct.
 macro_rules! api {
     ($( $name:ident $symbol:literal $parameters:ident; )*) => {
         /// The functions.
@@ -80,19 +82,20 @@ pub(crate) use {api, parameters};
 
 /// A struct of parameters.
 pub trait Parameters {
-    /// Says how many of its bytes there are.
+    /// Sets the struct's field for its size in bytes.
     fn set_size(&mut self, size: usize);
 }
 
-/// Parameters of one function.
+/// The parameters of one function of CUPTI.
 pub trait Call: Parameters {
-    /// The function.
+    /// The function's name.
     const NAME: &'static str;
 }
 
-/// CUPTI's answer to a call.
+/// Calls a function, and returns CUPTI's code.
 pub fn code_of<P>(function: unsafe extern "C" fn(*mut P) -> Code, parameters: &mut P) -> Code {
-    // SAFETY: CUPTI's function, with its struct; what the struct points to lives in the caller.
+    // SAFETY: this is CUPTI's function with its own struct, and everything to which the struct
+    // points is alive in the caller.
     unsafe { function(ptr::from_mut(parameters)) }
 }
 
@@ -111,11 +114,11 @@ pub fn call<P: Call>(
     }
 }
 
-/// Calls a function whose struct has got its last field later: a CUPTI that does not know this field refuses
-/// the struct, and is given it without the field.
+/// Calls a function whose struct got its last field only in a later version. If this CUPTI refuses
+/// the struct because it does not know the field, calls the function again with the size without
+/// this field.
 ///
-/// # Errors
-/// As [`call`].
+/// # Errors The same errors as of [`call`].
 pub fn call_or_older<P: Call>(
     cupti: &Cupti,
     function: unsafe extern "C" fn(*mut P) -> Code,
@@ -132,11 +135,11 @@ pub fn call_or_older<P: Call>(
     }
 }
 
-/// What CUPTI answered, and what helps.
+/// Makes a message from CUPTI's code, with advice.
 pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
     let advice = match code {
         INVALID_NAME => "; `ncu --query-metrics` lists the names",
-        // CUPTI 12.6 and 12.8 say so of a name that they do not know.
+        // CUPTI 12.6 and 12.8 return this code for a name that they do not know.
         INVALID_PARAMETER if function.ends_with("ConfigAddMetrics") => {
             "; one of the names may be wrong: `ncu --query-metrics` lists them"
         }
@@ -149,28 +152,28 @@ pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
     format!("{function}: {}{advice}", cupti.said(code))
 }
 
-/// Says that a function is missing.
+/// Makes the message that a function is missing.
 pub fn lacks(cupti: &Cupti, function: &str, first: &str) -> String {
     format!("{} has no function {function}: {first}", cupti.file)
 }
 
-/// Memory that CUPTI lays out, aligned for it.
+/// Memory in which CUPTI stores data, with the necessary alignment.
 #[derive(Debug, Default)]
 pub struct Image(Vec<u64>);
 
 impl Image {
-    /// So many bytes.
+    /// Makes an image of this number of bytes.
     pub fn new(length: usize) -> Self {
         Self(vec![0; length.div_ceil(8)])
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     pub fn at(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
 }
 
-/// Names as CUPTI takes them.
+/// Names in the form that CUPTI expects: an array of pointers to C strings.
 #[derive(Debug)]
 pub struct Names {
     pointers: Vec<*const c_char>,
@@ -178,23 +181,23 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names without a zero byte; others are left out.
+    /// Makes the array. Names that contain a zero byte are left out.
     pub fn new(names: &[String]) -> Self {
         let texts: Vec<CString> =
             names.iter().filter_map(|name| CString::new(&**name).ok()).collect();
         Self { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts }
     }
 
-    /// The first of the pointers.
+    /// Returns the address of the first pointer.
     pub fn at(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
 
-    /// How many there are.
+    /// Returns the number of names.
     pub fn count(&self) -> usize {
         self.pointers.len()
     }
 }
 
-/// An object of CUPTI's.
+/// A handle of one of CUPTI's objects.
 pub type Object = *mut c_void;

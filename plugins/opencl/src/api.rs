@@ -1,9 +1,9 @@
 //! The part of the OpenCL interface that the layer needs: handles, constants, and the table of
 //! functions through which the ICD loader calls its layers.
 //!
-//! Source: the Khronos headers `CL/cl.h`, `CL/cl_icd.h` and `CL/cl_layer.h` for OpenCL 3.0. The order of
-//! the table is part of the loader's interface and only ever grows at its end. A unit test compares it
-//! with the installed headers by a C compiler.
+//! Source: the Khronos headers `CL/cl.h`, `CL/cl_icd.h` and `CL/cl_layer.h` for OpenCL 3.0. The
+//! order of the table is part of the loader's interface; new entries are only added at its end. A
+//! unit test compiles C code to compare the table with the installed headers.
 
 use std::ffi::c_void;
 
@@ -43,7 +43,7 @@ pub const DEVICE_VENDOR: u32 = 0x102c;
 pub const DRIVER_VERSION: u32 = 0x102d;
 /// `CL_QUEUE_DEVICE`.
 pub const QUEUE_DEVICE: u32 = 0x1091;
-/// `CL_QUEUE_PROPERTIES`, as a question and as a key of a list of properties.
+/// `CL_QUEUE_PROPERTIES`, as a parameter of queries and as a key in a list of properties.
 pub const QUEUE_PROPERTIES: u32 = 0x1093;
 /// `CL_QUEUE_PROPERTIES_ARRAY`.
 pub const QUEUE_PROPERTIES_ARRAY: u32 = 0x1098;
@@ -218,7 +218,7 @@ mod tests {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let printed = Command::new(scratch.join("layout")).output().expect("starts");
         assert_eq!(String::from_utf8_lossy(&printed.stdout), expected);
-        // Newer headers may have more entries at the end; fewer would have been an error of the
-        // compiler.
+        // Newer headers may have more entries at the end. If they had fewer, the C code would not
+        // have compiled.
     }
 }

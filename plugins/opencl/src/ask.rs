@@ -1,5 +1,5 @@
-//! Asks the implementation for names, sizes and states of commands, with functions that never
-//! block.
+//! Asks the OpenCL implementation for names, for sizes, and for the states of commands. The
+//! functions that are used here never block.
 
 use std::ffi::c_void;
 
@@ -53,7 +53,7 @@ pub fn kernel_name(kernel: Kernel) -> Option<String> {
     text(target()?.clGetKernelInfo, kernel, crate::api::KERNEL_NAME)
 }
 
-/// Returns a number or a handle that belongs to a queue.
+/// Returns a property of a queue that is a number or a handle.
 pub fn queue_number(queue: Queue, param: u32) -> Result<u64, Code> {
     number(target().map_or(0, |next| next.clGetCommandQueueInfo), queue, param)
 }
@@ -74,8 +74,8 @@ pub fn event_queue(event: Event) -> Option<Queue> {
     Some(queue as usize as Queue)
 }
 
-/// Returns the state of a command: 0 if it is complete, a positive number if it is not, a negative
-/// number for an error.
+/// Returns the state of a command: 0 if the command is complete, a positive number if it is not
+/// complete, and a negative number for an error.
 pub fn status(event: Event) -> Code {
     let slot = target().map_or(0, |next| next.clGetEventInfo);
     number(slot, event, crate::api::EVENT_STATUS).map_or_else(|code| code, |status| status as Code)

@@ -1,8 +1,9 @@
-//! The layer's functions. Each calls the next layer with the program's arguments, and returns its
-//! result. While nothing is recorded, the only difference is one branch.
+//! The layer's functions. Each function calls the function of the next layer with the program's
+//! arguments, and returns its result. While nothing is recorded, the only cost is one more branch.
 //!
-//! Functions that make queues (`create.rs`) and that answer questions about queues and commands
-//! (`answers.rs`) also work while nothing is recorded, because a queue may outlive a recording.
+//! Functions that make queues (`create.rs`), and functions that return information about queues and
+//! commands (`answers.rs`), also do their part while nothing is recorded, because a queue can exist
+//! longer than a recording.
 
 mod answers;
 mod create;
@@ -13,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::api::Dispatch;
 
-/// Runs our part of a call. A panic must not reach the program, and only our record is lost.
+/// Runs our part of a call. If this part panics, only our record of the call is lost; the panic
+/// does not reach the program.
 fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(part)) {
         Ok(value) => Some(value),
@@ -34,7 +36,8 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-/// Makes the layer's table, with our functions in the places of those that the next layer has.
+/// Makes the layer's table: the next layer's table, in which our functions replace existing
+/// entries.
 pub fn table(next: &Dispatch) -> Dispatch {
     let mut table = *next;
     create::install(&mut table);
@@ -47,7 +50,8 @@ pub fn table(next: &Dispatch) -> Dispatch {
 /// Defines `install`, which replaces the functions with these names in the table.
 macro_rules! installs {
     ($($name:ident)*) => {
-        /// Puts this file's functions into the table, in the places of functions that the next layer has.
+        /// Puts this file's functions into the table, if the next layer has a function of the same
+        /// name.
         pub(super) fn install(table: &mut crate::api::Dispatch) {
             $(if table.$name != 0 {
                 table.$name = $name as *const () as usize;

@@ -1,10 +1,10 @@
-//! The ops in which the program makes its calls: stacks for each thread, to which the host pushes
-//! ids.
+//! Stores in which op each thread is: every thread has stacks to which the host pushes the ids of
+//! ops and ranges.
 
 use std::cell::RefCell;
 
-/// The largest number of ids in a thread's stack. Further ids are counted, so that pops still
-/// match.
+/// The largest number of ids in a thread's stack. Further ids are only counted, so that each pop
+/// still matches its push.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
-    // A thread that is ending has no stack any more.
+    // The stacks of a thread that is ending may have been freed already.
     let done = STACKS.try_with(|stacks| {
         let mut stacks = stacks.try_borrow_mut().ok()?;
         if stacks.generation != generation {
@@ -44,7 +44,7 @@ fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
     done.ok().flatten()
 }
 
-/// Notes that an op or range begins on this thread.
+/// Pushes the id of an op or range that begins on this thread.
 pub fn push(generation: u32, kind: Kind, id: u64) {
     with(generation, |stacks| {
         let (ids, beyond) = &mut stacks.stacks[kind as usize];
@@ -52,7 +52,7 @@ pub fn push(generation: u32, kind: Kind, id: u64) {
     });
 }
 
-/// Notes that the innermost call with an id ends.
+/// Pops the id of the innermost op or range, which ends.
 pub fn pop(generation: u32, kind: Kind) {
     with(generation, |stacks| match &mut stacks.stacks[kind as usize] {
         (ids, 0) => drop(ids.pop()),
@@ -60,7 +60,7 @@ pub fn pop(generation: u32, kind: Kind) {
     });
 }
 
-/// Returns the innermost op of this thread, or without one, the innermost range.
+/// Returns the innermost op of this thread. If there is no op, returns the innermost range.
 pub fn current(generation: u32) -> Option<u64> {
     with(generation, |stacks| {
         let [(ops, _), (ranges, _)] = &stacks.stacks;

@@ -1,4 +1,4 @@
-//! The layer as the ICD loader sees it: `clGetLayerInfo` and `clInitLayer`.
+//! The two functions that the ICD loader calls in a layer: `clGetLayerInfo` and `clInitLayer`.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ const NAME: &[u8] = b"counterpoint opencl\0";
 
 static TABLE: OnceLock<Dispatch> = OnceLock::new();
 
-/// Answers the loader's questions about the layer.
+/// Returns information about the layer to the loader.
 ///
 /// # Safety
 /// Only a loader may call this. `value` must have `size` bytes if it is not null, and `size_ret`
@@ -48,8 +48,9 @@ pub unsafe extern "C" fn clGetLayerInfo(
     SUCCESS
 }
 
-/// Takes the functions that come next, and returns the layer's own. A second loader in the same
-/// process, or the same layer twice in one list, is refused: only the first one is recorded.
+/// Receives the next layer's functions, and returns the layer's own functions. If there is a second
+/// loader in the process, or if the layer is twice in the list, only the first call of this
+/// function succeeds, so only that use of the layer is recorded.
 ///
 /// # Safety
 /// Only a loader may call this. `target` must have `entries` functions that stay valid, and the

@@ -1,6 +1,7 @@
-//! A profiler plugin that records OpenCL programs. The same shared object is a layer of the OpenCL ICD
-//! loader, which passes every call of the program through it; `OPENCL_LAYERS` names it to the loader.
-//! The dynamic linker loads a file only once, so that the plugin and the layer share their memory.
+//! A profiler plugin that records OpenCL programs. The same shared object is a layer of the OpenCL
+//! ICD loader, which passes every call of the program through its layers. The loader finds the file
+//! through the variable `OPENCL_LAYERS`. The dynamic linker loads a file only once, so the plugin
+//! and the layer share their memory.
 //!
 //! ```text
 //!  program ─► ICD loader ─► layer (calls) ─► ICD loader ─► implementation
@@ -23,8 +24,8 @@
 //! | `api` | OpenCL's constants and the loader's table |
 //!
 //! Rules: the layer prints nothing, never waits for a command, holds no lock during a call of the
-//! implementation, returns the implementation's results, and keeps panics to itself. It counts everything
-//! that it cannot record, and reports the counts at the end.
+//! implementation, returns the implementation's results, and lets no panic reach the program. The
+//! plugin counts everything that it cannot record, and reports the counts at the end.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod api;
@@ -183,7 +184,7 @@ fn said(missing: Missing) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns a sentence if a program uses OpenCL, but not through this file.
+/// Returns a message if the program uses OpenCL but its calls do not pass through this layer.
 fn layer_is_missing() -> Option<String> {
     if next_layer::target().is_some() || !has_loader() {
         return None;
@@ -192,8 +193,8 @@ fn layer_is_missing() -> Option<String> {
     Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
 }
 
-/// Returns whether an ICD loader is in the process: a file called libOpenCL, also with a number in
-/// its name, as in packages of Python.
+/// Returns whether the process has loaded an ICD loader. This is a file called libOpenCL, possibly
+/// with a number in its name, as in Python packages.
 fn has_loader() -> bool {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,

@@ -1,5 +1,6 @@
-//! The names of kernels, by handle. A handle is used again after its kernel is gone, so each
-//! function that makes a kernel stores its name, or that the name is not known yet.
+//! Stores the names of kernels, by handle. After a kernel is released, a new kernel may have the
+//! same handle. So each function that makes a kernel stores the new name, or marks the name as not
+//! known yet.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,11 +10,12 @@ use crate::ask;
 
 static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 
-/// The number of handles that are remembered. For others, the implementation is asked each time.
+/// The largest number of handles that are stored. For other handles, the implementation is asked
+/// each time.
 const MOST: usize = 65_536;
 
-/// Notes that a kernel was made. Without a name, the implementation is asked for it when it is
-/// needed.
+/// Stores that a kernel was made. If `name` is `None`, the implementation is asked for the name
+/// when it is needed.
 pub fn made(kernel: Kernel, name: Option<&str>) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     match name {

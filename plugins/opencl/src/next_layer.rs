@@ -6,20 +6,19 @@ use crate::api::Dispatch;
 
 static TARGET: OnceLock<Dispatch> = OnceLock::new();
 
-/// Keeps the table. Returns false if there is one already.
+/// Stores the table. Returns false if a table is already stored.
 pub fn set(next: Dispatch) -> bool {
     TARGET.set(next).is_ok()
 }
 
-/// Returns the functions that come after this layer, or `None` if no loader has initialised the
-/// layer.
+/// Returns the functions of the next layer, or `None` if no loader has initialised this layer.
 #[inline]
 pub fn target() -> Option<&'static Dispatch> {
     TARGET.get()
 }
 
-/// Calls a function of the next layer, which is in the table. The use of the macro names the
-/// function's type.
+/// Calls a function of the next layer by its address in the table. The function's type is an
+/// argument of the macro.
 macro_rules! forward {
     ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
         let function: unsafe extern "C" fn($($type),*) -> $result =

@@ -13,14 +13,15 @@ use crate::recorder::{Activity, Record, Store};
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
-    /// Changes of the counters that are not handed over yet: time, queue, commands, bytes.
+    /// Changes of the counters that were not handed over yet: time, queue, change of the number of
+    /// commands, change of the bytes.
     changes: Vec<(i64, Arc<Queue>, i64, i64)>,
     /// The counters' values, by the queue's number.
     values: BTreeMap<i32, (i64, i64)>,
 }
 
 impl Output {
-    /// Makes an output that only hands over events of these kinds.
+    /// Makes an output that hands over only events of the requested kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self { requested: requested.to_vec(), changes: Vec::new(), values: BTreeMap::new() }
     }
@@ -29,7 +30,8 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over the records. Later records have no commands that were enqueued before `complete_ns`.
+    /// Hands over the records. All records of commands that were enqueued before `complete_ns` are
+    /// in this or in earlier calls.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
         for (thread, name) in &store.threads {
@@ -62,7 +64,7 @@ impl Output {
     fn record(&mut self, process: i32, record: &Record, trace: &mut Trace<'_>) {
         let Record { call, activity } = record;
         let placed = activity.as_ref().and_then(|activity| {
-            // Both ends are moved by the same difference, so that the duration is the device's.
+            // The same difference is added to both ends, so the duration is exactly the device's.
             let offset = activity.queue.device.offset(activity.times[2])?;
             let utc = |time: u64| (time as i64).wrapping_add(offset);
             Some((activity, utc(activity.times[2]), utc(activity.times[3])))
@@ -87,7 +89,7 @@ impl Output {
 
     /// Hands over the counters' values up to a moment.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // Ends come before starts, because at the same moment, one command follows another.
+        // At the same moment, ends come before starts, because one command follows another.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -177,8 +179,7 @@ fn device_activity(
     }
     if let Some(bytes) = command.bytes {
         added = added.arg("bytes", bytes);
-        // This is a name that readers of Kineto's traces know; a byte in a nanosecond is a GB in a
-        // second.
+        // Readers of Kineto's traces know this name. One byte per nanosecond is 1 GB/s.
         if end_ns > start_ns {
             let rate = bytes as f64 / (end_ns - start_ns) as f64;
             added = added.arg("memory bandwidth (GB/s)", rate);

@@ -13,8 +13,8 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// The largest number of pending commands of all queues together. Each holds an event of the
-/// implementation.
+/// The largest number of pending commands of all queues together. Each pending command keeps an
+/// event of the implementation alive.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
@@ -37,9 +37,9 @@ pub struct Queue {
     pub number: i32,
     /// The device on which the queue's commands run.
     pub device: Arc<Device>,
-    /// Whether commands may overtake each other.
+    /// Whether commands may run in another order than that in which they were enqueued.
     pub out_of_order: bool,
-    /// Whether the layer asked for the times of commands, but the program did not.
+    /// Whether the layer, but not the program, asked for the times of commands.
     hidden: AtomicBool,
     /// The list that the program gave to `clCreateCommandQueueWithProperties`, or `Some(None)` if
     /// it gave none; `None` if the queue was made by another function.
@@ -62,14 +62,14 @@ pub struct Pending {
     pub command: Command,
     /// The queue of the command.
     pub queue: Arc<Queue>,
-    /// A number that joins the command with the call.
+    /// The number by which the command and its call refer to each other.
     pub correlation: u32,
 }
 
 #[derive(Debug)]
 struct Queues {
     by_handle: BTreeMap<usize, Arc<Queue>>,
-    /// Queues whose handle is used again, but which still have pending commands.
+    /// Queues that still have pending commands, but whose handle already belongs to a new queue.
     retired: Vec<Arc<Queue>>,
 }
 
@@ -113,9 +113,10 @@ impl Device {
         device
     }
 
-    /// Compares the device's clock with UTC, if the implementation can.
+    /// Compares the device's clock with UTC, if the implementation can read the device's clock.
     pub fn read_clock(&self) {
-        // The shortest of a few readings is the most exact one; the first may be slow.
+        // Of several readings, the one that takes the shortest time is the most exact. The first
+        // reading may be slow.
         for _ in 0..5 {
             let before_ns = unix_ns();
             let time = ask::device_time(self.handle as Handle);
@@ -128,7 +129,8 @@ impl Device {
         }
     }
 
-    /// Compares the clocks with the times of a command that was enqueued between these moments in UTC.
+    /// Compares the clocks by means of a command that was enqueued between these two moments in
+    /// UTC.
     pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
         if !self.readable.load(Ordering::Relaxed) {
             lock(&self.clock).compare(times[0], before_ns, after_ns);
@@ -137,7 +139,7 @@ impl Device {
         }
     }
 
-    /// Returns the number to add to the device's time at this moment to get UTC, in ns.
+    /// Returns the number of ns that must be added to this device time to get UTC.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         lock(&self.clock).offset(device_ns)
     }
@@ -153,12 +155,12 @@ pub fn devices() -> Vec<Arc<Device>> {
 }
 
 impl Queue {
-    /// Returns whether the program must not see that the queue has times.
+    /// Returns whether the queue records times without the program's knowledge.
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Notes that the program asked for times itself.
+    /// Stores that the program itself asked for times.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
@@ -181,8 +183,8 @@ impl Queue {
         lock(&self.pending).pop_front()
     }
 
-    /// Puts back a command that has not ended: at the place where it was or, if commands may
-    /// overtake each other, at the end, so that the others get their turn.
+    /// Puts back a command that has not ended. The command returns to its place; in an out-of-order
+    /// queue, it goes to the end, so that the other commands are examined, too.
     pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
         if self.out_of_order {
@@ -211,7 +213,8 @@ pub fn reserve() -> bool {
     room
 }
 
-/// Gives back the room of a command that is no longer pending, or never was.
+/// Gives back the room that [`reserve`] made, because the command is no longer pending or never
+/// was.
 pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }
@@ -221,7 +224,7 @@ pub fn any_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// Returns whether some queue has times that the program must not see.
+/// Returns whether there ever was a queue that records times without the program's knowledge.
 pub fn any_hidden() -> bool {
     ANY_HIDDEN.load(Ordering::Relaxed)
 }
@@ -243,9 +246,9 @@ pub fn known(handle: Handle) -> Option<Arc<Queue>> {
     queues.by_handle.get(&(handle as usize)).cloned()
 }
 
-/// Returns the queue with this handle. A queue that the layer did not see, because a function of an
-/// extension made it, is asked for its properties. Its commands have times only if the program
-/// asked for times when it made the queue.
+/// Returns the queue with this handle. If a function of an extension made the queue, the layer has
+/// not seen it yet and asks the implementation for its properties. The commands of such a queue
+/// have times only if the program asked for times.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;

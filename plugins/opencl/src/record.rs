@@ -24,7 +24,7 @@ pub enum Name {
     Kernel(Arc<str>),
 }
 
-/// The index space of a kernel: three numbers each, of which `dimensions` count.
+/// The index space of a kernel. Only the first `dimensions` numbers of each array are meaningful.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     /// The number of dimensions, from 1 to 3.
@@ -33,7 +33,7 @@ pub struct Sizes {
     pub global: [i64; 3],
     /// Numbers of work items in a group; `None` if the implementation chose them.
     pub local: Option<[i64; 3]>,
-    /// First index; `None` if it is 0.
+    /// First index in each dimension; `None` if it is 0.
     pub offset: Option<[i64; 3]>,
 }
 
@@ -43,7 +43,7 @@ pub struct Command {
     /// The kind of work.
     pub work: Work,
     pub name: Name,
-    /// Bytes that the command moves, if that is known.
+    /// Number of bytes that the command moves, if it is known.
     pub bytes: Option<u64>,
     /// The index space of a kernel.
     pub sizes: Option<Box<Sizes>>,

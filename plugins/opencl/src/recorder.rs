@@ -1,13 +1,13 @@
-//! The records: calls of the program, and commands with their times.
+//! Records calls of the program, and commands with their times.
 //!
 //! ```text
 //!  enqueue ─► begin ─► the implementation ─► end ─► Queue::pending ─ harvest ─► Store ─► trace
 //!  other call ► begin ─► the implementation ─► end ───────────────────────────► Store
 //! ```
 //!
-//! A command's times are read when it is complete, but nothing waits for that. `harvest` examines
-//! the oldest commands of a queue when many are pending, after calls that wait for commands, before
-//! objects are released, and at the end of the recording.
+//! A command's times are read after it is complete, but nothing waits for its completion. `harvest`
+//! examines the oldest commands of a queue when many are pending, after calls that wait for
+//! commands, before objects are released, and at the end of the recording.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,18 +23,19 @@ use crate::{ask, correlation};
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
 /// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call
-/// examines the oldest ones. It examines up to twice as many, so that a queue whose commands end
-/// does not grow.
+/// examines the oldest ones. It examines up to twice this number, so that a queue does not grow as
+/// long as its commands end.
 const OFTEN: usize = 32;
 
-/// Whether calls are recorded. This is the only thing that an idle layer reads.
+/// Whether calls are recorded. An idle layer reads only this variable.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The number of the current recording.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
-/// Set when the process exits, because the implementation may be gone.
+/// Set when the process exits, because the implementation may be unloaded then.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Set in a forked child, because another thread of the parent may have held any lock at the fork.
+/// Set in a forked child, because any lock may have been locked by another thread of the parent at
+/// the fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
@@ -46,7 +47,8 @@ pub struct Activity {
     pub queue: Arc<Queue>,
     /// The correlation of the command's call.
     pub correlation: u32,
-    /// The times at which the command was queued, submitted, started and ended, ns of the device's clock.
+    /// The times at which the command was queued, submitted, started and ended, in ns of the
+    /// device's clock.
     pub times: [u64; 4],
 }
 
@@ -61,8 +63,8 @@ pub struct Record {
 /// Records that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
-    /// The records, in the order in which calls and commands ended. They are lists of lists,
-    /// because moving one large list to a larger place would stop the program for milliseconds.
+    /// The records, in the order in which calls and commands ended. They are stored in several
+    /// lists, because growing one large list would stop the program for milliseconds.
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
@@ -82,7 +84,7 @@ pub struct Missing {
     pub unfinished: u64,
     /// Number of commands that ended with an error.
     pub failed: u64,
-    /// Number of commands whose times the implementation does not give.
+    /// Number of commands for which the implementation gave no times.
     pub untimed: u64,
 }
 
@@ -125,7 +127,8 @@ thread_local! {
     static NAMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns the calling thread's number. Its name is noted once for each recording.
+/// Returns the kernel's number of the calling thread. The thread's name is stored once for each
+/// recording.
 fn thread(generation: u32) -> i32 {
     let number = THREAD.try_with(|cell| {
         if cell.get() == 0 {
@@ -176,14 +179,14 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// Records a call that returned and has enqueued no command with times.
+    /// Records a call that has returned, and has not enqueued a command with times.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
     }
 
-    /// Records a call that returned and has enqueued a command. `event` is a reference that belongs
-    /// to us.
+    /// Records a call that has returned, and has enqueued a command. `event` is a reference that
+    /// belongs to us.
     pub fn end_enqueued(
         self,
         name: &'static str,
@@ -250,8 +253,8 @@ pub fn harvest(queue: &Queue, most: usize) {
 pub fn harvest_some() {
     if queues::any_pending() {
         for queue in queues::all() {
-            // In a queue that runs in order, the first command that has not ended shows that no later one
-            // has.
+            // In an in-order queue, a command that has not ended shows that no later command has
+            // ended.
             harvest(&queue, if queue.out_of_order { 2 * OFTEN } else { usize::MAX });
         }
     }
@@ -332,8 +335,8 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Takes the records so far. Also returns a moment in UTC: the records of all commands that were
-/// enqueued before it are included. With `last`, commands that have not ended are given up.
+/// Takes the records so far. Also returns a time in UTC: the records of all commands that were
+/// enqueued before this time are included. With `last`, commands that have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();
@@ -352,12 +355,13 @@ pub fn take(last: bool) -> (Store, i64) {
     taken.limit = store.limit;
     taken.threads = store.threads.clone();
     std::mem::swap(&mut *store, &mut taken);
-    // The threads are kept, because each is noted only once.
+    // The names of threads are kept in the store, because each name is stored only once per
+    // recording.
     store.threads = taken.threads.clone();
     (taken, complete_ns)
 }
 
-/// Gives back every event.
+/// Releases the events of all pending commands.
 pub fn give_up() {
     for queue in queues::all() {
         while let Some(pending) = queue.take_oldest() {
@@ -374,8 +378,8 @@ pub fn give_up() {
     }
 }
 
-/// Makes [`close`] run when the process exits. Called when a queue is made, because functions that
-/// the implementation registered before run after ours.
+/// Makes [`close`] run when the process exits. This is called when a queue is made: exit functions
+/// run in reverse order, so those that the implementation registered earlier run after ours.
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -384,7 +388,7 @@ pub fn watch_exit() {
     });
 }
 
-/// Ends the recording. Commands that have not ended belong to no recording.
+/// Ends the recording. Commands that have not ended then are not recorded.
 pub fn end_recording() {
     ACTIVE.store(false, Ordering::Release);
     give_up();

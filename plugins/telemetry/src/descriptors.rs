@@ -1,12 +1,14 @@
-//! Keeps the sampled files open, but not among the program's descriptors. Otherwise, the program
-//! would get other numbers than without us, could close ours, and would leave them to its children.
+//! Keeps the sampled files open in a separate table of descriptors. In the program's table, they
+//! would change the numbers of the program's own descriptors, the program could close them, and its
+//! children would inherit them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
-/// Gives the calling thread a table of descriptors of its own, without the program's. Only numbers
-/// 0 to 2 are in use there, so that printed text cannot end up in a file. Returns false before
-/// Linux 5.9, or where the call is forbidden; then the thread keeps the program's table.
+/// Gives the calling thread its own table of descriptors, without those of the program. Only the
+/// numbers 0 to 2 are in use in this table, so that printed text cannot be written into a sampled
+/// file. Returns false before Linux 5.9, or if the system call is forbidden; the thread then keeps
+/// the program's table.
 pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
     // SAFETY: close_range takes numbers only. It closes nothing that another thread uses, because
@@ -22,7 +24,8 @@ pub fn leave_the_programs() -> bool {
     left == 0
 }
 
-/// Moves the file to a high number, in case the table is the program's after all.
+/// Moves the file to a high descriptor number, because the thread may still use the program's
+/// table.
 pub fn high(file: File) -> File {
     const LOWEST: libc::c_int = 100;
     // SAFETY: `file` keeps its descriptor open, and the new descriptor belongs to nobody else.

@@ -1,6 +1,6 @@
 //! A profiler plugin that samples the machine: a thread reads files of /sys and /proc at an
-//! interval and hands over their values as counter tracks. It needs no rights beyond reading these
-//! files, and leaves out what a machine does not have.
+//! interval and hands over their values as counter tracks. It needs only the right to read these
+//! files, and leaves out series that a machine does not have.
 //!
 //! | track | series | unit | file |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
-//! NVIDIA's devices, numbered as `nvidia-smi` numbers them, even those that the program does not
-//! use:
+//! All NVIDIA devices, even devices that the program does not use, with the numbers of
+//! `nvidia-smi`:
 //!
 //! | track | series | unit | NVML |
 //! |---|---|---|---|
@@ -27,7 +27,7 @@
 //! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
 //! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
 //!
-//! Instances of MIG are called `gpu0 mig2` and not `gpu0`, and answer some of these questions.
+//! Instances of MIG are called `gpu0 mig2` instead of `gpu0`, and have only some of these series.
 //!
 //! Configuration, separated by commas: `interval=TIME` (from 1ms to 10s; default 20ms), `root=DIR`
 //! (another directory in place of `/`, for tests and containers), `nvml=FILE` (another library in
@@ -83,7 +83,7 @@ struct Samples {
 
 impl Profiler for Telemetry {
     const NAME: &'static str = "counterpoint telemetry";
-    /// The second kind is for PyTorch, which does not ask for counters.
+    /// The second kind is for PyTorch, which does not request counters.
     const KINDS: &'static [Kind] = &[Kind::COUNTER, Kind::PRIVATEUSE1_RUNTIME];
     type Session = Recording;
 
@@ -106,12 +106,12 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until the recording is stopped. Each sample is handed over at once if the host takes
-    /// it, so that it is kept whatever happens to the program.
+    /// Samples until the recording is stopped. Each sample is handed over at once if the host
+    /// supports that, so that the sample is kept even if the program crashes.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
         let has_own_descriptors = descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
-        // NVML must not open files among the program's.
+        // NVML must not open files in the program's table of descriptors.
         if let Some(library) = settings.nvml.as_deref().filter(|_| has_own_descriptors) {
             machine.add_nvml(library);
         }

@@ -1,11 +1,11 @@
 //! Asks NVIDIA's devices through NVML (`libnvidia-ml.so.1`, which comes with the driver). Numbers
-//! and types are those of `nvml.h`, where they never change: functions with other types get new
-//! names.
+//! and types are taken from `nvml.h`. They never change there, because a function with other types
+//! gets a new name.
 //!
-//! NVML keeps files of `/dev` open, under numbers of the sampling thread's own table of descriptors
-//! (see `descriptors`). The program may use NVML as well, on its threads, where these numbers mean
-//! other files. So we load a copy of the library of our own, in a namespace of the dynamic linker
-//! (`dlmopen`), which does not affect the program's copy.
+//! NVML keeps files of `/dev` open. Their descriptor numbers belong to the sampling thread's own
+//! table (see `descriptors`). The program may also use NVML, on threads for which these numbers
+//! mean other files. So the plugin loads its own copy of the library into a separate namespace of
+//! the dynamic linker (`dlmopen`), which does not affect the program's copy.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
@@ -22,7 +22,8 @@ const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
 const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_int = 0;
-/// `NVML_VALUE_TYPE_UNSIGNED_INT`: the sum begins again at 2³² (an H100 with driver 580 gives these).
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`: the sum starts again at 0 after 2³² − 1 (an H100 with driver 580
+/// uses this type).
 const UNSIGNED_32: c_int = 1;
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
 const UNSIGNED_64: [c_int; 2] = [2, 3];
@@ -43,7 +44,7 @@ struct Memory {
     used: u64,
 }
 
-/// `nvmlMemory_v2_t`, whose numbers `nvidia-smi` shows.
+/// `nvmlMemory_v2_t`. `nvidia-smi` shows these numbers.
 #[repr(C)]
 #[derive(Default)]
 struct Memory2 {
@@ -129,7 +130,7 @@ fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// The libraries that are loaded, by path. They stay loaded, because a process can have only a few
+/// The loaded libraries, by path. They are never unloaded, because a process can have only a few
 /// namespaces.
 static LOADED: Mutex<Vec<(CString, usize)>> = Mutex::new(Vec::new());
 
@@ -146,8 +147,8 @@ fn load(file: &Path) -> Option<*mut c_void> {
         libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
     };
     if library.is_null() {
-        // The text of the failure is this thread's; the next one must not get it.
-        // SAFETY: `dlerror` has no arguments.
+        // This clears the error text of this thread, so that a later call of `dlerror` does not
+        // return it. SAFETY: `dlerror` has no arguments.
         unsafe { libc::dlerror() };
         return None;
     }
@@ -155,7 +156,7 @@ fn load(file: &Path) -> Option<*mut c_void> {
     Some(library)
 }
 
-/// A question to a device, with the number of its series.
+/// A query that can be sent to a device.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Power,
@@ -169,7 +170,7 @@ enum Question {
 #[derive(Debug)]
 struct Device {
     handle: usize,
-    /// The questions that the device answers, and the number of the first series of each answer.
+    /// The queries that the device answers, each with the number of the first series of its answer.
     questions: Vec<(Question, u32)>,
     /// The sums of bytes in the last sample, and the times at which they were read.
     before: Vec<(u32, u64, Instant)>,
@@ -188,7 +189,7 @@ impl std::fmt::Debug for Nvml {
 }
 
 impl Nvml {
-    /// Finds the devices and the questions that they answer, and adds a series for each answer.
+    /// Finds the devices and the queries that each device answers, and adds series for the answers.
     /// Returns `None` if there is no such library, no driver, or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
@@ -223,7 +224,8 @@ impl Nvml {
         (!nvml.devices.is_empty()).then_some(nvml)
     }
 
-    /// Returns the instances into which MIG divides a device, by NVML's number. There may be gaps.
+    /// Returns the instances into which MIG divides a device, with NVML's number of each. The
+    /// numbers may have gaps.
     fn parts(&self, device: Handle) -> Vec<(u32, Handle)> {
         let (Some(most), Some(by_index)) = (self.functions.most_mig, self.functions.mig_by_index)
         else {
@@ -245,7 +247,7 @@ impl Nvml {
         (0..count.min(MOST)).filter_map(part).collect()
     }
 
-    /// Asks each question once. A question without an answer gets no series.
+    /// Sends each query once. A query without an answer gets no series.
     fn device(&self, gpu: &str, handle: Handle, series: &mut Vec<Series>) -> Device {
         let clocks = CLOCKS.map(|(clock, name)| {
             (Question::Clock(clock), vec![("gpu clock", format!("{gpu} {name}"), "MHz")])
@@ -275,8 +277,8 @@ impl Nvml {
         device
     }
 
-    /// Adds the present values. A value without an answer is missing, and so is a rate in the first
-    /// sample.
+    /// Adds the current values. A value is missing if its query has no answer. Rates are also
+    /// missing in the first sample.
     pub fn sample(&mut self, values: &mut Vec<(u32, f64)>) {
         let mut devices = std::mem::take(&mut self.devices);
         for device in &mut devices {
@@ -343,7 +345,7 @@ impl Nvml {
                     return None;
                 }
                 return match field.kind {
-                    // This is the lower half, because the machine is little-endian.
+                    // The 32-bit number is in the lower half, because the machine is little-endian.
                     UNSIGNED_32 => {
                         Some(Answer::Sum(field.value & u64::from(u32::MAX), u64::from(u32::MAX)))
                     }
@@ -369,12 +371,13 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum whose growth is shown, and the value after which it begins again.
+    /// A sum whose growth is shown, and the largest value of this sum, after which it starts again
+    /// at 0.
     Sum(u64, u64),
 }
 
-/// Returns the growth of a sum of bytes in a second. A sum of 32 bits begins again every 4 GiB. If
-/// a sum of 64 bits became smaller, it was set back, and its growth is not known.
+/// Returns the growth of a sum of bytes per second. A 32-bit sum starts again at 0 every 4 GiB. If
+/// a 64-bit sum became smaller, it was reset, and its growth is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,
@@ -404,7 +407,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a library with NVML's interface, whose answers are in its source.
+    /// Compiles a stand-in for NVML. Its source contains the values that it returns.
     fn double(scratch: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
         let file = scratch.join("libnvidia-ml.so.1");
         c::shared("cc", "plugins/nvml.c", &file, flags)?;
@@ -436,10 +439,10 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
         assert_eq!(named(&series, &values), expected);
-        // The second device was lost after it had answered twice.
+        // The second device disappeared after it had answered twice.
         let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
         assert_eq!(of_second.len(), 2, "{of_second:?}");
-        // Half a second later, 3 MB more were sent.
+        // The time of the last sample is set back by half a second, in which 3 MB were sent.
         for (.., then) in &mut nvml.devices[0].before {
             *then -= Duration::from_millis(500);
         }
@@ -516,7 +519,7 @@ mod tests {
         assert_eq!(rate(&mut before, 3, 300, all, later), None, "no time has passed");
         let last = later + Duration::from_secs(1);
         assert_eq!(rate(&mut before, 3, 5, all, last), None, "it was set back");
-        // The sum grew by 10 up to the end, and by 30 after it.
+        // The sum grew by 10 up to its largest value, and by 30 after it started again.
         assert_eq!(rate(&mut before, 4, 30, half, later), Some(20.0));
     }
 }

@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::nvml::Nvml;
 use crate::series::Series;
 
-/// The machine, or the machine that the files under some directory describe.
+/// The sampled files of the machine, or of a directory that stands for its root.
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
@@ -26,8 +26,8 @@ struct Source {
     kind: Kind,
     /// Number of the file's first series.
     first: u32,
-    /// The sums in the last sample, for values that are differences, and the time at which they
-    /// were read.
+    /// For values that are differences: the sums in the last sample. `last` is the time at which
+    /// they were read.
     before: Vec<f64>,
     last: Option<Instant>,
 }
@@ -35,10 +35,10 @@ struct Source {
 /// The ways to read a file.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// The file has one number, which is multiplied by this.
+    /// The file has one number, which is multiplied by this factor.
     Number(f64),
-    /// The file has a sum of energy in µJ. This is the largest value of the sum, after which it
-    /// begins again at 0.
+    /// The file has a sum of energy in µJ. The field is the largest value of this sum, after which
+    /// it starts again at 0.
     Energy(f64),
     Memory,
     Resident,
@@ -49,7 +49,7 @@ enum Kind {
 }
 
 fn read_all(file: &File, text: &mut Vec<u8>) -> bool {
-    // The kernel makes these files when they are read from the beginning.
+    // The kernel generates the content of these files when they are read from the beginning.
     text.resize(64 * 1024, 0);
     let mut length = 0;
     while length < text.len() {
@@ -72,8 +72,8 @@ fn word(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the directories in `parent` whose names begin with `prefix`, in the order of the numbers
-/// in them.
+/// Returns the directories in `parent` whose names begin with `prefix`, sorted by the numbers in
+/// their names.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -113,7 +113,7 @@ impl Machine {
         for what in ["cpu", "memory", "io"] {
             let file = root.join("proc/pressure").join(what);
             let text = std::fs::read_to_string(&file).unwrap_or_default();
-            // The CPU has no meaningful `full`, whatever the kernel prints.
+            // For the CPU, `full` has no meaning, although some kernels print this line.
             let full = what != "cpu" && text.contains("full ");
             let names = [format!("{what} some"), format!("{what} full")];
             let all = [("pressure", &*names[0], "%"), ("pressure", &*names[1], "%")];
@@ -144,7 +144,7 @@ impl Machine {
         let file = descriptors::high(file);
         let first = self.series.len() as u32;
         self.series.extend(series.iter().map(|(track, name, unit)| {
-            // Names in traces of Kineto's must be plain.
+            // Kineto's traces only allow plain characters in names.
             let name = name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
             Series { track, name: name.collect(), unit }
         }));
@@ -161,8 +161,8 @@ impl Machine {
         &self.series
     }
 
-    /// Returns the present values. Differences are missing in the first sample, and values that
-    /// cannot be read are always missing.
+    /// Returns the current values. Differences are missing in the first sample. A value that cannot
+    /// be read is missing.
     pub fn sample(&mut self) -> Vec<(u32, f64)> {
         let mut values = Vec::with_capacity(self.series.len());
         for source in &mut self.sources {
@@ -170,7 +170,8 @@ impl Machine {
                 source.before.clear();
                 continue;
             }
-            // Each file has its own time, because the thread may wait for a CPU between two files.
+            // The time is taken for each file, because the thread may lose its CPU between two
+            // files.
             let now = Instant::now();
             let seconds = source.last.map(|last| now.duration_since(last).as_secs_f64());
             source.last = Some(now);
@@ -184,7 +185,7 @@ impl Machine {
     }
 }
 
-/// Returns the number after a word, on the line that begins with it.
+/// Returns the number after a word, on the line that begins with this word.
 fn after(text: &str, word: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -216,7 +217,7 @@ impl Source {
                 put(0, after(text, "VmRSS:").map(|kib| kib / 1024.0));
             }
             Kind::Pressure(full) => {
-                // These are sums of stalled time, in µs.
+                // The numbers are sums of stalled time, in µs.
                 let total = |word: &str| {
                     let line = text.lines().find(|line| line.starts_with(word))?;
                     line.split("total=").nth(1)?.trim().parse::<f64>().ok()
@@ -253,8 +254,7 @@ impl Source {
                 put(2, after(text, "procs_blocked "));
             }
             Kind::Schedstat => {
-                // These are the time on the CPU and the time that the process waited for one, in
-                // ns.
+                // The numbers are the time on a CPU and the time of waiting for a CPU, in ns.
                 let waited = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok());
                 let rates = self.rates(waited.into_iter().collect(), seconds, f64::INFINITY);
                 put(0, rates.first().map(|rate| rate * 1e-9 * 100.0));
@@ -262,8 +262,8 @@ impl Source {
         }
     }
 
-    /// Returns the growth of sums in a second, or nothing the first time. A sum that is smaller
-    /// than before has begun again after `most`.
+    /// Returns the growth of sums per second, or nothing the first time. If a sum is smaller than
+    /// before, it has started again at 0 after `most`.
     fn rates(&mut self, sums: Vec<f64>, seconds: Option<f64>, most: f64) -> Vec<f64> {
         let rates = match seconds {
             Some(seconds) if seconds > 0.0 && sums.len() == self.before.len() => sums
@@ -355,7 +355,8 @@ mod tests {
         ];
         assert_eq!(named(&machine, &first), expected.map(|(name, value)| (name.to_owned(), value)));
 
-        // Two seconds later, energy has begun again: 1 J up to its end, and 3 J since then.
+        // The last sample is set back by two seconds. In this time, the energy sum has started
+        // again: it grew by 1 J up to its largest value, and by 3 J after that.
         for source in &mut machine.sources {
             source.last = source.last.map(|last| last - std::time::Duration::from_secs(2));
         }

@@ -1,4 +1,4 @@
-//! The names of values of a track.
+//! The names and units of a track's series.
 
 /// A series of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]

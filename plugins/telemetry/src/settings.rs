@@ -47,7 +47,8 @@ impl Settings {
                 Some(("root", value)) => settings.root = PathBuf::from(value),
                 Some(("nvml", "off")) => settings.nvml = None,
                 Some(("nvml", value)) => settings.nvml = Some(PathBuf::from(value)),
-                // The text is for all plugins of a recording, and this key belongs to another one.
+                // All plugins of a recording get the same text; a key with a dot belongs to another
+                // plugin.
                 Some((key, _)) if key.contains('.') => {}
                 _ => {
                     return Err(Error(format!(

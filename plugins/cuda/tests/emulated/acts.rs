@@ -1,4 +1,5 @@
-//! What the child does with ops, on `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`. A kernel has 5 + c for
+//! What the child process does with ops. The stand-ins for CUDA's driver and CUPTI are
+//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`. A kernel has the value 5 + c for
 //! counter c.
 
 use std::ffi::c_int;
@@ -12,15 +13,15 @@ use crate::child::call;
 type Function = extern "C" fn() -> c_int;
 type WithNumber = extern "C" fn(c_int) -> c_int;
 
-/// Functions of the two libraries.
+/// Functions of the two stand-in libraries.
 pub struct Doubles {
     /// Sets the device of the calling thread; -1 for none.
     pub device: WithNumber,
     /// Launches a kernel on a device.
     pub kernel: WithNumber,
-    /// Begins (1, 2) or ends (0) a capture.
+    /// Begins (1 or 2) or ends (0) a capture.
     pub captures: WithNumber,
-    /// The number of captures that waiting has broken.
+    /// Returns the number of captures that became invalid because something waited for a device.
     pub broken: Function,
     collective: WithNumber,
     waiting: Function,
@@ -29,7 +30,7 @@ pub struct Doubles {
 }
 
 impl Doubles {
-    /// `None` without a driver.
+    /// Opens the two libraries; `None` if there is no driver.
     pub fn open(driver: &Path, cupti: &Path) -> Option<Self> {
         if driver.as_os_str().is_empty() {
             return None;
@@ -48,7 +49,7 @@ impl Doubles {
         })
     }
 
-    /// An op with one kernel on device 0.
+    /// Runs an op with one kernel on device 0.
     fn op(&self, correlation: &Correlation, op: u64) {
         correlation.push(Stack::Ops, op);
         (self.kernel)(0);
@@ -56,7 +57,7 @@ impl Doubles {
     }
 }
 
-/// Ends a recording in an op, which the plugin does not see end.
+/// Ends a recording inside an op, so the plugin does not see the end of this op.
 pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.device)(0);
     assert!(session.start());
@@ -64,7 +65,7 @@ pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.kernel)(0);
 }
 
-/// Does what is said of it below.
+/// Does the act with this name; see the functions below.
 pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
     let correlation = session.correlation();
     match name {
@@ -79,7 +80,7 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
             assert!(session.toggle(true));
             doubles.op(&correlation, 9);
         }
-        // An op after one of an earlier recording, which ends now.
+        // An op of an earlier recording ends here, between the ops 8 and 9.
         "stale" => {
             (doubles.device)(0);
             doubles.op(&correlation, 8);
@@ -90,9 +91,10 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
     }
 }
 
-/// Op 7 has three kernels, of which one is in op 8; op 9 has none; op 10 has one on device 1; op 11 is on no device.
+/// Op 7 has three kernels, one of which is inside op 8. Op 9 has no kernel, op 10 has one kernel on
+/// device 1, and op 11 is on no device.
 fn plain(correlation: &Correlation, doubles: &Doubles) {
-    // (op, device of the thread, kernels, of which the third is in an op of its own)
+    // (op, device of the thread, number of kernels; a third kernel is inside an op of its own)
     for (op, on, kernels) in [(7, 0, 3), (9, 0, 0), (10, 1, 1), (11, -1, 1)] {
         (doubles.device)(on);
         correlation.push(Stack::Ops, op);
@@ -109,8 +111,8 @@ fn plain(correlation: &Correlation, doubles: &Doubles) {
     }
 }
 
-/// The device 0 waits for a kernel of device 1 when op 20 begins, and again when it ends. Another thread launches these
-/// kernels in the ops 21 and 22.
+/// When op 20 begins and when it ends, device 0 waits for a kernel of device 1. Another thread
+/// launches these kernels in the ops 21 and 22.
 fn collective(correlation: &Correlation, doubles: &Doubles) {
     let other = |op: u64| {
         (doubles.device)(1);
@@ -136,7 +138,7 @@ fn collective(correlation: &Correlation, doubles: &Doubles) {
     });
 }
 
-/// Op 7 is in a capture, one begins in op 8, and op 9 is after it.
+/// Op 7 is inside a capture. Another capture begins in op 8. Op 9 runs after that capture.
 fn capture(correlation: &Correlation, doubles: &Doubles) {
     (doubles.device)(0);
     (doubles.captures)(1);

@@ -1,4 +1,5 @@
-//! The child, which is a host of the plugin and does what CUDA's driver would do.
+//! The child process of the tests. It is a host of the plugin, and does what CUDA's driver would
+//! do.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME,
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Whether to mark events as later ones.
+    /// Whether events are marked as handed over later.
     is_later: bool,
 }
 
@@ -65,8 +66,8 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
-    // SAFETY: callers choose for `F` the type that the function with this name has; the assertion
-    // checks its size.
+    // SAFETY: for `F`, callers choose the type of the function with this name; the assertion checks
+    // the size of `F`.
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 
@@ -166,7 +167,8 @@ fn child() {
     }
     correlation.pop(Stack::Ops);
     if variable("CUDA_TEST_FORK") == "1" {
-        // SAFETY: the child only asks the plugin, and ends without the parent's destructors.
+        // SAFETY: the child only calls the plugin, and ends without running the parent's
+        // destructors.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
@@ -201,7 +203,7 @@ fn child() {
     {
         let _ = writeln!(lines.text, "said\t{said}");
     }
-    // The second recording at a time was refused.
+    // The plugin refuses a second recording while the first one runs.
     let refused = "profilerCreate returned -1";
     for (problem, _) in plugin.problems.all().iter().filter(|(p, _)| p.to_string() != refused) {
         let _ = writeln!(lines.text, "problem\t{problem}");

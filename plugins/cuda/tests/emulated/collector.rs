@@ -1,5 +1,6 @@
-//! Collectors for counters of a device by PAPI's names, on `tests/programs/plugins/cupti_range.c`. The test starts
-//! itself again as a child, because the plugin has one CUPTI in a process.
+//! Tests collectors for counters of a device by PAPI's names, with
+//! `tests/programs/plugins/cupti_range.c` in place of CUPTI. The test starts itself again as a
+//! child process, because the plugin uses one CUPTI per process.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -39,7 +40,7 @@ impl Child {
         if made.is_null() { Err(text(&why)) } else { Ok(made) }
     }
 
-    /// Ends a collector, and returns what it says.
+    /// Ends a collector, and returns its report.
     fn end(&self, collector: &Collector) -> String {
         let mut why = [0; 300];
         // SAFETY: our collector, and a variable of ours.
@@ -55,7 +56,7 @@ fn text(bytes: &[c_char]) -> String {
     unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// An op on a device with so many kernels: its values, or the collector's error.
+/// Runs an op with some kernels on a device. Returns the op's values, or the collector's error.
 fn op(
     collector: &Collector,
     kernel: extern "C" fn(c_int) -> c_int,
@@ -86,7 +87,7 @@ fn collector_child() {
         call::<End>(&own, c"counterpoint_cuda_collector_end"),
     );
     let child = Child { make, end, cupti: CString::new(&*cupti).expect("no zero byte") };
-    // What is wrong is said, also before there is a CUPTI. It is not loaded without the driver.
+    // Mistakes are reported even before CUPTI is loaded. CUPTI is not loaded without the driver.
     for (names, why) in [
         (GOOD, "the program has not loaded CUDA's driver"),
         ("", "there is no counter"),
@@ -98,7 +99,7 @@ fn collector_child() {
     }
     let driver = Library::open(Path::new(&std::env::var("CUDA_TEST_DRIVER").expect("set")));
     let driver = driver.expect("it loads");
-    // SAFETY: the plugin's, which lives until the process ends.
+    // SAFETY: the collector belongs to the plugin, and exists until the process ends.
     let collector = unsafe { &*child.make(GOOD).expect("it is made") };
     assert_eq!(collector.slots, 2);
     let device_of_thread: extern "C" fn(c_int) -> c_int = call(&driver, c"double_device");
@@ -125,7 +126,7 @@ fn collector_child() {
     assert_eq!(op(collector, kernel, cuda, 0), none, "an op that launches nothing");
     assert_eq!(child.end(collector), "");
     assert_eq!(left(), 0, "objects of CUPTI's are given back");
-    // In a capture, the device is not waited for, and the op has no values.
+    // During a capture, the plugin does not wait for the device, and the op has no values.
     let captures: extern "C" fn(c_int) -> c_int = call(&driver, c"double_captures");
     let broken: extern "C" fn() -> c_int = call(&driver, c"double_broken");
     captures(1);

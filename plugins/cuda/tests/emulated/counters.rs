@@ -1,4 +1,4 @@
-//! Tests of counters that devices sample, on `tests/programs/plugins/cupti_pm.c`.
+//! Tests counters that devices sample, with `tests/programs/plugins/cupti_pm.c` in place of CUPTI.
 
 use testkit::Scratch;
 
@@ -109,7 +109,7 @@ fn sampling_pauses_and_goes_on() {
     let Some(cupti) = double_of(&scratch, "plugins/cupti_pm.c", &[]) else { return };
     let more = [("CUDA_TEST_CONFIG", BOTH), ("CUDA_TEST_CYCLES", "3")];
     let recorded = run(&cupti, "counters", &more);
-    // Two recordings came before this one, which pauses once.
+    // Two recordings came before this recording, which pauses once.
     assert_eq!(recorded.rows("counter").len(), 2 * 6 * 2, "{recorded:?}");
     assert_eq!(recorded.rows("left"), [["0"]]);
 }

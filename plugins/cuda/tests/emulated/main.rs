@@ -1,9 +1,10 @@
-//! Runs the plugin on a library with CUPTI's interface (`tests/programs/plugins/cupti.c`), which
-//! makes the records of a program that is described in that file. CUDA's own CUPTI is tested on a
-//! machine with a device (docs/cuda.md).
+//! Runs the plugin on a stand-in for CUPTI (`tests/programs/plugins/cupti.c`): a library with
+//! CUPTI's interface, which makes the records of an imaginary program. That file describes the
+//! program. CUDA's own CUPTI is tested on a machine with a device (docs/cuda.md).
 //!
-//! A test starts itself again as a child, because the plugin has one CUPTI in a process. The child is a
-//! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
+//! A test starts itself again as a child process, because the plugin uses one CUPTI per process.
+//! The child is a host of the plugin. It does what CUDA's driver would do, and writes the data that
+//! the plugin hands over to a file.
 
 mod acts;
 mod child;
@@ -28,7 +29,7 @@ const SYNC: u32 = 16;
 const ANNOTATION: u32 = 2;
 const PROFILER_RANGE: u32 = 18;
 
-/// An event that the child has written down.
+/// An event from the child's file.
 #[derive(Clone, Debug)]
 struct Seen {
     event_type: u32,
@@ -151,7 +152,7 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(kernels[3..], [("double_plus_one", 8, 50); 2]);
     assert_eq!(lengths(MEMCPY), [("Memcpy HtoD (Pinned -> Device)", 7, 300)]);
     assert_eq!(lengths(MEMSET), [("Memset (Device)", 7, 20)]);
-    // A wait is on the thread of its call, and inside of it.
+    // A wait is shown on the thread of its call, and inside of this call.
     let waits = recorded.of_type(SYNC);
     let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == 6).expect("its call");
     assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
@@ -194,7 +195,7 @@ fn every_record_becomes_the_event_that_it_is() {
         .map(|call| call.id)
         .collect();
     assert_eq!(failed, [8]);
-    // Arrows begin at calls whose work came, and end at the work.
+    // Arrows begin at calls whose work was recorded, and end at this work.
     let flows = |is_start: bool| -> Vec<i64> {
         let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
         let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
@@ -229,8 +230,8 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_FLUSH", "1")]);
     let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
-    // Only the launch whose kernel did not come, and the one whose kernel has no times, are handed
-    // over later.
+    // Two launches are handed over later: the launch whose kernel was never recorded, and the
+    // launch whose kernel has no times.
     let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
     assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
 }
@@ -239,15 +240,15 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
 fn only_what_is_asked_for_is_collected() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
-    // By CUpti_ActivityKind, devices, contexts and ids of ops are always collected; 10 are kernels,
-    // 5 are calls.
+    // Devices (8), contexts (9) and ids of ops (39) are always collected. In CUpti_ActivityKind, 10
+    // means kernels and 5 means calls of the runtime.
     for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
         let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
         assert_eq!(recorded.rows("collected"), [[collected]]);
         assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
         assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
     }
-    // Without its call, the thread of a wait is not known.
+    // If the call is not recorded, the thread of a wait is not known.
     let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
@@ -348,7 +349,7 @@ fn garbage_is_counted_and_harms_nothing() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "garbage", &[]);
-    // The first call of each of two buffers could be read.
+    // In each of two buffers, only the first call could be read.
     assert!(recorded.events.len() <= 2, "{recorded:?}");
     let said = recorded.said();
     assert!(said.contains("6 records or buffers of CUPTI are damaged"), "{said}");
@@ -394,8 +395,8 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // The program made two recordings before this one. Nothing of them may be left. This one had a
-    // pause, and everything after the pause must be recorded.
+    // The program made two recordings before this one, of which nothing may be left. This recording
+    // had a pause, and everything after the pause must be recorded.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }
@@ -430,8 +431,8 @@ fn counters_and_ranges_are_in_the_profile() {
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
     // See the table at the top of cupti_pm.c: there are six samples of each device, 0 to 50 and
-    // 1000 to 1050. A mean is over time, so the last sample, at which the time ends, does not
-    // count.
+    // 1000 to 1050. A mean is weighted by time, so the last sample does not count, because the
+    // recording ends there.
     for (device, mean) in [(0, 20.0), (1, 1020.0)] {
         let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();

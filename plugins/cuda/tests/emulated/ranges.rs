@@ -1,4 +1,5 @@
-//! Counters of single kernels and of ops, on `tests/programs/plugins/cupti_range.c`.
+//! Tests counters of single kernels and of ops, with `tests/programs/plugins/cupti_range.c` in
+//! place of CUPTI.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ pub const THREADS: [&str; 1] = ["-pthread"];
 const THREE: &str =
     "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second+ratio__without.pct";
 
-/// Runs a scenario; `None` without a compiler.
+/// Runs a scenario; returns `None` if there is no compiler.
 fn counted(flags: &[&str], scenario: &str, configuration: &str) -> Option<Recorded> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &[&THREADS, flags].concat())?;
@@ -21,7 +22,7 @@ fn counted(flags: &[&str], scenario: &str, configuration: &str) -> Option<Record
     Some(recorded)
 }
 
-/// The values of a range, by the names of its counters.
+/// Returns the values of a range, by the names of its counters.
 fn values(range: &Seen, names: &[&str]) -> Vec<Option<f64>> {
     let value =
         |name: &&str| range.arguments.get(*name).map(|text| text.parse().expect("a number"));
@@ -36,8 +37,8 @@ fn each_kernel_has_its_own_values() {
     for flags in [&[][..], &["-DCUDA12"]] {
         let Some(recorded) = counted(flags, "launches", THREE) else { return };
         let ranges = recorded.of_type(PROFILER_RANGE);
-        // The table at the top of cupti_range.c: the kernel of launch 5 has two ranges, so its values are not
-        // known. Kernel k has 1000 d + 10 k + c.
+        // See the table at the top of cupti_range.c: the kernel of launch 5 has two ranges, so its
+        // values are not known. Kernel k on device d has the value 1000 d + 10 k + c for counter c.
         let name = |range: &Seen| range.name.clone();
         let expected = [
             (1, 0, "saxpy(float, float const*, float*)", 0.0),
@@ -64,7 +65,7 @@ fn each_kernel_has_its_own_values() {
         let rows = recorded.rows("resource");
         let named = rows.iter().filter(|row| row[2] == "counted kernels and ops");
         assert_eq!(named.map(|row| &*row[0]).collect::<Vec<_>>(), ["0", "1"]);
-        // The same values as series of the kernels.
+        // The same values are also in the series of the kernels.
         let series = recorded.rows("counter");
         assert_eq!(series.len(), 4 * 2 + 1, "{series:?}");
         let plus = series.iter().filter(|row| row[3] == "double_plus_one");
@@ -139,8 +140,8 @@ fn nothing_is_counted_during_a_capture() {
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
     assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
-    // Captures whose beginning the plugin has not seen: of the stream of a launch, and of any that is not
-    // non-blocking.
+    // The plugin has not seen the beginning of these captures. One is on the stream of a launch,
+    // the other on any stream that is not non-blocking.
     let scratch = Scratch::new();
     let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
     let driver = driver_of(&scratch);
@@ -166,7 +167,7 @@ fn a_context_that_is_destroyed_is_forgotten() {
     let ranges = recorded.of_type(PROFILER_RANGE);
     let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
-    // The other context has the same address, and only its number differs.
+    // The later context has the same address as the destroyed one; only its number differs.
     let Some(recorded) = counted(&[], "untold", THREE) else { return };
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
@@ -213,7 +214,7 @@ fn nothing_is_counted_in_a_pause_and_each_recording_begins_anew() {
     assert_eq!(recorded.rows("left"), [["0"]]);
 }
 
-/// Compiles the double of CUDA's driver, and returns its file.
+/// Compiles the stand-in for CUDA's driver, and returns its file.
 fn driver_of(scratch: &Scratch) -> String {
     let driver = scratch.join("libcuda.so.1");
     let soname = "-Wl,-soname,libcuda.so.1";
@@ -227,7 +228,7 @@ const TWO: &str =
 /// An op that was counted: its number, its device and its values.
 type Op = (String, i64, Vec<Option<f64>>);
 
-/// Does what `acts.rs` says, and returns the ops with values as well.
+/// Runs an act of `acts.rs`; also returns the ops that have values.
 fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &THREADS)?;
@@ -248,7 +249,7 @@ fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     Some((recorded, found))
 }
 
-/// An op of so many kernels.
+/// Returns the expected result for an op with this number of kernels.
 fn op(number: u64, device: i64, kernels: u32) -> Op {
     let values = [5, 6].map(|of_one: u32| Some(f64::from(of_one * kernels)));
     (number.to_string(), device, values.to_vec())
@@ -259,12 +260,12 @@ fn an_op_has_the_values_of_its_kernels() {
     let Some((recorded, found)) = ops_of("plain", TWO) else { return };
     assert_eq!(found, [op(7, 0, 3), op(10, 1, 1)], "{recorded:?}");
     assert_eq!(recorded.rows("missing").len(), 0, "{}", recorded.said());
-    // An op runs once.
+    // An op runs only once, so counters that need two passes have no values.
     let twice = "cuda.range-counters=needs__two_passes.sum,cuda.ranges=op";
     let Some((recorded, _)) = ops_of("plain", twice) else { return };
     let said = recorded.said();
     assert!(said.contains("ops were not counted: these counters need 2 runs"), "{said}");
-    // Op 8 is in op 7, which does not count either.
+    // Op 8 is inside op 7, which is not counted, either.
     assert_eq!(recorded.rows("missing"), [["3", "4"]], "{said}");
 }
 

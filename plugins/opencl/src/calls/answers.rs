@@ -1,5 +1,5 @@
-//! Answers questions whose answers would show that the layer is there: the program gets the answers
-//! that it would get without the layer.
+//! Functions whose results would reveal the layer. The layer changes these results, so that the
+//! program gets the same results as without the layer.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -79,8 +79,8 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {
-            // From now on, the queue is as the program wants it. If its commands have no times,
-            // they are only counted.
+            // From now on, the queue has the properties that the program wants. If its commands
+            // have no times, they are only counted.
             queue.show();
         }
     });
@@ -124,8 +124,8 @@ unsafe extern "C" fn clGetEventProfilingInfo(
         return forward!(slot, (event, param, size, value, size_ret)
             : (Event, u32, usize, *mut c_void, *mut usize) -> Code);
     }
-    // Other errors stay. For an unknown question, the implementation reports either that it is
-    // unknown or that there are no times; PoCL checks for times first.
+    // Other errors are passed on. For an unknown parameter, an implementation may report that the
+    // parameter is unknown, or that there are no times; PoCL checks for times first.
     let mut time = 0_u64;
     let code = forward!(slot, (event, param, 8, (&raw mut time).cast(), std::ptr::null_mut())
         : (Event, u32, usize, *mut c_void, *mut usize) -> Code);

@@ -1,7 +1,7 @@
 //! Makes and releases queues and kernels.
 //!
 //! The layer asks for the times of commands of every queue that the program makes. If the
-//! implementation refuses that, the queue is made as the program wanted it.
+//! implementation cannot make such a queue, the queue is made as the program asked.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -18,7 +18,7 @@ use crate::{names, queues, recorder};
 /// The largest number of pairs in a list of properties; a longer list is passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
-/// Remembers a queue that was made.
+/// Stores the properties of a queue that was made.
 fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
     recorder::watch_exit();
     if let Some(queue) = queues::add(queue, properties, hidden, asked)
@@ -37,7 +37,7 @@ fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, 
         // SAFETY: `code_ret` is the program's variable, and the implementation has just written to
         // it.
         false if !code_ret.is_null() => unsafe { code_ret.read() },
-        // There was an error, but the program did not ask for it.
+        // There was an error, but the program gave no variable for it.
         false => crate::api::INVALID_VALUE,
     };
     begun.end(name, code, None);
@@ -93,9 +93,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// Returns the properties that the program asked for, and the list of properties that a queue needs
-/// so that its commands have times. The list is `None` if the program asked for times itself, or if
-/// this is a queue on the device, to which a program does not enqueue.
+/// Returns the properties that the program asked for, and the list of properties with which the
+/// queue's commands have times. The list is `None` if the program itself asked for times, or if
+/// this is an on-device queue, in which the program on the host does not enqueue.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

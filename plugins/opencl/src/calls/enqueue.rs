@@ -1,7 +1,7 @@
-//! Records calls that give work to a device.
+//! Records calls that enqueue work for a device.
 //!
-//! The times of a command are read from its event. If the program does not ask for the event, the layer does;
-//! otherwise the layer takes a reference of its own.
+//! The times of a command are read from its event. If the program does not ask for the event, the
+//! layer asks for it. If the program does, the layer takes another reference to it.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -48,7 +48,7 @@ impl Enqueue {
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
 
-    /// Returns the variable for the event, which the implementation gets.
+    /// Returns the variable in which the implementation stores the event.
     fn event(&mut self) -> *mut Event {
         if self.kept.is_none() && self.wanted.is_null() {
             return std::ptr::null_mut();
@@ -56,16 +56,16 @@ impl Enqueue {
         &raw mut self.event
     }
 
-    /// Records the end of the call. `command` is only called if the call succeeded, because only
-    /// then are the program's arguments known to be valid.
+    /// Records the end of the call. `command` is only called if the call succeeded, because
+    /// otherwise the program's arguments may be invalid.
     fn end(self, code: Code, command: impl FnOnce() -> Command) {
         let Self { begun, name, queue, kept, wanted, event } = self;
         let is_shared = !wanted.is_null();
         let ours = kept.is_some()
             && code == SUCCESS
             && !event.is_null()
-            // The reference is taken before the program knows the event, because the program may release it
-            // at once.
+            // The reference is taken before the program gets the event, because the program may
+            // release the event at once.
             && (!is_shared || ask::retain(event));
         if is_shared {
             // SAFETY: `wanted` is the program's variable, because a shared event is one that the
@@ -144,7 +144,7 @@ fn copy(name: &'static str, bytes: usize) -> Command {
     Command::new(Work::Copy, name, Some(bytes as u64))
 }
 
-/// Returns the number of elements in a region, whose three sizes the program gives.
+/// Returns the number of elements in a region, which is the product of the program's three sizes.
 ///
 /// # Safety
 /// `region` must be null or an array of three numbers.
@@ -185,7 +185,7 @@ fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     Some(numbers)
 }
 
-/// Describes a kernel with its index space, of which up to three dimensions are kept.
+/// Describes a kernel with its index space. At most three dimensions are recorded.
 fn kernel(
     kernel: Kernel,
     dimensions: u32,
@@ -211,14 +211,15 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
-/// Returns the size of some SVM pointers in bytes. Without sizes, whole allocations are meant.
+/// Returns the number of bytes at some SVM (shared virtual memory) pointers. Without sizes, whole
+/// allocations are meant, whose size is not known.
 fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;
     }
     // SAFETY: the specification requires that the list has `count` sizes.
     let sizes = (0..count as usize).map(|index| unsafe { sizes.add(index).read() } as u64);
-    // A size of 0 also means the whole allocation.
+    // A size of 0 also means a whole allocation.
     sizes.map(|size| (size != 0).then_some(size)).sum()
 }
 
@@ -277,7 +278,7 @@ enqueues! {
         local: *const usize
     ), kernel(object, dimensions, offset, global, local);
     fn clEnqueueTask(object: Kernel), {
-        // By definition, this is one group with one work item.
+        // By the definition of this function, the kernel runs as one group with one work item.
         let one = 1;
         kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
     };

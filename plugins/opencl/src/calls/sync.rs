@@ -1,4 +1,5 @@
-//! Records calls that wait or prepare, with their time and result.
+//! Records calls that wait for commands, and calls that prepare work (such as building a program),
+//! with their time and result.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -10,8 +11,8 @@ use crate::next_layer::forward;
 use crate::queues;
 use crate::recorder::{self, Begun};
 
-/// Defines functions that are recorded and otherwise passed on. `result |name| code` says how to get
-/// the error from the result.
+/// Defines functions that are only recorded and passed on. The last expression gets the error from
+/// the function's result.
 macro_rules! recorded {
     ($( fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $end:expr; )*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
@@ -48,7 +49,7 @@ fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
             // SAFETY: `code_ret` is the program's variable, and the implementation has just written
             // to it.
             true if !code_ret.is_null() => unsafe { code_ret.read() },
-            // There was an error, but the program did not ask for it.
+            // There was an error, but the program gave no variable for it.
             true => crate::api::INVALID_VALUE,
         };
         begun.end(name, code, None);

@@ -1,4 +1,4 @@
-//! The child: a host of the plugin, in which a program runs.
+//! The child process of the tests. It is a host of the plugin, and runs a program.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -105,7 +105,7 @@ fn child() {
     for said in SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another")) {
         let _ = writeln!(lines.0, "said\t{said}");
     }
-    // The second recording at a time was refused.
+    // The plugin refuses a second recording while the first one runs.
     let refused = "profilerCreate returned -1";
     for (problem, _) in plugin.problems.all().iter().filter(|(p, _)| p.to_string() != refused) {
         let _ = writeln!(lines.0, "problem\t{problem}");
@@ -113,9 +113,9 @@ fn child() {
     fs::write(out, lines.0).expect("writes");
 }
 
-/// Makes recordings that come and go while the program runs in threads of its own. The program
-/// begins inside the third recording, which ends when something of the program was recorded:
-/// otherwise a busy machine could run the whole program between two recordings.
+/// Begins and ends many recordings while the program runs on threads of its own. The program begins
+/// during the third recording, which ends only after something of the program was recorded.
+/// Otherwise the whole program could run between two recordings on a busy machine.
 fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
     let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
     let done = AtomicBool::new(false);
@@ -141,7 +141,8 @@ fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
                     }
                 }
                 match recordings % 3 {
-                    // Recordings are destroyed without stop, without process, and as usual.
+                    // A recording is destroyed without being stopped, without its events being
+                    // processed, or as usual.
                     0 => {}
                     1 => drop(session.stop()),
                     _ => {

@@ -1,10 +1,11 @@
-//! Real OpenCL programs (`tests/programs/opencl`) on PoCL's device, under the plugin and its layer.
+//! Runs real OpenCL programs (`tests/programs/opencl`) on PoCL's device, with the plugin and its
+//! layer.
 //!
 //! A test starts itself again as a child, with `OPENCL_LAYERS` set. The child is a host of the
 //! plugin: it starts a recording, loads the program, which was compiled as a shared object, and
 //! calls its `main`. The child writes what the plugin hands over as lines of text. The expected
-//! numbers are counted by hand in the heads of the programs, or measured by the programs
-//! themselves.
+//! numbers are in the comments at the top of the programs, where they were counted by hand, or are
+//! measured by the programs themselves.
 
 mod child;
 mod recorded;
@@ -80,7 +81,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     assert_eq!(devices.len(), 1);
     let listed = Command::new("clinfo").arg("--raw").output();
     if let Ok(listed) = listed {
-        // This is an independent source of the names.
+        // The program `clinfo` is an independent source of the names.
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let of = |key: &str| {
             let line = listed.lines().find(|line| line.contains(key)).expect("clinfo knows");
@@ -131,7 +132,8 @@ fn counters_follow_the_commands() {
         found.map(|row| row[5].parse().expect("a number")).collect()
     };
     let depth = values("queue depth");
-    // There are 11 commands that come and go; those of a map of unknown size have no bytes.
+    // The depth changes when each of the 11 commands is enqueued and when it ends. A map of unknown
+    // size adds no bytes.
     assert_eq!((depth.len(), depth.last()), (22, Some(&0.0)));
     assert!(depth.iter().all(|depth| (0.0..=11.0).contains(depth)), "{depth:?}");
     let bytes = values("bytes in flight");
@@ -153,7 +155,8 @@ fn queues_of_two_threads() {
     for queue in [1, 2] {
         let kernels: Vec<&Seen> =
             recorded.activities().into_iter().filter(|event| event.resource == queue).collect();
-        // One write comes before and one read after, and the program waits for each.
+        // There is one write before the kernels and one read after them. The program waits for each
+        // of the two.
         let names: Vec<&str> = kernels.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), 202);
         assert_eq!((names[0], names[1], names[201]), ("write buffer", "grow", "read buffer"));
@@ -255,7 +258,7 @@ fn a_flood_is_bounded() {
     assert!(said.contains(expected), "{said}");
     assert_eq!(recorded.rows("missing"), [["2", "4464"]]);
 
-    // A megabyte holds a few thousand records. The other records are only counted.
+    // A megabyte has room for a few thousand records. Further records are only counted.
     let limited =
         run(&scratch, &object, "flood", &[only_kernels, ("OPENCL_TEST_LIMIT", "1048576")]);
     assert_eq!(limited.written, "70000\n");
@@ -341,7 +344,7 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
     const HOUR_NS: i64 = 3_600_000_000_000;
     for shift_ns in [0, HOUR_NS] {
         let Some(timer) = layer(&scratch, &format!("-DSHIFT={shift_ns}ull")) else { return };
-        // The loader calls the last layer of the list first.
+        // The loader calls the last layer in the list first.
         let layers = format!("{timer}:{}", plugin().display());
         let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
         // The clock is ahead by this much, so the device's work seems to be too early.
@@ -403,7 +406,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same results");
     joined(&recorded);
-    // These are the call, its work, and its bytes, as memory.c says.
+    // Each entry has the call, its work, and its bytes, as in memory.c.
     let mut expected: Vec<(&str, &str, Option<&str>)> = vec![
         ("clEnqueueWriteBufferRect", "write buffer", Some("64")),
         ("clEnqueueCopyBufferRect", "copy buffer", Some("32")),
@@ -430,7 +433,8 @@ fn every_function_for_memory_passes_its_arguments_on() {
         let bytes = activity.arguments.get("bytes").map(String::as_str);
         found.push((&call.expect("joined").name, &activity.name, bytes));
     }
-    // A device may lack some functions. The program prints which, and the plugin has their errors.
+    // A device may lack some functions. The program prints their names, and the plugin records the
+    // errors of these calls.
     let lacks: Vec<&str> =
         recorded.written.lines().filter_map(|line| line.strip_prefix("lacks ")).collect();
     expected.retain(|(call, ..)| !lacks.contains(call));
@@ -447,7 +451,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
 fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let scratch = Scratch::new();
     let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
-    // The same file by another path is the same object to the dynamic linker.
+    // If the same file is loaded by another path, the dynamic linker uses the same object.
     let link = scratch.join("link.so");
     std::os::unix::fs::symlink(plugin(), &link).expect("links");
     let layer = link.display().to_string();
@@ -464,7 +468,7 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
         let expected = "OpenCL was used without the layer: OPENCL_LAYERS must name ";
         assert!(said.contains(expected) && said.contains("libcounterpoint_opencl.so"), "{said}");
     }
-    // The layer is twice in the list, and is recorded once.
+    // The layer is twice in the list, but each call is recorded once.
     let file = plugin().display().to_string();
     let twice = format!("{file}:{file}");
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &twice)]);

@@ -18,13 +18,13 @@ pub fn plugin() -> PathBuf {
     file
 }
 
-/// Returns the directory in which PoCL keeps kernels that it has compiled, which is not in the
-/// user's home.
+/// Returns the directory in which PoCL stores compiled kernels. This directory is not in the user's
+/// home.
 pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
 
-/// An event that the child has written down.
+/// An event from the child's file.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub event_type: u32,
@@ -39,7 +39,7 @@ pub struct Seen {
     pub arguments: BTreeMap<String, String>,
 }
 
-/// Everything that the child has written down.
+/// The whole content of the child's file.
 #[derive(Debug)]
 pub struct Recorded {
     pub events: Vec<Seen>,
@@ -75,8 +75,8 @@ pub fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
 }
 
-/// Compiles a program as a program and as a shared object. Returns `None` if there is no OpenCL
-/// here.
+/// Compiles a C file as a program and as a shared object. Returns `None` if this machine has no
+/// OpenCL.
 pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let missing = |what: &str| {
         testkit::skip("opencl", what);
@@ -99,7 +99,7 @@ pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, 
     Some((program, object))
 }
 
-/// Compiles `timer.c`, a layer that gives the device a clock, and returns its path.
+/// Compiles `timer.c`, a layer that simulates a clock of the device, and returns its path.
 pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
     let file = scratch.join(&format!("timer{flag}.so"));
     c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
@@ -155,7 +155,8 @@ pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &st
     recorded
 }
 
-/// Runs a program by itself, perhaps with an idle layer. Returns what it printed and wrote.
+/// Runs a program without the plugin, and with an idle layer if `layer` is true. Returns the
+/// program's output and the content of its file.
 pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
     let written = scratch.join("alone");
     let mut command = Command::new(program);
@@ -169,8 +170,8 @@ pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) ->
     (output, fs::read_to_string(&written).expect("the program wrote"))
 }
 
-/// Checks what is true for every recording: each device activity is joined with one call, by id and
-/// arrow, and does not begin before the call.
+/// Checks conditions that every recording must meet: each device activity belongs to one call, by
+/// its id and by an arrow, and does not begin before this call.
 pub fn joined(recorded: &Recorded) {
     let calls: BTreeMap<i64, &Seen> =
         recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
