@@ -49,7 +49,8 @@ def recording(counterpoint, profile, path):
     threads, ops = collections.defaultdict(list), {}
     with open(exported, newline="") as file:
         for row in csv.DictReader(file):
-            # Only these are sampled one by one. Whole runs, and what belongs to an op, are not.
+            # Only calls with these roles are sampled one by one. Whole runs, and regions and tasks
+            # of an op, are not.
             if row.get("role", "workgroup") not in ("workgroup", "op", ""):
                 continue
             op = ops.setdefault(row["op"], len(ops))

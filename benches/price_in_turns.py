@@ -26,7 +26,8 @@ import time
 
 import price
 
-# After a step, OpenMP's threads wait for more work without sleeping, for some milliseconds.
+# A pause after each step: OpenMP's threads spin for some milliseconds while they wait for more
+# work.
 CALM_S = 0.03
 
 

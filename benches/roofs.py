@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 
-# What a run of likwid-bench takes, in seconds, and how many there are.
+# The duration of a run of likwid-bench in seconds, and the number of runs.
 SHORT = 0.05
 RUNS = 5
-# Operations of a peakflops kernel on each number that it reads.
+# The number of operations that a peakflops kernel does for each number that it reads.
 OPERATIONS = 30
-# likwid-bench's names of the vectors of each size, and of the kernels that multiply and add, copy and read.
+# likwid-bench's suffixes for vectors of each size in bits, and its names of the memory kernels.
 VECTORS = {512: "_avx512", 256: "_avx", 128: "_sse"}
 MOVES = {"read": "load", "copy": "copy", "triad": "stream"}
 

@@ -1,5 +1,5 @@
-// A child profiler of PyTorch's profiler that does nothing. It costs what PyTorch itself spends on any
-// child profiler, with or without a plugin: two calls for each op.
+// A child profiler of PyTorch's profiler that does nothing. Its cost is the time that PyTorch
+// itself spends on any child profiler: two calls for each op.
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
 

@@ -1,5 +1,5 @@
-/* A profiler plugin that does nothing. It supports events of KIND; with -DIDS it also takes the ids of
- * ops. */
+/* A profiler plugin that does nothing. It supports events of the type KIND; with -DIDS, it also has
+ * the functions for ids of ops. */
 #include <string.h>
 
 #include "counterpoint/kineto_plugin.h"

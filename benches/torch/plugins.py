@@ -62,7 +62,7 @@ def main():
     times = {name: [] for name in KINDS}
     gc.disable()
     for number in range(TURNS + 1):
-        # Each one comes first as often as the others.
+        # Each kind comes first equally often.
         names = list(KINDS)
         names = names[number % len(names) :] + names[: number % len(names)]
         for name in names:

@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as a file of loops, and as a run of pages with their tables.
+//! Reads arbitrary bytes as a profile's file of loops, and as a sequence of its pages with their
+//! tables.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

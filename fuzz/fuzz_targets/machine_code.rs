@@ -1,4 +1,5 @@
-//! Reads machine code as an ELF file, and as bytes of a process.
+//! Reads arbitrary bytes as an ELF file with machine code, and as machine code that was copied out
+//! of a process.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -9,7 +9,7 @@ use plugin_host::Host;
 #[path = "../../crates/plugin/tests/support/calls.rs"]
 mod calls;
 
-/// Takes decisions from the fuzzer's bytes; after the last byte, each decision is 0.
+/// Returns the fuzzer's bytes as decisions. After the last byte, each decision is 0.
 struct Bytes {
     bytes: Vec<u8>,
     at: usize,

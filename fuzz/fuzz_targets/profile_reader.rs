@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Returns the profile, which is written once. Only its pages change later.
+/// Returns the profile. It is written once; later, only its pages are changed.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Damages one file of a profile, and passes the profile through everything that views do. The
-//! fuzzer's bytes select the damage.
+//! Damages one file of a profile, and does everything with the profile that views do. The fuzzer's
+//! bytes select the damage.
 #![no_main]
 #![allow(dead_code, reason = "the test of the command line uses more of its modules")]
 

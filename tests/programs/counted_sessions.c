@@ -1,9 +1,10 @@
-// Records sessions, one after the other, and makes calls in each and between them: with the main
-// thread, and with a thread that lives through all of them. Run it with the agent preloaded.
+// Records several sessions, one after the other, and makes calls in each session and between
+// sessions. The calls are made on the main thread, and on a thread that exists during all sessions.
+// Run it with the agent preloaded.
 //
 //     counted_sessions LIBRARY CALLS RUN_FILE…
 //
-// In session number i, from 0, each of the two threads makes CALLS + i calls.
+// In session number i (counted from 0), each of the two threads makes CALLS + i calls.
 #define _GNU_SOURCE
 #include <pthread.h>
 

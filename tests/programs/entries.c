@@ -1,9 +1,9 @@
-// Goes through all entry points of the agent, and prints each step.
+// Calls all entry points of the agent, and prints each step.
 //
 //     entries LIBRARY
 //
-// A handler of SIGUSR2 forks. The child returns from the handler and continues to call, in the
-// middle of whatever the signal has interrupted. Both processes print how that ended.
+// A handler of SIGUSR2 forks. The child returns from the handler into the code that the signal has
+// interrupted, and continues to make calls. Both processes print how that ended.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static void fork_here(int number) {
 }
 
 static void say(const char* what) {
-  // The child of the handler prints nothing; it only has to survive.
+  // The child that the handler forked prints nothing; it only has to survive.
   if (!forked_from) puts(what);
   fflush(stdout);
 }
@@ -47,7 +47,7 @@ static void reap(pid_t child) {
   int status = 0;
   if (waitpid(child, &status, 0) != child) say("no child");
   else if (WIFSIGNALED(status)) say("child killed");
-  // A child that a thread forked consists of that thread, and ends with it.
+  // A forked child has only the thread that forked it, so the child ends with this thread.
   else if (WEXITSTATUS(status) != 5 && !(child == child_of_handler && by_thread && status == 0)) say("child failed");
   else say("child came through");
 }

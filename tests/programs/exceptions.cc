@@ -1,4 +1,4 @@
-// A C++ host with dispatches that exceptions leave.
+// A C++ host with dispatches that end by an exception.
 //
 //     exceptions LIBRARY MODE [N]
 //
@@ -8,8 +8,8 @@
 //     worker    N threads: each makes a call, then an exception leaves a dispatch and the thread catches it
 //     uncaught  N calls, then a dispatch throws and nobody catches: std::terminate
 //
-// Prints `MODE N CAUGHT DESTROYED`: the number of exceptions that arrived intact, and the number of
-// objects in the frames in between that were destroyed on the way.
+// Prints `MODE N CAUGHT DESTROYED`. CAUGHT is the number of exceptions that were caught intact.
+// DESTROYED is the number of objects that were destroyed while the stack was unwound.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
-// A runtime that was built with IREE's own call hook: around each workgroup it calls two functions,
-// if some library exports them. One executable library is linked into the program, where no
-// preloaded library can patch its table in time. Another one may be loaded the way system libraries
-// are.
+// A runtime that was built with IREE's own call hook: it calls one function before and one after
+// each workgroup, if some library exports these functions. One executable library is linked into
+// the program, so no preloaded library can patch its table in time. Another one may be loaded as
+// system libraries are.
 //
 //     hook_host MODE COUNT [LIBRARY]
 #include <pthread.h>
@@ -89,8 +89,8 @@ int main(int argc, char** argv) {
     }
   } else if (!strcmp(mode, "touch")) {
     static char memory[64 * 4096] __attribute__((aligned(4096)));
-    // The first call may load code of the program, of the hook and of the recorder, which are page
-    // faults, too.
+    // The first call may load code of the program, of the hook and of the recorder, which also
+    // causes page faults.
     issue_call(&library, TOUCH, 0, memory);
     for (int i = 0; i < calls; ++i) issue_call(&library, TOUCH, 64, memory);
   } else if (!strcmp(mode, "threads")) {

@@ -1,9 +1,9 @@
-// A host that calls a library's functions in every way that has killed injected code.
+// A host that calls a library's functions in all ways in which injected code has ever crashed.
 //
 //     host LIBRARY MODE [NUMBER…]
 //
-// Prints one line at its end. The tests compare the line and the exit status with and without
-// Counterpoint. `crates/cli/tests/it/programs.rs` expects the calls that each mode makes.
+// Prints one line at its end. The tests compare this line and the exit status with and without
+// Counterpoint. `crates/cli/tests/it/programs.rs` contains the expected calls of each mode.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,8 @@ static void fork_inside(void) {
 }
 static void leave_now(void) { _exit(7); }
 
-// Launches two kernels on the accelerator (plugins/accelerator.c), whose library is loaded already.
+// Launches two kernels on the imaginary accelerator of plugins/accelerator.c, whose library is
+// loaded already.
 static void launch(void) {
   static void (*accelerator)(const char*);
   if (!accelerator) {
@@ -97,8 +98,8 @@ static void on_signal(int number) {
   ++handled;
 }
 
-// Calls for ever, with pauses of M microseconds. After each return, the number of calls is in the first word
-// of a shared file. The second word ends it.
+// Makes calls for ever, with pauses of M microseconds. After each call, it stores the number of
+// calls in the first word of a shared file. A number in the second word ends the calls.
 static void count_for_ever(const char* path, unsigned pause_us) {
   int fd = open(path, O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) exit(3);
@@ -107,7 +108,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
     call(1);
     ++*returned;
     if (pause_us) usleep(pause_us);
-    // If a test writes a number, this program replaces itself by one that makes that many calls.
+    // If a test has written a number there, this program replaces itself by a new one that makes
+    // this number of calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);
@@ -117,7 +119,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
   }
 }
 
-// Truncates the pool that this process has mapped. Does nothing without Counterpoint.
+// Truncates the recorder's pool (the shared memory for its data), which this process has mapped.
+// Does nothing without Counterpoint.
 static void truncate_pool(void) {
   char line[4096];
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -142,7 +145,7 @@ static void* with_late_calls(void* rounds) {
   return NULL;
 }
 
-// Starts threads that make a call and stay alive, then opens the program's own descriptors.
+// Starts threads that make a call and stay alive. Then opens descriptors of the program's own.
 static pthread_barrier_t all_called;
 static void* call_and_stay(void* unused) {
   (void)unused;
@@ -164,8 +167,8 @@ static int open_many(uint32_t threads, uint32_t descriptors) {
   return 0;
 }
 
-// A thread with a pending cancellation runs the recorder's start-up, where the cancellation must
-// not take effect.
+// A thread with a pending cancellation runs the recorder's start-up code, in which the cancellation
+// must not take effect.
 static volatile int past_the_call;
 static void* cancelled_at_first_call(void* unused) {
   (void)unused;

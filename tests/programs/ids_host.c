@@ -1,13 +1,15 @@
-// Makes calls whose ids the agent must not ask the plugin for (plugins/accelerator.c). Run it with the agent preloaded.
+// Makes calls for which the agent must not push ids to the plugin (plugins/accelerator.c). Run it
+// with the agent preloaded.
 //
 //     ids_host LIBRARY between|over RUN_FILE RUN_FILE
 //     ids_host LIBRARY fork
 //
-// `between` and `over` record two sessions. A thread is in a call when the first session ends. With `between`,
-// the call ends before the second session begins; with `over`, after that, with another call inside of it. Then
-// the thread makes three calls in the second session.
-// With `fork`, a call forks. The child ends its copy of the call and makes three more; the parent makes two.
-// Each line of the output says how many ids the plugin was given, and how many were taken back.
+// `between` and `over` record two sessions. A thread is in a call when the first session ends. With
+// `between`, this call ends before the second session begins. With `over`, it ends after that, and
+// another call is made inside of it. Then the thread makes three calls in the second session. With
+// `fork`, the process forks inside a call. The child ends its copy of the call and makes three
+// more; the parent makes two. Each line of the output says how many ids were pushed to the plugin,
+// and how many were popped.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -44,7 +46,8 @@ static void wait_inside(void) {
   launch("k");
   together();  // Inside.
   together();  // The session has ended.
-  // If the second session records, the recorder finds what this thread has left of the first one.
+  // If the second session records, the recorder finds the state of this thread that is left from
+  // the first session.
   call(launch_one, 1);
 }
 

@@ -1,8 +1,9 @@
 // A library that is preloaded together with Counterpoint. It counts the calls of mmap, mmap64,
-// mprotect and dlsym that reach it with the marks of `marked.c`, and prints the counts at the end.
+// mprotect and dlsym whose arguments have the marks of `marked.c`, and prints the counts at the
+// end.
 //
-// With -DALLOCATOR it is also an allocator that maps memory at any time: inside malloc, and inside
-// its dlsym, from which malloc might have been called. It never frees memory.
+// With -DALLOCATOR, it is also an allocator. This allocator may map memory at any time: inside
+// malloc, and inside its own dlsym, which malloc may call. It never frees memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ int mprotect(void* at, size_t bytes, int protection) {
 }
 
 #ifdef ALLOCATOR
-// More than any mapping needs. In a debugger, the arena can be recognised by its length.
+// This is more than any mapping needs. In a debugger, the arena can be recognised by this length.
 enum { ARENA_BYTES = 1 << 20 };
 
 static void* take(size_t bytes) {
@@ -60,7 +61,7 @@ static void* take(size_t bytes) {
   bytes = (bytes + 31) / 16 * 16;
   if ((size_t)(end - at) < bytes) {
     size_t arena = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-    // This calls mmap by name, so the first definition in the process gets the call.
+    // This calls mmap by its name, so the first definition of mmap in the process is called.
     at = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     end = at + arena;

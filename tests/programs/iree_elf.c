@@ -1,10 +1,10 @@
-// A host that loads an executable of IREE, as IREE's runtime does or in other ways, and multiplies
-// two matrices of 64x64 numbers with its first function.
+// A host that loads an executable of IREE, as IREE's runtime does or in other ways. It calls the
+// executable's first function to multiply two matrices of 64x64 numbers.
 //
 //     iree_elf FILE WORKGROUPS HOW [RUN LIBRARY]
 //
-// FILE is a shared object, or a file that has an embedded ELF in it (a .vmfb). WORKGROUPS is how
-// many workgroups the dispatch has in x. HOW is
+// FILE is a shared object, or a file that contains an embedded ELF (a .vmfb). WORKGROUPS is the
+// number of workgroups of the dispatch in x. HOW is
 //
 //     elf        IREE's own loader: reserve, copy, relocate, make the text executable
 //     readonly   the same, but the data is read-only when the text becomes executable
@@ -16,7 +16,7 @@
 //     late       elf, after a page of other memory, and only then LIBRARY is loaded, with a session
 //                of the run file RUN
 //
-// Prints a hash of the product for each time that it was computed.
+// Prints a hash of the product each time that it is computed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -72,7 +72,8 @@ static loaded_elf_t load_elf(const char* path) {
     if (pieces[i].p_type == PT_LOAD && end > span) span = end;
   }
   int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  // With `late`, the page in front lets the kernel join it and the first segment to one mapping.
+  // With `late`, there is one more page in front, which the kernel can join with the first segment
+  // into one mapping.
   size_t before = strcmp(how, "late") ? 0 : 4096;
   char* base = mmap(NULL, before + span, PROT_NONE, reserve, -1, 0);
   if (base == MAP_FAILED) fail("reserve");

@@ -1,13 +1,14 @@
-// Kills its own children, which make calls at full speed, at random moments. Or lets them end
-// themselves with `exit` while their threads continue to call.
+// Starts children that make calls at full speed, and kills them at random moments. In mode `exit`,
+// the children end themselves with `exit` while their threads continue to make calls.
 //
 //     killer LIBRARY FILE KILLS SEED LONGEST kill|exit
 //
-// FILE gets one slot per child. It contains the child's id and, for each of its two threads, the
-// number of calls that have returned, which is written after each call. The number of a call is its
-// workgroup's x, so that a reader can identify every single call. A third of the children are new
-// programs, a third are forked by a process that has not made a call yet, and a third by one that
-// has; the last slot belongs to that process. LONGEST is in microseconds.
+// FILE gets one slot per child. A slot contains the child's id and, for each of the child's two
+// threads, the number of calls that have returned, which is updated after each call. The number of
+// a call is the x of its workgroup, so that a reader can identify every single call. A third of the
+// children are new programs, a third are forked by a process that has not made a call yet, and a
+// third are forked by a process that has made calls. The last slot belongs to that process. LONGEST
+// is in microseconds.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -105,8 +106,8 @@ int main(int argc, char** argv) {
         slots[kills].returned[0] = n + 1;
       }
     }
-    // Half of them are killed some time after their first call has returned, and half some time
-    // after their very start, which takes a while for a new program.
+    // Half of the children are killed some time after their first call has returned. The others are
+    // killed some time after they were started; a new program takes a while to start.
     int from_first_call = below(2) == 0;
     slots[i].waited_us = below(longest) + (kind == 0 && !from_first_call ? below(2 * longest) : 0);
     pid_t child = fork();

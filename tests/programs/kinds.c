@@ -1,5 +1,5 @@
-// A program that is built in many ways, and does things that have been difficult for preloaded
-// libraries:
+// A program that the tests build in many ways, and that does things which have caused problems for
+// preloaded libraries:
 //
 //     kinds alloc [ROUNDS] | threads | fork | close | strict | limits | clear | signals | stdio
 //

@@ -1,4 +1,4 @@
-// An executable library like those that a compiler makes, for either version of the interface.
+// An executable library like those that IREE's compiler makes, for both versions of the interface.
 #include <stddef.h>
 
 #include "executable_library.h"
@@ -23,15 +23,15 @@ static int touch(const environment_t* e, const dispatch_state_t* d, const workgr
   return 0;
 }
 
-// Loops constants[0] times. The result is the status, which is how compiled functions report
-// errors.
+// Runs a loop constants[0] times. The result is the status; compiled functions report errors in
+// this way.
 static int spin(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
   (void)e; (void)w;
   for (volatile uint32_t i = 0; i < d->constants[0]; ++i) {}
   return d->constant_count > 1 ? (int)d->constants[1] : 0;
 }
 
-// A function pointer that hosts may set, so that a test can do anything inside a dispatch.
+// A function pointer that a host may set, to run its own code inside a dispatch.
 void (*volatile inside_dispatch)(void);
 
 static int call_out(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
@@ -68,7 +68,7 @@ static const library_v5_t library = {
                 .source_locations = locations}};
 #endif
 
-// Compilers emit the same code: it compares the version and ignores the environment.
+// The compiler emits the same code: the function compares the version and ignores the environment.
 const void* iree_hal_executable_library_query(uint32_t max_version, const environment_t* e) {
   (void)e;
   return max_version == ABI_VERSION ? &library : NULL;

@@ -1,8 +1,9 @@
-// A host whose threads and processes start and end in ways that glibc does not order:
+// A host whose threads and processes start and end in ways that glibc does not control:
 //
 //     lives LIBRARY MODE
 //
-// Prints `MODE CALLS` at its end: the number of calls that returned in the process that prints.
+// Prints `MODE CALLS` at its end. CALLS is the number of calls that have returned in the process
+// that prints the line.
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <linux/sched.h>
@@ -27,13 +28,13 @@ static void call(int times) {
   }
 }
 
-// Runs `body` inside a dispatch, the rest of which never runs.
+// Runs `body` inside a dispatch. `body` does not return, so the rest of the dispatch never runs.
 static void call_inside(void (*body)(void)) {
   *(void (*volatile*)(void))dlsym(library.handle, "inside_dispatch") = body;
   dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
 }
 
-// A fork that glibc does not know of: no handlers run, and glibc does not reset its own state.
+// Forks without glibc's knowledge: no fork handlers run, and glibc does not reset its own state.
 static int raw_fork(int third) {
   call(10);
   fflush(NULL);
@@ -63,8 +64,8 @@ static int in_raw_clone(void* times) {
   return 0;
 }
 
-// A clone that shares this thread's memory, including its thread-local storage, while this thread
-// waits.
+// Makes a clone that shares this thread's memory, including its thread-local storage. This thread
+// waits meanwhile.
 static int raw_clone(int flags) {
   call(10);
   char* stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,7 +83,7 @@ static int raw_clone(int flags) {
   return 0;
 }
 
-// Threads that continue after `main` has ended. The very last one prints the number of calls.
+// Threads that continue after `main` has ended. The last thread to end prints the number of calls.
 static int main_is_over(void) {
   char text[256] = {0};
   FILE* file = fopen("/proc/self/stat", "r");

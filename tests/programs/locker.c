@@ -2,7 +2,8 @@
 //
 // WHEN is `before` (before the library is loaded) or `after` (after its first calls), and WHICH is
 // `current`, `future` or `both`. Prints the outcome of `mlockall`, the number of calls that
-// returned on two threads, and whether much memory that is shared with other processes is present.
+// returned on two threads, and whether much of the memory that is shared with other processes is
+// present (in RAM).
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>

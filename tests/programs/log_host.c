@@ -1,4 +1,5 @@
-// Stands in for PyTorch and the shim inside it (include/counterpoint/torch_log.h): hands a recording over.
+// Stands in for PyTorch and for Counterpoint's shim in it (include/counterpoint/torch_log.h): hands
+// recordings of PyTorch's profiler over.
 //
 //     log_host MODE
 //
@@ -70,7 +71,7 @@ static void arrow(char phase, int64_t id, int64_t at_ns) {
   put(made, NULL, 0);
 }
 
-// Hands over a step of a module with one op, forward and backward.
+// Hands over one step of a module with one op, in the forward and the backward pass.
 static void step(void) {
   table->field(trace, TEXT("trace_id"), TEXT("\"ABC\""));
   table->field(trace, TEXT("broken"), TEXT("{"));
@@ -148,7 +149,7 @@ static void file(int whole) {
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "whole";
   table = dlsym(RTLD_DEFAULT, "counterpoint_torch_log");
-  // Without the library, and with one that fails, the output is the same.
+  // The output is the same without the library, and with a library that fails.
   if (table && begin()) {
     step();
     if (!strcmp(mode, "cut")) _exit(17);

@@ -1,7 +1,7 @@
 // Measures the cost of hits of instrumented loops under `counterpoint run --loops`. Prints
-// `name value unit` lines: ns of processor time per hit, medians of batches, the batches of all
-// kernels interleaved. loops_kernels.c has the kernels; with -DXRAY, the only one is a leaf that LLVM's XRay
-// has instrumented.
+// `name value unit` lines: ns of processor time per hit, as medians of batches; the batches of all
+// kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY, the only kernel is a
+// leaf function that LLVM's XRay has instrumented.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -81,7 +81,8 @@ static void *in_thread(void *result) {
   return NULL;
 }
 
-// Runs the same timed loop in `count` threads at the same time. Returns the slowest one's time per hit.
+// Runs the same timed loop in `count` threads at the same time. Returns the slowest thread's time
+// per hit.
 static double threads(int count) {
   pthread_t all[2];
   double took[2] = {0, 0};

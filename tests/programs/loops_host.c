@@ -1,4 +1,4 @@
-// A program with instrumented loops whose hits are known: see loops/instrumented.h.
+// A program with instrumented loops. How often each loop is hit is known; see loops/instrumented.h.
 //
 //   loops_host nest N M          one call
 //   loops_host threads N M       two threads, nest(N, M) and nest(2 N, M), and one in main before
@@ -94,7 +94,7 @@ static void fork_at_second(int64_t i) {
   if (i != 1) return;
   pid_t child = raw_fork ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
   if (child == 0) {
-    // The child, too, runs the rest of this loop.
+    // The child also runs the rest of this loop.
     return;
   }
   int status;

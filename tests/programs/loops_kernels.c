@@ -1,11 +1,12 @@
-// Kernels for loops_bench.c whose hits consist of the instrumentation alone: compiled to LLVM IR,
-// once as they are and once for each mode, with -DKIND=plain, bare, timed, sampled, count.
+// Kernels for loops_bench.c whose hits do nothing but execute the instrumentation. They are
+// compiled to LLVM IR once without instrumentation and once for each mode, with -DKIND=plain, bare,
+// timed, sampled, count.
 //
 //   KIND_flat(n)     n hits of an inner loop that runs once
 //   KIND_nested(n)   n hits of a loop that runs once, in each of which a loop runs once
 //   KIND_leaf()      a function that does nothing; with -DLEAF, alone
 //
-// With -DBARE, two time stamps replace the begin and the end of a timed hit.
+// With -DBARE, a hit only reads the time stamp counter twice, where a timed hit begins and ends.
 #define PASTE(kind, name) kind##_##name
 #define NAMED(kind, name) PASTE(kind, name)
 

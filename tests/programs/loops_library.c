@@ -1,4 +1,4 @@
-// A shared object with instrumented loops: `run` is nest(3, 4).
+// A shared object with instrumented loops: its function `run` calls nest(3, 4).
 #define MODULE_ID "library library "
 #include "loops/instrumented.h"
 

@@ -1,5 +1,6 @@
-// Matrix products in two loop orders, 256 and 512 wide, to see how much instrumentation slows down a
-// kernel. Prints `name value unit` lines: the mean processor time of a call, in ns.
+// Multiplies matrices of 256 and 512 columns in two loop orders, to measure how much
+// instrumentation slows down a kernel. Prints `name value unit` lines: the mean processor time of a
+// call, in ns.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ int main(void) {
     a[i] = (float)(i % 7);
     b[i] = (float)(i % 5);
   }
-  // One call each before anything is timed, which is also in the counts of the loops.
+  // Calls each kernel once before anything is timed. The loops' counts include these calls.
   for (int i = 0; i < KERNELS; i++) kernels[i].run();
   for (int i = 0; i < KERNELS; i++) {
     double begin = cpu_ns();

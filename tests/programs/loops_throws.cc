@@ -1,5 +1,6 @@
-// C++ exceptions leave instrumented loops: the program calls nest(4, 2) five times. Each ends with an
-// exception from the second iteration of its outer loop. Prints how many were caught.
+// Leaves instrumented loops by C++ exceptions: the program calls nest(4, 2) five times. In each
+// call, the second iteration of the outer loop throws an exception. Prints the number of exceptions
+// that were caught.
 #include <cstdio>
 
 extern "C" {

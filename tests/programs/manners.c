@@ -1,9 +1,9 @@
-// Does things that other people's threads in the process could disturb.
+// Does things that additional threads in the process could disturb.
 //
 //     manners MODE
 //
-// `crates/cli/tests/it/plugin_manners.rs` runs each mode without us and with plugins, and wants the
-// same output and the same status.
+// `crates/cli/tests/it/plugin_manners.rs` runs each mode without Counterpoint and with plugins, and
+// expects the same output and the same status.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-// A library with more exports than one page of the recorder has entries for, and a host that calls
-// them. Compile it with -DLIBRARY for the library.
+// A library with more exports than fit into one page of the recorder, and a host that calls all of
+// them. Compile this file with -DLIBRARY to get the library.
 //
 //     many_exports LIBRARY
 //
-// The host calls export number i, from 0, i % 7 + 1 times in ascending order, then again in
-// descending order.
+// The host calls export number i (counted from 0) i % 7 + 1 times. It does this for all exports in
+// ascending order, and then again in descending order.
 #include "host.h"
 
 #ifdef LIBRARY

@@ -1,5 +1,5 @@
-// Calls mmap five times, mmap64 twice, mprotect three times and dlsym four times with marks that
-// `interposer.c` counts. Also calls the library in its argument ten times.
+// Calls mmap five times, mmap64 twice, mprotect three times and dlsym four times with marked
+// arguments. `interposer.c` counts these calls. Also calls the library in its argument ten times.
 #define _GNU_SOURCE
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-// The marks with which `marked.c` calls and which `interposer.c` looks for.
+// The argument values by which `interposer.c` recognises the calls of `marked.c`.
 #ifndef COUNTERPOINT_TESTS_MARKED_H_
 #define COUNTERPOINT_TESTS_MARKED_H_
 

@@ -2,7 +2,8 @@
 //
 //     plugged MODE [PROGRAM…]
 //
-// `crates/cli/tests/it/plugin_in_programs.rs` says what a plugin records in each mode.
+// `crates/cli/tests/it/plugin_in_programs.rs` contains the expected recording of a plugin in each
+// mode.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

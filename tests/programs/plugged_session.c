@@ -1,9 +1,9 @@
-// Records sessions, one after the other. It does not end the last one itself.
+// Records several sessions, one after the other. It does not end the last session.
 //
 //     plugged_session LIBRARY RUN_FILE…
 //     plugged_session LIBRARY fork RUN_FILE RUN_FILE
 //
-// With `fork`, a forked child ends its copy of the first session and records the second.
+// With `fork`, a forked child ends its copy of the first session, and records the second session.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

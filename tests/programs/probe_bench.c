@@ -1,5 +1,6 @@
-// Measures what a probe costs. Run it under `counterpoint run -e …` with as many software counters
-// as the third argument says. Prints lines `name value unit`, in ns per call.
+// Measures the cost of a probe (the recorder's code around a call). Run it under
+// `counterpoint run -e …`; the third argument must be the number of software counters. Prints lines
+// `name value unit`, in ns per call.
 //
 //     ours      an intercepted empty call, minus the same call through an untouched pointer
 //     floor     two raw reads of the recorder's own group, two clock reads, and one store of a
@@ -71,8 +72,8 @@ static int open_counter(uint64_t config) {
   return fd;
 }
 
-// Returns the leader of the recorder's group. It has the lowest of the recorder's descriptors, and
-// only reading it returns as many bytes as the whole group has.
+// Returns the leader of the recorder's group. The leader has the lowest of the recorder's
+// descriptors, and only a read of the leader returns the values of the whole group.
 static int recorder_group(void) {
   DIR* open_files = opendir("/proc/self/fd");
   int lowest = -1;

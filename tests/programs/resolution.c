@@ -1,20 +1,21 @@
-// Calls functions of known length, from 20 ns to 1 ms, both as they are and through the recorder.
+// Calls functions of known duration, from 20 ns to 1 ms, both directly and through the recorder.
 // Run it under `counterpoint run`. Prints one line for each function:
 //
 //     NAME LENGTH_NS HALF_NS CALLS
 //
 // LENGTH_NS is the time that one call takes, measured without the recorder: the time of many calls
-// one after the other, minus that of as many calls of a function that does nothing. Rounds with and
-// without the recorder take turns, so that a change of the processor's frequency affects both.
-// HALF_NS is half of the 95 % interval of the difference between the two means, which is only due to
-// their being different calls: forty differences, one for each pair of rounds. Which one of a pair
-// comes first is drawn at random, because the timer's interrupts would otherwise always hit the same
-// one.
+// one after the other, minus the time of equally many calls of a function that does nothing. Rounds
+// with and without the recorder take turns, so that a change of the processor's frequency affects
+// both. HALF_NS is half of the 95 % interval of the difference between the two means that arises
+// only because different calls are measured. It is computed from forty differences, one for each
+// pair of rounds. The order in a pair is random, because otherwise the timer's interrupts would
+// always hit the same round of the pair.
 //
 //     resolution LIBRARY [KIB [MS]]
 //
-// With KIB, the program writes to so much memory before each recorded call, as a program does whose
-// dispatches replace what the recorder had in the caches. MS is the time for each length (40).
+// With KIB, the program writes to this much memory before each recorded call, like a program whose
+// dispatches replace the recorder's data in the caches. MS is how long each function is measured
+// (default 40).
 #define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static uint32_t constants[1];
 static dispatch_state_t state = {1, 1, 1, 1, 1, 1, 1, 1, 0, constants, NULL, NULL};
 static workgroup_state_t workgroup;
 
-// Returns the mean time of `calls` calls that follow each other.
+// Returns the mean time of `calls` consecutive calls.
 static double each_ns(dispatch_fn function, uint32_t iterations, long calls) {
   dispatch_fn volatile one = function;
   constants[0] = iterations;
@@ -57,7 +58,7 @@ int main(int argc, char** argv) {
   loaded_t library = load(argv[1]);
   dispatch_fn (*plain)(int) = (dispatch_fn(*)(int))dlsym(library.handle, "resolution_plain");
   if (!plain || library.count != FUNCTIONS + 1) return 3;
-  // Takes the slope between two lengths, which does not contain the time of a call itself.
+  // Computes the slope between two lengths, so that the time of the call itself cancels out.
   each_ns(plain(0), 1000, 1000);
   double per_iteration = (each_ns(plain(0), 20000, 100) - each_ns(plain(0), 10000, 100)) / 10000;
   for (int f = 0; f < FUNCTIONS; ++f) {
@@ -86,7 +87,7 @@ int main(int argc, char** argv) {
       sum += took, differences += difference, squares += difference * difference;
     }
     double variance = (squares - differences * differences / ROUNDS) / (ROUNDS - 1);
-    // Student's t for 39 degrees of freedom.
+    // 2.023 is Student's t for 39 degrees of freedom.
     double half = 2.023 * sqrt(fmax(variance, 0) / ROUNDS);
     printf("%s %.3f %.3f %ld\n", names[f], sum / ROUNDS, half, calls * ROUNDS);
   }

@@ -1,13 +1,14 @@
-// An executable library whose functions take a time that its host chooses. Each function has a name
-// of its own, so that each length is an op of its own.
+// An executable library whose functions take a time that the host chooses. Each length has a
+// function of its own, so that each length is a separate op in the profile.
 #include <stddef.h>
 
 #include "executable_library.h"
 
-// Each call waits for the one before it, so that a processor cannot run two of them at once.
+// Each call uses the result of the call before it, so that a processor cannot execute two calls at
+// the same time.
 static volatile uint64_t carry;
 
-// constants[0] dependent multiplications.
+// Does constants[0] multiplications, each of which depends on the one before.
 static inline int chain(const dispatch_state_t* d) {
   uint64_t x = carry;
   for (uint32_t i = d->constants[0]; i; --i) {
@@ -45,8 +46,8 @@ const void* iree_hal_executable_library_query(uint32_t max_version, const enviro
   return max_version == 6 ? &library : NULL;
 }
 
-// The same functions. The recorder replaces the pointers of the table above. A second table would
-// not help: a compiler may merge two equal ones.
+// Returns the same functions without the recorder, which replaces the pointers in the table above.
+// A second table would not help, because a compiler may merge two equal tables.
 dispatch_fn resolution_plain(int i) {
   switch (i) {
     case 0: return f0;

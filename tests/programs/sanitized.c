@@ -2,7 +2,8 @@
 //
 //     sanitized LIBRARY overflow | leak | race | uninitialised | overflow-int | nothing
 //
-// With -DOWN_OPTIONS, it answers the question of AddressSanitizer's runtime itself.
+// With -DOWN_OPTIONS, the program itself defines the function that AddressSanitizer's runtime calls
+// to get its options.
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

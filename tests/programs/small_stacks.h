@@ -1,11 +1,11 @@
-// Says how much stack work takes, on the kinds of stacks that programs make themselves: one for
-// `makecontext`, and one for signal handlers. Each time on a thread of its own, so that the thread's first
-// call is among the work. Then runs it on a thread with the smallest stack that there is, whose end has
-// to fit as well.
+// Measures how much stack some work needs, on the kinds of stacks that programs make themselves: a
+// stack for `makecontext`, and a stack for signal handlers. Each measurement runs on a new thread,
+// so that it includes the thread's first call. Then the work runs on a thread with the smallest
+// possible stack, on which the end of the thread has to fit, too.
 //
-// Prints "context BYTES", "signal BYTES" and "smallest thread". The tests compare what the program takes
-// with and without Counterpoint, with all symbols bound when it starts (LD_BIND_NOW): binding one later
-// takes 3 KiB by itself.
+// Prints "context BYTES", "signal BYTES" and "smallest thread". The tests compare these numbers
+// with and without Counterpoint. They bind all symbols when the program starts (LD_BIND_NOW),
+// because binding a symbol later takes 3 KiB of stack.
 #ifndef SMALL_STACKS_H_
 #define SMALL_STACKS_H_
 

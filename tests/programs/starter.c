@@ -4,8 +4,8 @@
 //
 // WAY is one of the names below, optionally with the prefix `fork-` or `vfork-`. With a prefix, a
 // child starts the program, and the child's exit status is printed. With `-l`, the program first
-// makes five calls into an executable library. The started program gets eight arguments, more than
-// fit into registers.
+// makes five calls into an executable library. The started program gets eight arguments, which are
+// more than fit into registers.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@ extern char** environ;
 
 #define LIST "one", "two", "three", "four", "five", "six", "seven"
 
-// Returns the environment with one additional string. Only the functions that take an environment
-// pass it on.
+// Returns the environment with one additional string. Only those ways of starting a program that
+// take an environment pass this string on.
 static char** with_mark(void) {
   static char* all[200000];
   size_t count = 0;
@@ -39,7 +39,7 @@ static int reap(pid_t child) {
   return 0;
 }
 
-// Returns only on failure, or if the program was spawned.
+// Starts the program. Returns only on failure, or if the program was spawned.
 static int start(const char* way, char* program, char** marked, int* spawned) {
   char* arguments[] = {program, LIST, NULL};
   char* empty[] = {NULL};

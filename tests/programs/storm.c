@@ -1,10 +1,10 @@
-// Forks in a signal handler, at random moments of a program that makes calls without pause. Each
-// child returns from the handler into whatever was interrupted, finishes its call and exits.
+// Makes calls without pause, and forks in a signal handler at random moments. Each child returns
+// from the handler into the interrupted code, finishes its call and exits.
 //
 //     storm LIBRARY FORKS [bare]
 //
 // `bare` forks with `_Fork`, which runs no `pthread_atfork` handlers, if glibc has it. Prints the
-// number of children that survived; exits with 4 if any did not.
+// number of children that survived; exits with 4 if any child did not.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/time.h>

@@ -1,10 +1,11 @@
-// Stands in for PyTorch and the shim inside it (include/counterpoint/torch_plugins.h): records once
-// with the plugins of KINETO_PLUGIN_LIB_DIR_PATH, and prints what it is handed.
+// Stands in for PyTorch and for Counterpoint's shim in it (include/counterpoint/torch_plugins.h):
+// records once with the plugins of KINETO_PLUGIN_LIB_DIR_PATH, and prints the events that it
+// receives.
 //
 //     torch_host DIRECTORY [show]
 //
-// Without `show` it prints only that it ended normally, so that the output is the same without the
-// library, and with a library that fails.
+// Without `show`, it prints only that it ended normally, so the output is the same without the
+// library and with a library that fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

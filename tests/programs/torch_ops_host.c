@@ -1,9 +1,10 @@
-/* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
- * cause. Without Counterpoint, it does the same work and prints the same.
+/* Stands in for PyTorch and Counterpoint's shim in it: makes the calls of counterpoint/torch_ops.h
+ * that PyTorch's ops would cause. Without Counterpoint, it does the same work and prints the same
+ * output.
  *
  *     torch_ops_host LIBTORCH_CPU [TIMES | fork | positions | stacks | removed | nested]
  *
- * It does everything twice, or TIMES times. Pages written to each time, by op:
+ * It does everything twice, or TIMES times. Number of pages that each op writes to each time:
  *
  *   aten::outer     40 itself, and calls the next two
  *   aten::touch    100
@@ -11,11 +12,11 @@
  *   MulBackward0     7, the backward of aten::mul, which writes to 3
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
  *
- * Asked to announce an op, it says that this took 1,000 and 100 ticks.
+ * When the recorder asks how long announcing an op takes, it answers 1,000 and 100 ticks.
  *
- * Ops other than those of autograd have an identity, like those of PyTorch that have a schema.
+ * Ops have an identity, like ops of PyTorch that have a schema, except ops of autograd.
  *
- * With `removed`, ops are removed, and others get their identities (`removed`).
+ * With `removed`, ops are removed, and other ops get their identities (see the function `removed`).
  *
  * With `nested`, it calls aten::nested 100 times: a region with two tasks, each of which has a region of its own.
  *
@@ -75,7 +76,7 @@ static void end(const void* at) {
   if (table && table->end(at, NULL) > 0) table->announced(1000, 100);
 }
 
-/* An op that writes to this many fresh pages. */
+/* Calls an op that writes to this many fresh pages. */
 static void op(uint32_t kind, const char* name, int64_t sequence, size_t pages) {
   const counterpoint_torch_call_t what = call(kind, name, sequence);
   char* memory = fresh(pages);
@@ -85,7 +86,7 @@ static void op(uint32_t kind, const char* name, int64_t sequence, size_t pages) 
   munmap(memory, pages * 4096);
 }
 
-/* An op like aten::mm, with the shapes of two tensors of 32-bit floats on cpu0. */
+/* Calls an op like aten::mm, with the shapes of two tensors of 32-bit floats on cpu0. */
 static void op_with_shapes(void) {
   static const uint64_t tensors[] = {
       0x12002 | 2ull << 32, 1ull << 32, 3, 4, 0x12002 | 2ull << 32, 1ull << 32, 4, 5};
@@ -115,7 +116,8 @@ struct range {
   int begun;
 };
 
-/* Memory for ranges. It is written to before anything is counted, unlike memory from malloc. */
+/* Memory for ranges. Its pages are written to before anything is counted, unlike memory from
+ * malloc. */
 static _Alignas(16) char memories[3][4096];
 
 static struct range range_begins(const char* name, int number) {
@@ -157,7 +159,7 @@ static void everything(void) {
   pthread_join(thread, NULL);
 }
 
-/* What a forked child does. Its op writes to 30 pages. */
+/* The work of a forked child: an op that writes to 30 pages. */
 static void in_child(void) {
   op(COUNTERPOINT_TORCH_OP, "aten::child", -1, 30);
   printf("child %d\n", (int)getpid());
@@ -218,8 +220,9 @@ static int forks(void) {
   return failed != 0;
 }
 
-/* Calls aten::here, which writes to 5 pages, right after a fork, each time 16 bytes further down on the stack. The
- * fork shares the pages of the stack, too. */
+/* Calls aten::here, which writes to 5 pages, right after a fork, each time with the stack pointer
+ * 16 bytes lower. A fork also makes the pages of the stack shared, so a write to one of them copies
+ * it. */
 static void positions(void) {
   op(COUNTERPOINT_TORCH_OP, "aten::here", -1, 5);
   for (size_t at = 0; at < 4096; at += 16) {
@@ -233,8 +236,9 @@ static void positions(void) {
   puts("done");
 }
 
-/* Calls an op five times, removes it, and does the same for the next one, which has the same identity. Then a
- * thousand ops with an identity each, one of which is removed, are called twice. */
+/* Calls an op five times, removes it, and does the same with the next op, which has the same
+ * identity. Then calls a thousand ops twice; each has its own identity, and one of them is
+ * removed. */
 static void removed(void) {
   static const char* const names[] = {"aten::first", "aten::second", "aten::third"};
   static char identities[1000][64];
@@ -293,7 +297,7 @@ int main(int count, char** arguments) {
     table->watch_parallel();
     table->ready();
   }
-  /* The first region starts the threads. It is outside of any op. */
+  /* The first region starts OpenMP's threads. It is not inside an op. */
   touch_in_parallel(fresh(2), 2);
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
@@ -307,7 +311,8 @@ int main(int count, char** arguments) {
   }
   if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 
-  /* An op that is new to the recorder makes it allocate, which counts for the op around it. */
+  /* When an op is new to the recorder, the recorder allocates memory, and the resulting page faults
+   * count for the op around it. */
   int times = count == 3 ? atoi(arguments[2]) : 2;
   for (int i = 0; i < times; ++i) everything();
   puts("done");

@@ -1,5 +1,6 @@
-/* Plays PyTorch and the shim in a program with steps: announces ops only when it is told to
- * (counterpoint/torch_ops.h). Without Counterpoint, it does the same and prints the same.
+/* Stands in for PyTorch and Counterpoint's shim in a program with steps. It announces ops only
+ * while the recorder asks for that (counterpoint/torch_ops.h). Without Counterpoint, it does the
+ * same work and prints the same output.
  *
  *     torch_steps_host MODE STEPS
  *
@@ -13,12 +14,13 @@
  *   tail                        3 calls; after the steps, calls of aten::tail until they are announced, and then
  *                               50,000 more
  *
- * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of aten::worker in each
- * step; with `worker`, it makes 72. With `alone` and `worker`, the process's processor time is a simulated one
- * (`clock_gettime`). With `fork`, a child that is forked in the middle of each hundredth step makes 7
- * calls of aten::child. With `inside`, that child is forked inside of aten::around, and leaves aten::around after its
- * calls. With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times
- * before the first step.
+ * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of
+ * aten::worker in each step; with `worker`, that thread makes 72. With `alone` and `worker`, the
+ * processor time of the process is simulated (see `clock_gettime`). With `fork`, a child that is
+ * forked in the middle of each hundredth step makes 7 calls of aten::child. With `inside`, that
+ * child is forked inside of aten::around, and leaves aten::around after its calls. With `kill`, the
+ * program kills itself after the last step. With `none` and the others, aten::first is called 4
+ * times before the first step.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,16 +43,17 @@ static volatile int wanted = 1;
 /* What PyTorch's sampling does. */
 static unsigned canary;
 
-/* The simulated processor time of the process in ns, and whether it is the one that programs get. */
+/* The simulated processor time of the process in ns, and whether `clock_gettime` returns it. */
 static uint64_t simulated_ns;
 static int is_simulated;
 
-/* What an op takes, and what announcing it takes in addition, in simulated time. */
+/* In simulated time: the duration of an op, and the additional time for announcing an op. */
 enum { OP_NS = 100, ANNOUNCING_NS = 1000 };
 
 static void pass(uint64_t ns) { __atomic_fetch_add(&simulated_ns, ns, __ATOMIC_RELAXED); }
 
-/* Takes the place of the C library's function, also for Counterpoint: a program's functions come first. */
+/* Replaces the C library's function, also for calls by Counterpoint, because the dynamic linker
+ * searches the program first. */
 int clock_gettime(clockid_t clock, struct timespec* time) {
   if (!is_simulated || clock != CLOCK_PROCESS_CPUTIME_ID) {
     return (int)syscall(SYS_clock_gettime, clock, time);
@@ -61,7 +64,7 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
   return 0;
 }
 
-/* Returns whether the op is announced, so that its end must be, too. */
+/* Returns whether the beginning of the op was announced; if so, its end must be announced, too. */
 static int begin(counterpoint_torch_call_t* what, const char* name) {
   memset(what, 0, sizeof(*what));
   what->size = sizeof(*what);
@@ -71,7 +74,8 @@ static int begin(counterpoint_torch_call_t* what, const char* name) {
   if (table && !wanted && ++canary % 256 == 0 && table->is_overdue()) wanted = 1;
   pass(OP_NS);
   if (!table || !wanted) return 0;
-  /* What announcing an op costs. Far above what the processor time of a step varies by. */
+  /* The cost of announcing an op. It is much larger than the variation of a step's processor
+   * time. */
   for (volatile int spin = 0; spin < 2000; ++spin) {
   }
   pass(ANNOUNCING_NS);
@@ -99,7 +103,7 @@ static void step(void) {
   if (table->begin_apart(memory, &what)) table->end_apart(memory, NULL);
 }
 
-/* The worker makes its calls while the other thread waits, as with OpenMP. */
+/* As with OpenMP, the worker makes its calls while the main thread waits. */
 static pthread_barrier_t barrier;
 static int over, calls_of_worker = 2;
 
@@ -112,7 +116,7 @@ static void* work(void* unused) {
   }
 }
 
-/* Forks a child that ends `around`, if there is one. */
+/* Forks a child, which ends the call `around` if there is one. */
 static void fork_child(counterpoint_torch_call_t* around) {
   const pid_t pid = fork();
   if (pid > 0) waitpid(pid, NULL, 0);

@@ -1,5 +1,5 @@
-/* A host that Counterpoint has no adapter for: it announces itself (counterpoint/host.h). Without
- * Counterpoint, it does the same work and prints the same.
+/* A host for which Counterpoint has no adapter, so it announces itself (counterpoint/host.h).
+ * Without Counterpoint, it does the same work and prints the same output.
  *
  *     toy_host [idle]
  *
@@ -11,7 +11,8 @@
  *   pad         2
  *   a range     5, in which it calls relu, which writes to 1
  *
- * With `idle`, it announces its model and does not run it. Then it tries what cannot be announced.
+ * With `idle`, it announces its model and does not run it. Then it makes announcements that are not
+ * allowed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,7 +62,7 @@ static void touch(char* from, size_t pages) {
   for (size_t i = 0; i < pages; ++i) ((volatile char*)from)[i * 4096] = 1;
 }
 
-/* A call that writes to this many fresh pages, and then makes the calls of `inside`. */
+/* Makes a call that writes to this many fresh pages, and then makes the calls in `inside`. */
 static void call(uint32_t role, const char* name, size_t pages, void (*inside)(void)) {
   char here;
   char* memory = fresh(pages);
@@ -89,7 +90,7 @@ static void* other(void* unused) {
   return unused;
 }
 
-/* None of this may do anything. */
+/* Wrong announcements, which must have no effect. */
 static void mistakes(void) {
   if (!agent) return;
   counterpoint_host_t unnamed = toy, old = toy;

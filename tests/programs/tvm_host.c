@@ -1,6 +1,6 @@
-// Imitates TVM's runtime as its instrument sees it: functions of its FFI, a pool of threads for
-// parallel regions, and a virtual machine that calls ops. It contains no code of TVM.
-// above 600 lines: the modes share the machine, and all of it is one program.
+// Imitates the parts of TVM's runtime that an instrument uses: functions of its FFI, a pool of
+// threads for parallel regions, and a virtual machine that calls ops. It contains no code of TVM.
+// above 600 lines: all modes share the virtual machine and belong to one program.
 //
 //     tvm_host LIBRARY MODE [RUN_FILE...]
 //
@@ -78,8 +78,8 @@ __attribute__((visibility("default"))) int TVMFFIEnvModRegisterContextSymbol(con
   return 0;
 }
 
-// --- the runtime: task i runs on thread i - 1 of a pool that lives as long as the process; task 0
-// runs here
+// --- the runtime: task 0 runs on the calling thread, and task i on thread i - 1 of a pool that
+// exists as long as the process
 enum { WORKERS = 3 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -175,7 +175,7 @@ static any_t borrowed(void) { return object(TENSOR_PTR, &matrix.tensor); }
 static int nothing(void* data) { (void)data; return 0; }
 static int failing(void* data) { (void)data; return -1; }
 
-// Maps memory that causes one fault per page.
+// Maps memory in which the first write to each page causes one fault.
 static char* fresh(size_t pages) {
   char* at = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(at, pages * 4096, MADV_NOHUGEPAGE);
@@ -238,13 +238,14 @@ static int inside_outer(void* data) {
   if (vm_call(raw("inner"), nothing, NULL, NULL, 0)) return 5;
   return launch(empty_task, data, 2);
 }
-// `catching` is an op that goes on after its inner op threw, because an op inside of that threw.
+// An op throws inside of another op, and the exception leaves both ops. The op around them,
+// `catching`, catches it and continues.
 static int throwing_inside(void* data) { return vm_call(raw("innermost"), failing, data, NULL, 0); }
 static int catching(void* data) {
   if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
   return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
 }
-// Runs many short ops, most of which a run with a budget only counts.
+// Runs many short ops. A run with a budget only counts most of them.
 static int short_ops(int rounds) {
   any_t one = a_matrix();
   if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
@@ -292,8 +293,8 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// Calls the entry functions once. Returns the code of the first one, which must add one to its
-// argument.
+// Calls each entry function once. Returns the code of the first entry function, which must add one
+// to its argument.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -376,7 +377,8 @@ static void* in_a_call(void* unused) {
 static volatile int stop_calling;
 static volatile long called[3];
 
-// Waits until each thread has made `calls` more calls, so that it is attached even on a slow machine.
+// Waits until each thread has made `calls` more calls, so that the recorder knows the thread even
+// on a slow machine.
 static void wait_for_calls(long calls) {
   long before[3] = {called[0], called[1], called[2]};
   for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
@@ -408,7 +410,7 @@ int main(int argc, char** argv) {
   launch = TVMBackendParallelLaunch, workspace = TVMBackendAllocWorkspace;
   any_t result;
   int reason = call_export("__tvm_ffi_counterpoint_parallel", NULL, 0, &result) ? -1 : (int)result.bits;
-  // If a test injects a panic, `reason` is an error.
+  // If a test injects a panic (mode `everything`), `reason` may be an error.
   if (handle && reason != COUNTERPOINT_PARALLEL_SET && strcmp(mode, "everything")) return 5;
   int64_t vm = new_vm("machine");
   void* main_function = function_of(entry);
@@ -419,8 +421,8 @@ int main(int argc, char** argv) {
   int code = 0;
 
   if (!strcmp(mode, "sessions")) {
-    // Sessions follow each other, each with its own run file; the pool's threads live through all
-    // of them.
+    // Runs several sessions, each with its own run file. The pool's threads exist during all
+    // sessions.
     if ((code = run_model(main_entry, throwing))) return code;
     for (int i = 3; i < argc; ++i) {
       int64_t before = calls_of(vm);
@@ -440,7 +442,7 @@ int main(int argc, char** argv) {
     }
     printf("nonsense %d %d\n", begin("/nonexistent"), begin(argv[0]));
     fflush(stdout);
-    // The test that reads this output collects the profile now, while this process lives.
+    // The test that reads this output collects the profile now, while this process is alive.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
     // Uses everything that the agent offers, for tests that make the agent fail.
@@ -461,7 +463,7 @@ int main(int argc, char** argv) {
     if (argc > 4) printf("begin %d\n", begin(argv[4]));
     for (int i = 0; i < 10; ++i) {
       if ((code = run_model(main_entry, throwing)) || (code = short_ops(atoi(argv[3]) / 10))) return code;
-      // The next round's calls begin at depth 0 again.
+      // The calls of the next round begin at depth 0 again.
       depth = 0;
     }
     if (argc > 4) printf("end %d\n", end());
@@ -539,7 +541,8 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
-    // One slot has a name that a view uses; the other has one that only the session will count.
+    // One slot has a name that a view uses. The other has the name of a counter that only the
+    // session will count.
     counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
     counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
     counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};
@@ -592,8 +595,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // Calls ops in more levels than are recorded; then one that throws, and others from deeper and from higher
-    // up the stack.
+    // Calls ops in more levels than are recorded. Then calls an op that throws, and ops from deeper
+    // and from higher up the stack.
     begin(argv[3]);
     int levels = 40;
     vm_call(raw("subgraph"), recursive, &levels, NULL, 0);

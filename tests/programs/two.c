@@ -2,7 +2,7 @@
 //
 //     two LIBRARY COPY…
 //
-// Prints the state of each copy, and which of them is found by its name.
+// Prints the state of each copy, and which of the copies the dynamic linker finds by its name.
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: measures speed, as ratios and differences within one run.
+//! `cargo xtask bench`: measures speed, as ratios and differences between commands of the same run.
 //!
 //! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
-//! compute from the readings of one round. The commands run in turn, round after round, so that a
-//! machine that slows down slows all of them. The result is the median over the rounds with a
-//! bootstrap interval. A target inside the interval is reported as inconclusive, never as met.
-//! The newest result of each is kept in `benches/runs/`, as a page of text; [`history`] draws all of
-//! them.
+//! compute from the readings of one round. The commands run in turn, round after round, so that all
+//! of them are affected if the machine slows down. The result is the median over the rounds with a
+//! bootstrap interval. A target inside the interval is reported as inconclusive, never as met. The
+//! newest result of each benchmark is kept in `benches/runs/`, as a page of text; [`history`] draws
+//! all results over time.
 //!
 //! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
 //! line to [`BENCHMARKS`].
@@ -75,7 +75,7 @@ pub struct Args {
 struct Benchmark {
     name: &'static str,
     about: &'static str,
-    /// Builds what the benchmark needs, and returns what to run.
+    /// Builds everything that the benchmark needs, and returns its plan.
     prepare: fn(&Layout) -> Result<Plan>,
 }
 
@@ -149,7 +149,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
-    // A dry run may only be meant to show that everything still starts.
+    // A dry run may have fewer rounds, because it may only have to show that everything still
+    // starts.
     ensure!(
         count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
         "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"
@@ -160,7 +161,8 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let mut rounds = Vec::with_capacity(count);
     for number in 0..count {
         let mut round = Round::default();
-        // The order rotates, so that no command always runs after the same other one.
+        // The first command of a round changes from round to round, so that no command is always
+        // the first one.
         for position in 0..plan.cases.len() {
             let case = &plan.cases[(number + position) % plan.cases.len()];
             let readings = child::run(layout, case)

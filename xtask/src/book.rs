@@ -5,13 +5,13 @@
 //!  the program ─────► options: the help of all commands ┴─► mdBook ─► check: links, anchors
 //! ```
 //!
-//! `docs/SUMMARY.md` has the order, which follows a reader's questions. The pages link to each
-//! other, to headers and to examples by relative paths, which work in the repository. So the book's
-//! source is a copy with the same folders (`target/book/source`), and mdBook copies files that are
-//! not pages without a change.
+//! The order of the pages is in `docs/SUMMARY.md`. The pages link to each other, to headers and to
+//! examples by relative paths, which work in the repository. So the book's source is a copy with
+//! the same folders (`target/book/source`), and mdBook copies files that are not pages without a
+//! change.
 //!
-//! mdBook is installed once into `target/mdbook`, which takes some minutes, unless it is in `PATH` in the
-//! version that is tested here.
+//! mdBook is installed once into `target/mdbook`, which takes some minutes. If the right version is
+//! already in `PATH`, it is used instead.
 
 mod check;
 mod options;
@@ -30,7 +30,7 @@ use crate::process::{cargo, output, quiet, say, timed};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// The version of mdBook that is installed. Others have other pages.
+/// The version of mdBook that is used. Other versions make different pages.
 const MDBOOK: &str = "0.5.4";
 const SETTINGS: &str = "\
 [book]
@@ -84,11 +84,10 @@ pub fn make(layout: &Layout) -> Result<PathBuf> {
     Ok(html)
 }
 
-/// Makes the book for its tests, if mdBook is here. A run of all tests does not install mdBook,
-/// because that takes minutes of both processors.
+/// Makes the book for its tests, if mdBook is installed. A run of all tests does not install
+/// mdBook, because that takes minutes on both processors.
 ///
-/// # Errors
-/// As [`make`], if mdBook is here.
+/// # Errors The errors of [`make`], if mdBook is installed.
 pub fn for_tests(layout: &Layout) -> Result<Option<PathBuf>> {
     if installed(layout).is_none() {
         say("tests of the book are skipped: mdBook is not here (cargo xtask book installs it)");
@@ -97,7 +96,7 @@ pub fn for_tests(layout: &Layout) -> Result<Option<PathBuf>> {
     make(layout).map(Some)
 }
 
-/// Returns the program, if it is here in the version that is tested.
+/// Returns the path of mdBook, if the right version is installed.
 fn installed(layout: &Layout) -> Option<PathBuf> {
     let is_right = |program: &PathBuf| {
         let version = Command::new(program).arg("--version").output();
@@ -107,7 +106,7 @@ fn installed(layout: &Layout) -> Option<PathBuf> {
     [own, PathBuf::from("mdbook")].into_iter().find(is_right)
 }
 
-/// Returns the program, which is installed first if it is not here.
+/// Returns the path of mdBook. Installs it first if necessary.
 fn mdbook(layout: &Layout) -> Result<PathBuf> {
     if let Some(program) = installed(layout) {
         return Ok(program);
@@ -118,13 +117,15 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     let mut install = cargo();
     install.args(["install", "--locked", "--quiet", "mdbook", "--version", MDBOOK, "--root"]);
     install.arg(&own).args(["--no-default-features", "--features", "search"]);
-    // Optimising mdBook takes minutes, and a book is made in seconds without that.
+    // An optimised build of mdBook takes minutes, and a book takes only seconds without
+    // optimisation.
     install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
     timed("install mdBook", || output(&mut install, "install mdBook"))?;
     Ok(own.join("bin/mdbook"))
 }
 
-/// Returns the place to which a relative link of `page` leads. Both are below the same root.
+/// Returns the path to which a relative link of `page` leads. Both paths are relative to the same
+/// root.
 fn place(page: &Path, link: &str) -> PathBuf {
     let mut place = page.parent().unwrap_or(Path::new("")).to_path_buf();
     for part in Path::new(link).components() {

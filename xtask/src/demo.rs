@@ -1,9 +1,9 @@
 //! `cargo xtask demo`: goes from a fresh checkout to a report about a real model.
 //!
 //! The profiled program is `iree-benchmark-module` with a fixed number of inferences. A single
-//! inference (`iree-run-module`) takes 0.3 ms and shows little more than page faults on first
-//! accesses. A few hundred inferences give meaningful percentiles and still take a fraction of a
-//! second.
+//! inference (`iree-run-module`) takes 0.3 ms, and its profile shows little more than page faults
+//! on first accesses. A few hundred inferences give meaningful percentiles and still take a
+//! fraction of a second.
 
 use std::fs::File;
 use std::path::Path;

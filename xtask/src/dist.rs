@@ -4,7 +4,7 @@
 //! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
 //! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
 //! program from starting. So zig's lld links the release against the symbol versions of glibc 2.17,
-//! with an unwinder linked in (measured: the highest version needed is 2.14, and a caught panic
+//! and with its own unwinder (measured: the highest required version is 2.14, and a caught panic
 //! still unwinds). The linker comes from pip, pinned in `xtask/requirements`. Rejected
 //! alternatives: a container with an old distribution (not everybody can start one), building std
 //! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
@@ -35,8 +35,8 @@ pub struct Args {
     inject_panics: bool,
 }
 
-/// The profiler plugins that come with Counterpoint: each name, which is the name of its file in
-/// `lib/counterpoint/plugins` and what people write instead of a path, and its package.
+/// The profiler plugins that come with Counterpoint: name and package. The name is that of the
+/// plugin's file in `lib/counterpoint/plugins`, and users can write it instead of a path.
 pub const PLUGINS: &[(&str, &str)] = &[
     ("telemetry", "counterpoint-telemetry"),
     ("opencl", "counterpoint-opencl"),
@@ -96,7 +96,7 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     fill(layout, layout.dist(), &layout.target.join(&built), &library)
 }
 
-/// Returns what `counterpoint --version` says about a release.
+/// Returns the description of a release that `counterpoint --version` prints.
 fn described(layout: &Layout, target: &str) -> String {
     let commit = commit(layout);
     let commit = if commit.is_empty() { "a source without git" } else { &commit };
@@ -118,10 +118,10 @@ fn of_plugins() -> impl Iterator<Item = String> {
     PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
 
-/// How the programs of a quick layout are built.
+/// How the programs of a quick build are built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Built {
-    /// Cargo builds nothing else.
+    /// Cargo builds only the programs.
     Alone,
     /// Cargo builds them together with all tests. Cargo chooses the features of crates for
     /// everything that it is asked to build. For the programs alone it would choose other features,
@@ -129,24 +129,25 @@ pub enum Built {
     WithTests,
 }
 
-/// Builds the same layout in a minute less: with the host's linker, without link-time optimisation
-/// of the library, and with the program in the build profile that `cargo test` has already built.
+/// Builds the same files a minute faster than [`release`]: with the host's linker, without
+/// link-time optimisation of the library, and with the program in the build profile that
+/// `cargo test` has already built.
 pub fn quick(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "quick-dist")?;
     let library = quick_library(layout, "artifacts", &[])?;
     with_quick_program(layout, layout.quick_dist(), &library, built)
 }
 
-/// Like [`quick`], but the library panics where it is told to.
+/// Like [`quick`], but with a library that panics at the places that a test selects.
 pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "inject-dist")?;
     let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
     with_quick_program(layout, layout.inject_dist(), &library, built)
 }
 
-/// Builds and tests `counterpoint-query`, which is a workspace of its own. The first time takes
-/// some seven minutes of a processor, and later times some seconds, because nothing of the build is
-/// removed.
+/// Builds and tests `counterpoint-query`, which is a separate workspace. The first build takes
+/// about seven minutes of processor time, and later ones a few seconds, because the files of the
+/// build are kept.
 pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
@@ -181,7 +182,7 @@ fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> 
     let (build, tests) =
         (format!("build counterpoint-{folder}"), format!("unit tests of counterpoint-{folder}"));
     timed(&build, || loud(&mut cargo_at("build"), &build))?;
-    // This compiles its own crate once more, in two or three seconds of a processor.
+    // This compiles the crate itself once more, which takes two or three seconds of processor time.
     timed(&tests, || loud(&mut cargo_at("test"), &tests))?;
     Ok(target.join("debug/counterpoint-query"))
 }
@@ -227,7 +228,8 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
             build.env_remove(name);
         }
     }
-    // Named explicitly, because otherwise cargo-zigbuild tries every python3 of PATH for ziglang.
+    // The Python is named explicitly, because otherwise cargo-zigbuild searches every python3 in
+    // PATH for ziglang.
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
     build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
     build.args(["zigbuild", "--quiet", "--profile", profile, "--target", target, "--target-dir"]);
@@ -261,11 +263,11 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     Ok(dist)
 }
 
-/// Copies the Python package, and removes files that are not in the package: those of an earlier
-/// checkout, and the parts that `cargo xtask release` compiled for PyTorch, because the tests would
-/// use these instead of compiling them.
+/// Copies the Python package, and removes other files from the target: files of an earlier
+/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would
+/// otherwise use these parts instead of compiling them.
 fn python(package: &Path, to: &Path) -> Result<()> {
-    // Python writes the files of these folders while it runs, and never reads them without their
+    // Python writes bytecode into these folders while it runs, and never uses it without the
     // source.
     let cached = |file: &Path| file.components().any(|part| part.as_os_str() == "__pycache__");
     let mut copies = BTreeSet::new();
@@ -280,8 +282,8 @@ fn python(package: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the static library for programs with instrumented loops. It uses no C library, so it is the
-/// same whichever linker is used.
+/// Builds the static library for programs with instrumented loops. It uses no C library, so the
+/// result does not depend on the linker.
 fn loops_client(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("artifacts-looprt");
     timed("build libcounterpoint_loops.a", || {

@@ -1,4 +1,5 @@
-//! Reads what a built ELF file needs from the machine that loads it, and what it exports.
+//! Reads the requirements of a built ELF file (libraries, symbol versions), and the symbols that it
+//! exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,9 +14,9 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 pub struct Elf {
     /// `DT_NEEDED`, in order.
     pub needed: Vec<String>,
-    /// The symbol versions that the file requires, including those of weak symbols: without
-    /// `VER_FLG_WEAK`, the loader refuses a file whose version is missing even if only a weak
-    /// symbol has it.
+    /// The symbol versions that the file requires, including versions of weak symbols. If a
+    /// required version without `VER_FLG_WEAK` is missing, the loader refuses the file, even if
+    /// only a weak symbol has this version.
     pub versions: BTreeSet<String>,
     /// Defined dynamic symbols that other objects can bind to.
     pub exports: BTreeSet<String>,

@@ -1,10 +1,10 @@
 //! `cargo xtask fixtures`: compiles `fixtures/iree/*.mlir` into `target/fixtures/`.
 //!
 //! Tile sizes, and so the number of workgroup calls, depend on the target CPU. So each module is
-//! compiled for *named* CPUs, never for the host. `NAME.v4.vmfb` has AVX-512 tiling, and
+//! compiled for *named* CPUs, never for the host. `NAME.v4.vmfb` is tiled for AVX-512, and
 //! `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests must check which of the
-//! two a machine can run (`needs` in `expected.json`). Next to each is a `….system.vmfb`, whose
-//! code is a shared library of the system instead of IREE's embedded ELF.
+//! two files a machine can run (`needs` in `expected.json`). For each of the two, there is also a
+//! `….system.vmfb`, whose code is a shared library of the system instead of IREE's embedded ELF.
 
 mod oracle;
 mod table;
@@ -63,12 +63,12 @@ pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind)
 struct Job {
     output: PathBuf,
     command: Command,
-    /// Hash of the command, the compiler's version and the source. If the stored stamp is equal,
+    /// A hash of the command, the compiler's version and the source. If it equals the stored stamp,
     /// nothing has changed.
     stamp: String,
 }
 
-/// Compiles what is missing or has changed.
+/// Compiles the fixtures that are missing or have changed.
 pub fn compile(layout: &Layout) -> Result<()> {
     setup::install(layout, &[List::Iree])?;
     let _lock = Lock::take(&layout.target, "fixtures")?;
@@ -113,8 +113,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // This is the wheel's own linker, so that neither ld nor lld must be installed. The path is
-        // only looked up here, because its folder name contains the Python version.
+        // The linker of the wheel is used, so that neither ld nor lld has to be installed. Its path
+        // is searched only now, because it contains the Python version.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));

@@ -1,11 +1,11 @@
-//! Computes how deep the stack gets in a built shared library: the frames of its own machine code,
-//! and which functions call which. `tidy/stacks.rs` compares the result with what a guest may use.
+//! Computes how much stack a built shared library uses: reads the sizes of stack frames, and which
+//! functions call which others, from its machine code. `tidy/stacks.rs` compares the result with
+//! the amount that a library inside another program may use.
 //!
-//! The frames are read from the code itself: no compiler flag of a stable Rust writes them down,
-//! unwind tables have none for assembly, and both would describe another build than the one that
-//! people get. Along every path through a function, this module follows the distance of the stack
-//! pointer from its place at the entry, and registers that hold the stack pointer or the address of
-//! a function.
+//! The sizes are read from the code itself, because no flag of stable Rust prints them and unwind
+//! tables lack them for assembly. Both would also describe another build than the released one.
+//! Along every path through a function, this module tracks how far the stack pointer is from its
+//! value at the entry, and which registers contain the stack pointer or the address of a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -31,7 +31,8 @@ pub enum Callee {
 /// A call, or a jump to another function.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Bytes of the stack that are in use when the callee begins, with its return address.
+    /// Bytes of the stack that the caller uses when the callee begins, including the return
+    /// address.
     pub depth: u64,
     pub callee: Callee,
 }
@@ -40,7 +41,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
-    /// The largest number of bytes that the function uses itself.
+    /// The largest number of bytes of stack that the function itself uses.
     pub frame: u64,
     pub calls: Vec<Call>,
 }
@@ -51,12 +52,13 @@ pub struct Library {
     pub functions: BTreeMap<u64, Function>,
     /// Addresses of exported functions, and of constructors and destructors, with their names.
     pub entries: BTreeMap<u64, String>,
-    /// Functions whose address code or data takes, so that they can be called through pointers.
+    /// Functions whose address is used by code or data, so that they can be called through
+    /// pointers.
     pub taken: BTreeSet<u64>,
 }
 
 impl Library {
-    /// Reads a library that has its symbols.
+    /// Reads a library, which must not be stripped of its symbols.
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("read {}", path.display());
         let data = std::fs::read(path).with_context(what)?;
@@ -94,7 +96,7 @@ impl Library {
                 0 => starts.get(index + 1).copied().unwrap_or(start + 1),
                 size => start + size,
             };
-            // The table of stubs is one symbol that consists of many equal jumps.
+            // The table of stubs is a single symbol that consists of many equal jumps.
             if let Some(function) = decoder.function(*start, end, name.clone(), &mut lea) {
                 library.functions.insert(*start, function);
             }
@@ -282,8 +284,9 @@ impl Decoder<'_> {
                     at = insn.end();
                 }
             }
-            // Code that only a table of jumps leads to is read with the deepest stack of the
-            // function. Without such a table, code to which nothing leads is for the unwinder.
+            // Code that is only reached through a jump table is read with the largest stack depth
+            // of the function. In a function without a jump table, unreached code is only used by
+            // the unwinder.
             let mut at = start;
             while has_table && at < end && seen.contains(&at) {
                 at += self.insn(at).map_or(1, |insn| u64::from(insn.length));
@@ -303,8 +306,8 @@ impl Decoder<'_> {
         Some(function)
     }
 
-    /// Sets the stack pointer to the deepest value that a register has. A loop that touches each
-    /// page of a large frame ends there.
+    /// Sets the stack pointer to the deepest value in any register. This is its value at the end of
+    /// a loop that touches each page of a large frame.
     fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {
@@ -328,7 +331,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Forgets the registers that a call may change.
+    /// Drops what is known about the registers that a call may change.
     fn forget(&self, state: &mut State) {
         let kept: &[usize] = match self.arm {
             true => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31],
@@ -388,7 +391,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns a name as Rust wrote it, without its hash. Other names stay as they are.
+/// Returns the demangled name of a Rust function, without its hash. Other names are returned
+/// unchanged.
 fn demangled(name: &str) -> String {
     let Some(mut rest) = name.strip_prefix("_ZN") else { return name.to_owned() };
     let mut parts = Vec::new();

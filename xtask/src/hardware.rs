@@ -1,5 +1,5 @@
-//! `cargo xtask hardware`: checks the release on what only some machines have, a processor whose
-//! counters can be read and a device of NVIDIA's. The checks are Python programs in
+//! `cargo xtask hardware`: checks the release on hardware that only some machines have: a processor
+//! whose counters can be read, and a device of NVIDIA's. The checks are Python programs in
 //! `tests/hardware`, which need the release and nothing else of this repository, so that they also
 //! run on a machine without Rust:
 //!
@@ -7,11 +7,12 @@
 //! python3 tests/hardware/run.py --dist dist --out hardware.txt
 //! ```
 //!
-//! As root, the packages that the checks of a PMU compare with (PAPI, perf) are installed first; otherwise a line says
-//! which are missing. What the machine lacks is named, with the command that shows it elsewhere. The exit status is 1 if a
-//! check failed; something that is absent is no failure. `--keep NAME` keeps the page as
-//! `tests/hardware/results/DATE-NAME.txt`, and writes README's sentence about what is tested, which is
-//! made from the pages that are kept ([`sentence`]).
+//! The checks of a PMU compare with PAPI and perf. If the user is root, these packages are
+//! installed first; otherwise a line names the missing ones. If the machine lacks some hardware,
+//! the page says so, and names the command for a machine that has it. The exit status is 1 if a
+//! check failed; absent hardware is no failure. `--keep NAME` keeps the page as
+//! `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested
+//! hardware, which is made from all kept pages ([`sentence`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,7 @@ impl Page {
         }
     }
 
-    /// Reads all pages that are kept, by date.
+    /// Reads all kept pages, sorted by date.
     fn all(root: &Path) -> Result<Vec<Self>> {
         let folder = root.join(FOLDER);
         let files = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -167,8 +168,8 @@ impl Page {
     }
 }
 
-/// Returns README.md's sentence about what is tested. It names the newest page of each processor
-/// and device.
+/// Returns README.md's sentence about the hardware that was tested, with a link to the newest page
+/// of each processor and device.
 fn sentence(pages: &[Page]) -> String {
     let tested = |of: fn(&Page) -> &Option<String>| {
         let mut found: Vec<(&str, &str)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Knows the folders of the repository. No other module contains their names.
+//! The paths of the repository's folders. No other module contains their names.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,11 @@ pub struct Dist {
 }
 
 impl Layout {
-    /// Finds the checkout and makes its root the current folder, so that relative paths in printed
-    /// commands can be pasted.
+    /// Finds the checkout and makes its root the current folder, so that printed commands with
+    /// relative paths can be pasted into a shell.
     pub fn find() -> Result<Self> {
-        // Cargo sets the variable at run time as well. The compiled-in value is for a direct call.
+        // Cargo also sets this variable at run time. The compiled-in value is used if xtask is
+        // started without Cargo.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
@@ -33,14 +34,15 @@ impl Layout {
         Ok(Layout { root, target })
     }
 
-    /// Returns the folder for what benchmarks build and write, after creating it.
+    /// Returns the folder for files that benchmarks build and write, and creates it.
     pub fn bench(&self) -> Result<PathBuf> {
         let folder = self.target.join("bench");
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         Ok(folder)
     }
 
-    /// Returns the Python of a virtual environment. `variable` may name the environment.
+    /// Returns the Python of a virtual environment: of the one that the environment variable
+    /// `variable` names, or else of `otherwise`.
     pub fn python_of(&self, variable: &str, otherwise: PathBuf) -> Result<PathBuf> {
         let venv = std::env::var_os(variable).map_or(otherwise, Into::into);
         let python = venv.join("bin/python");
@@ -52,18 +54,19 @@ impl Layout {
         Ok(python)
     }
 
-    /// Returns the release. It is linked for an older glibc and can be copied anywhere.
+    /// Returns the folder of the release, which is linked for an older glibc and can be copied
+    /// anywhere.
     pub fn dist(&self) -> Dist {
         Dist { root: self.root.join("dist") }
     }
 
-    /// Returns the layout of the release for quick tests, which is built with the host's linker and
-    /// without optimised dependencies.
+    /// Returns the folder of the build for quick tests, which uses the host's linker and has no
+    /// optimised dependencies.
     pub fn quick_dist(&self) -> Dist {
         Dist { root: self.target.join("quick-dist") }
     }
 
-    /// Returns the quick layout with a library that panics on demand (the agent's feature
+    /// Returns the folder of the quick build whose library panics on demand (the agent's feature
     /// `inject-panics`), for one test.
     pub fn inject_dist(&self) -> Dist {
         Dist { root: self.target.join("inject-dist") }
@@ -73,7 +76,7 @@ impl Layout {
         self.target.join("venv")
     }
 
-    /// Returns a virtual environment with an IREE of the executable library's version 5.
+    /// Returns a virtual environment with an IREE whose executable libraries have version 5.
     pub fn venv_v5(&self) -> PathBuf {
         self.target.join("venv-iree-v5")
     }
@@ -88,8 +91,8 @@ impl Layout {
         self.target.join("venv-torch-212")
     }
 
-    /// Returns the folder with what tests compile for PyTorch. Each part stays as long as its
-    /// sources and its compiler are the same.
+    /// Returns the folder with the libraries that tests compile for PyTorch. A library is kept
+    /// until its sources or its compiler change.
     pub fn torch_shims(&self) -> PathBuf {
         self.target.join("torch-shims")
     }
@@ -140,20 +143,20 @@ impl Layout {
         self.target.join("fixtures")
     }
 
-    /// Returns `path` as a person in the root would type it.
+    /// Returns `path` relative to the root, as a person would type it there.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 }
 
 impl Dist {
-    /// Returns the program that people start. It does `run` itself.
+    /// Returns the program that people start. It executes the command `run` itself.
     pub fn program(&self) -> PathBuf {
         self.root.join("bin/counterpoint")
     }
 
-    /// Returns the program with the whole command line, which [`Dist::program`] starts for
-    /// everything else.
+    /// Returns the program with all commands. [`Dist::program`] starts it for every command except
+    /// `run`.
     pub fn whole_program(&self) -> PathBuf {
         self.root.join("libexec/counterpoint")
     }

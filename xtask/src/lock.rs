@@ -1,5 +1,5 @@
-//! Lets only one xtask at a time work in a shared folder. Two that install into the same virtual
-//! environment or `dist/` would leave parts of both.
+//! Lets only one xtask process at a time work in a shared folder. Two processes that install into
+//! the same virtual environment or `dist/` at the same time would leave a mixture of files.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -14,8 +14,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock `name` below `target`. It is not re-entrant: a chore releases its lock
-    /// before it calls another chore that takes the same one.
+    /// Waits for the lock `name` below `target`. The lock is not re-entrant: a command releases its
+    /// lock before it calls another command that takes the same lock.
     pub fn take(target: &Path, name: &str) -> Result<Self> {
         std::fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
         let path = target.join(format!("xtask-{name}.lock"));

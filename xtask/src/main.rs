@@ -1,8 +1,9 @@
-//! `cargo xtask`: the chores of the workspace. Without arguments, it prints the list.
+//! `cargo xtask`: the commands for development. Without arguments, it prints a list of them.
 //!
-//! Each chore does its own set-up, so every chore works on a fresh checkout. All of them run in the
-//! repository's root and write only below `target/` and `dist/` (`bench` also below
-//! `benches/runs/`, and `pictures` in `docs/pictures/` and README.md). Messages go to stderr. A chore that fails exits with 2.
+//! Each command does its own set-up, so every command works on a fresh checkout. All commands run
+//! in the repository's root and write only below `target/` and `dist/` (`bench` also below
+//! `benches/runs/`, and `pictures` in `docs/pictures/` and README.md). Messages go to stderr. A
+//! command that fails exits with 2.
 
 mod bench;
 mod book;

@@ -22,16 +22,16 @@ pub struct Package {
     pub inside: &'static str,
     /// The SHA-256 of the archive that npm downloads.
     pub archive: &'static str,
-    /// The files that are code, below `inside`, in the format that `sha256sum` checks.
+    /// The checksums of the code files below `inside`, in the format of `sha256sum --check`.
     pub sums: &'static str,
 }
 
-/// The oldest Node.js that has everything that the tests use.
+/// The oldest version of Node.js that the tests support.
 const OLDEST_NODE: u32 = 18;
 
 /// Returns the folder with the package's files, which are downloaded if they are missing. If this
 /// machine cannot download or run them, returns `Ok(Err(why))` with one line. A failed download
-/// sets `reachable` to false; then no other is tried.
+/// sets `reachable` to false; then no further download is tried.
 ///
 /// # Errors
 /// The downloaded files are not the pinned ones.
@@ -58,7 +58,8 @@ pub fn fetch(
     if !*reachable {
         return Ok(Err(format!("{name} is not here, and another download has failed")));
     }
-    // A program that looks at the folder without the lock finds all of it or nothing.
+    // The folder is renamed into place when it is complete, so that a program that does not take
+    // the lock finds either all files or none.
     let new = layout.target.join(format!("{lock}.new"));
     let _ = std::fs::remove_dir_all(&new);
     std::fs::create_dir_all(&new).with_context(|| format!("create {}", new.display()))?;
@@ -87,8 +88,8 @@ pub fn fetch(
     Ok(Ok(files))
 }
 
-/// Tries to install what fetching and running packages needs. Returns the reason if they still
-/// cannot be fetched or run here.
+/// Tries to install the programs that are needed to fetch and run packages (Node.js and npm).
+/// Returns the reason if packages still cannot be fetched or run.
 fn missing() -> Option<String> {
     let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
     packages::install(&[packages::NODE]);

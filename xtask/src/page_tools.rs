@@ -1,5 +1,5 @@
-//! Tools for the tests of the page: axe-core finds what people with a screen reader or weak eyes
-//! could not use, and TypeScript checks the types of the modules.
+//! Tools for the tests of the page: axe-core finds parts that people with a screen reader or poor
+//! sight could not use, and TypeScript checks the types in the modules.
 
 use crate::npm::Package;
 

@@ -1,5 +1,6 @@
-//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser of the tests, and the
-//! outputs that README.md shows, from the profiles of `fixtures/readme`.
+//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser that the
+//! tests use. Also makes the outputs that README.md shows again, from the profiles in
+//! `fixtures/readme`.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -25,8 +26,8 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = of(&["--ignored", "--exact", "page_pictures::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
-    // Both commands succeed even if nothing was made: without a browser the test skips itself, and
-    // a renamed test is not found.
+    // Both commands succeed even if they made nothing: the test is skipped without a browser, and
+    // it is not found if it was renamed.
     let made = newer(&layout.root.join("docs/pictures"), begin)?;
     ensure!(
         made > 0,

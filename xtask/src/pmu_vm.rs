@@ -14,12 +14,13 @@
 //!             or a test failed
 //! ```
 //!
-//! `-icount shift=0` gives the guest one instruction per tick of its clock, so it counts exactly,
-//! and the same in every run. With two processors, whose instructions share one clock, this is only
-//! almost true. So the machine boots twice, and the guest chooses the tests for the number of
-//! processors that it finds. Downloads stay below `target/pmu-vm`. The PMU is emulated, so this
-//! tests the kernel's code and ours, and says nothing about the hardware of any processor. There is
-//! no x86-64 counterpart, because QEMU emulates no PMU there.
+//! With `-icount shift=0`, the guest executes one instruction per tick of its clock, so its counts
+//! are exact and the same in every run. With two processors, whose instructions share one clock,
+//! this is only almost true. So the machine boots twice, with one and with two processors, and the
+//! guest chooses the tests for the number of processors that it finds. Downloads stay below
+//! `target/pmu-vm`. The PMU is emulated, so the tests cover the kernel's code and ours, but not the
+//! hardware of any processor. There are no such tests for x86-64, because QEMU emulates no PMU
+//! there.
 
 mod debian;
 mod initramfs;
@@ -68,15 +69,15 @@ pub struct Request<'a> {
     pub filter: Option<&'a str>,
     /// The seed of an earlier boot.
     pub seed: Option<u64>,
-    /// Whether to measure instead of testing.
+    /// Whether the guest measures (`--bench`) instead of testing.
     pub bench: bool,
     /// A checkout from which to build the guest, if it is not this one.
     pub sources: Option<PathBuf>,
 }
 
-/// The machine is stopped after this time if its guest does not stop it. A boot with its tests
-/// takes two and a half minutes of a processor (measured), and more than ten while everything else
-/// of `cargo xtask test` runs as well.
+/// The machine is killed after this time if the guest has not stopped it. A boot with its tests
+/// takes two and a half minutes of processor time (measured), and more than ten minutes while the
+/// rest of `cargo xtask test` runs at the same time.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {

@@ -17,11 +17,11 @@ pub fn say(line: impl std::fmt::Display) {
 }
 
 thread_local! {
-    /// The lines that [`pass_on`] collects for [`whole`] on this thread.
+    /// The lines that [`pass_on`] has collected for [`whole`] on this thread.
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line that another program has written, or keeps it for [`whole`].
+/// Prints a line of another program's output; inside of [`whole`], keeps the line for its end.
 pub fn pass_on(line: &str) {
     let kept =
         KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
@@ -30,7 +30,8 @@ pub fn pass_on(line: &str) {
     }
 }
 
-/// Runs a step beside others. The lines that it passes on are printed at its end, in one piece.
+/// Runs a step that runs at the same time as other steps. The lines that the step passes on are
+/// printed together at its end.
 pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     KEPT.set(Some(String::new()));
     let value = step();
@@ -40,7 +41,7 @@ pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Runs the command to its end. Shows its output only if it fails.
+/// Runs the command until it ends. Shows its output only if it fails.
 pub fn quiet(command: &mut Command, what: &str) -> Result<()> {
     output(command, what).map(drop)
 }
@@ -94,8 +95,9 @@ pub fn shell_form(layout: &Layout, command: &Command) -> String {
     words.join(" ")
 }
 
-/// Quotes for a POSIX shell where necessary, removes the root's path wherever it occurs, and writes
-/// the home folder as `~`: what we print and store must be usable in another checkout.
+/// Quotes a word for a POSIX shell if necessary. Also removes the root's path wherever it occurs,
+/// and writes the home folder as `~`, because printed and stored commands must be usable in another
+/// checkout.
 fn quote(layout: &Layout, word: &OsStr) -> String {
     let root = format!("{}/", layout.root.display());
     let mut text = word.to_string_lossy().replace(&root, "");
@@ -125,9 +127,9 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Makes a command that runs the cargo that runs us, without the variables that cargo sets for the
-/// xtask package itself. With them, build scripts would see the variables of our package change,
-/// and rebuild.
+/// Makes a command that runs the same cargo that runs xtask, without the variables that cargo sets
+/// for the xtask package. These variables would make build scripts run again, because their values
+/// would seem to have changed.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

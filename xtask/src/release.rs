@@ -8,14 +8,14 @@
 //! | `SHA256SUMS` | for `sha256sum --check` |
 //!
 //! Archive and wheel also contain the C++ part for PyTorch, compiled for the versions with which it
-//! is tested (`counterpoint/torch/_prebuilt`). It is compressed, because it needs the C library of
-//! the machine that made it, and `auditwheel` would rightly require that library for the whole
-//! wheel. Where the compiled part cannot be loaded, it is compiled again.
+//! is tested (`counterpoint/torch/_prebuilt`). This part is compressed, because it needs the C
+//! library of the machine that made it: if `auditwheel` saw the part, it would rightly require that
+//! C library for the whole wheel. Where the compiled part cannot be loaded, it is compiled again.
 //!
 //! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or
-//! on the order of a folder. Afterwards they are checked as strangers get them: `auditwheel` and
-//! `twine` check the wheel, which is installed into an empty environment, and the archive is
-//! unpacked into an empty folder; a program is recorded with each of the two.
+//! on the order of a folder. Afterwards, the files are checked in the form in which users get them.
+//! `auditwheel` and `twine` check the wheel. The wheel is installed into an empty environment, the
+//! archive is unpacked into an empty folder, and each of the two records a program.
 
 mod sbom;
 
@@ -112,7 +112,7 @@ fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
     Ok(())
 }
 
-/// Packs the installation and the pages beside it into one folder of an archive.
+/// Packs the release, with its documentation and bill of materials, into one folder of an archive.
 fn pack(layout: &Layout, dist: &Dist, bill: &Path, name: &str, to: &Path) -> Result<()> {
     let mut pack = Command::new(layout.venv_release().join("bin/python"));
     pack.arg(layout.root.join("xtask/src/release/pack.py")).arg(to);
@@ -150,15 +150,15 @@ fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let seen = output(show.arg("show").arg(wheel), "auditwheel show")?;
     let (major, minor) = GLIBC_FLOOR;
     let tag = format!("\"manylinux_{major}_{minor}_{}\"", std::env::consts::ARCH);
-    // The program breaks its lines at any word.
+    // auditwheel may break its lines at any word.
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
     let mut twine = Command::new(venv.join("bin/twine"));
     quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")
 }
 
-/// Records a program with the wheel, installed into an empty environment of this Python, without a way to Rust,
-/// to a compiler or to this checkout.
+/// Installs the wheel into an empty environment of this Python, and records a program with it.
+/// Rust, a compiler and this checkout cannot be found from there.
 fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     let place = Scratch::new(layout, "published-wheel")?;
     let own = place.0.join("venv");
@@ -182,7 +182,8 @@ fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
 }
 
-/// Records a program that has one thread, with the environment of a user who has nothing of ours.
+/// Records a program with one thread, in the environment of a user who has no other files of
+/// Counterpoint.
 fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     let mut run = Command::new(counterpoint);
     run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");

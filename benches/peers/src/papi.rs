@@ -1,4 +1,4 @@
-//! The few functions of PAPI 7 that the benchmark needs, from a library that is loaded at run time.
+//! The functions of PAPI 7 that the benchmark needs. The library is loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 

@@ -1,11 +1,12 @@
-// Loops that call functions of other libraries, in each way that compilers know: crates/code/tests/words.rs.
+// Loops that call functions of other libraries, in each way in which compilers do that. Used by
+// crates/code/tests/words.rs.
 #define LOOP _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
 float expf(float), logf(float);
 
 void known(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) y[i] = expf(y[i]) + logf(y[i]) + expf(y[i] + 1);
 }
-// No register keeps an address over an iteration.
+// There are too few registers to keep an address from one iteration to the next.
 void crowded(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) {
     y[i] = expf(y[i]);
@@ -15,7 +16,7 @@ void crowded(float *y, long n) {
 void given(float *y, float (*f)(float), long n) {
   LOOP for (long i = 0; i < n; i++) y[i] = f(y[i]);
 }
-// What a variable holds may change, although the file says what it holds at first.
+// The value of this variable may change, although the file contains its initial value.
 __attribute__((visibility("hidden"))) float (*chosen)(float) = expf;
 void changed(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) y[i] = chosen(y[i]);

@@ -1,5 +1,5 @@
-// Loops that exceptions leave, and threads: exceptions N. A hit that an exception leaves has begun
-// and not ended.
+// exceptions N: loops that exceptions leave, also on several threads. If an exception leaves a hit,
+// the hit counts as begun but not as ended.
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #define KERNEL __attribute__((noinline))
 
-// Throws where i is a multiple of 5, but not at 0.
+// Throws if i is a positive multiple of 5.
 KERNEL int parse(int i) {
   if (i > 0 && i % 5 == 0) throw std::runtime_error("five " + std::to_string(i));
   return i * 2;
@@ -59,7 +59,7 @@ KERNEL int jumped(int n) {
   return sum;
 }
 
-// For a virtual call in a loop, and a loop in a template.
+// Classes for a virtual call inside a loop, and for a loop inside a template.
 struct Shape {
   virtual ~Shape() = default;
   virtual double area() const = 0;

@@ -1,6 +1,6 @@
-// What `counterpoint loops instrument` adds to a module, written by hand in C: a descriptor, its
-// constructor and destructor, and the inline code at the begin and the end of a hit. Programs include
-// this file to have hits that are known from their source.
+// The code that `counterpoint loops instrument` adds to a module, written by hand in C: a
+// descriptor, its constructor and destructor, and the inline code at the beginning and the end of a
+// hit. Programs include this file to get loops whose numbers of hits are known.
 //
 // Define before: MODE (0 to 3), IDS, MODULE_ID (a string of sixteen bytes).
 #include <dlfcn.h>
@@ -35,7 +35,8 @@ static inline uint64_t now(void) {
 
 static void rehearse(counterpoint_loops_module_t *m, entry_t *e, uint64_t times);
 
-// Named for the assembler, which writes the note below; C++ would decorate the name.
+// The symbol has a fixed name, because the assembly of the note below refers to it; C++ would
+// mangle the name.
 static counterpoint_loops_module_t module __asm__("instrumented_module") __attribute__((aligned(64))) = {
     .magic = {'C', 'P', 'L', 'O', 'O', 'P', 'S', '1'},
     .size = sizeof(counterpoint_loops_module_t),
@@ -51,8 +52,9 @@ typedef int32_t register_t_(counterpoint_loops_module_t *);
 static register_t_ *runtime;
 static int32_t registered = -2;
 
-// Priority 101: before the constructors of the program, as the instrumenter's.
-// Both are weak references: `dlsym` is missing in some programs, the other in most.
+// Priority 101: this constructor runs before those of the program, as in modules that were
+// instrumented. Both are weak references: `dlsym` is missing in some programs, and the other
+// function in most.
 #ifndef __cplusplus
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 #endif
@@ -74,7 +76,8 @@ __attribute__((destructor(101))) static void destruct(void) {
   if (module.unregister) module.unregister(&module);
 }
 
-// The note by which a late runtime finds the descriptor: 4-byte alignment, no relocation left.
+// An ELF note by which a runtime that is loaded later finds the descriptor. It has 4-byte
+// alignment, and needs no relocation at run time.
 __asm__(".pushsection .note.counterpoint.loops,\"a\",@note\n"
         ".balign 4\n.long 13, 8, 0x4c4f4f50\n.asciz \"Counterpoint\"\n.balign 4\n"
         "counterpoint_note_here: .quad instrumented_module - counterpoint_note_here\n.popsection");
@@ -92,7 +95,8 @@ static inline void square(entry_t *e, uint64_t took) {
   e->squares_high = (uint64_t)(sum >> 64);
 }
 
-// The state of a hit from its begin to its end: ticks, 0 if it is not timed; and what `begin` returned.
+// The state of a hit from its beginning to its end: the ticks (0 if the hit is not timed), and the
+// value that `begin` returned.
 typedef struct {
   uint64_t ticks, counters;
 } hit_t;
@@ -165,7 +169,8 @@ static void rehearse(counterpoint_loops_module_t *m, entry_t *e, uint64_t times)
   }
 }
 
-// Id 0 is the function, 1 its loop, entered if n > 0, and 2 the inner loop, entered n times if m > 0.
+// Id 0 is the function. Id 1 is its loop, which is entered if n > 0. Id 2 is the inner loop, which
+// is entered n times if m > 0.
 static __attribute__((noinline, unused)) int64_t nest(int64_t n, int64_t m, void (*inside)(int64_t)) {
   entry_t *t = enter();
   hit_t function = BEGIN(t, 0);

@@ -1,4 +1,4 @@
-//! Loops over iterators that are inlined, and panics: iterators N.
+//! iterators N: loops over iterators that the compiler inlines, and loops that a panic leaves.
 
 use std::hint::black_box;
 

@@ -16,7 +16,7 @@ static void print(const char* name, const double* x, int n) {
   printf("%s %016llx\n", name, sum);
 }
 
-/* Rows, columns, products. */
+/* The loops are over rows, columns and products. */
 KERNEL void matmul_ijk(int n, int m, const double* a, const double* b, double* c) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < m; j++) {
@@ -32,7 +32,7 @@ KERNEL void matmul_ikj(int n, int m, const double* a, const double* b, double* r
       for (int j = 0; j < m; j++) c[i * m + j] += a[i * n + k] * b[k * m + j];
 }
 
-/* Three by three, with zeros around. */
+/* The filter has three by three elements; the image is surrounded by zeros. */
 KERNEL void convolve(int n, int m, const double* x, const double* w, double* y) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < m; j++) {
@@ -48,7 +48,8 @@ KERNEL void convolve(int n, int m, const double* x, const double* w, double* y) 
     }
 }
 
-/* Three loops over each row. The exponential is a polynomial, so that no library differs. */
+/* Three loops over each row. The exponential is a polynomial, so that the result does not depend on
+ * a library. */
 KERNEL void softmax(int n, int m, const double* x, double* y) {
   for (int i = 0; i < n; i++) {
     double most = x[i * m], sum = 0;
@@ -72,7 +73,7 @@ KERNEL double reduce(int n, int m, const double* x) {
   return sum + product % 1000;
 }
 
-/* Several cases of a switch leave the loop to the same place, and several stay. */
+/* Several cases of a switch leave the loop to the same place; other cases stay in the loop. */
 KERNEL int interpret(int n, const unsigned char* code) {
   int value = 0;
   for (int i = 0; i < n; i++) {
@@ -87,7 +88,7 @@ KERNEL int interpret(int n, const unsigned char* code) {
   return value + 100000;
 }
 
-/* The first pair with this sum: two loops are left at once. */
+/* Finds the first pair with this sum, and then leaves two loops at once. */
 KERNEL int find(int n, const int* x, int wanted) {
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < i; j++) {
@@ -99,7 +100,7 @@ KERNEL int find(int n, const int* x, int wanted) {
   return -1;
 }
 
-/* A loop in each call of itself. */
+/* A recursive function with a loop in each call. */
 KERNEL int tree(int depth, int width) {
   int count = 1;
   if (depth == 0) return count;
@@ -107,7 +108,8 @@ KERNEL int tree(int depth, int width) {
   return count;
 }
 
-/* Says that it only computes: two calls with the same arguments must count as two. */
+/* The attribute says that the result depends only on the argument. Two calls with the same argument
+ * must still count as two. */
 __attribute__((const, noinline)) int collatz(int start) {
   unsigned long x = start;
   int steps = 0;
@@ -118,7 +120,7 @@ __attribute__((const, noinline)) int collatz(int start) {
   return steps;
 }
 
-/* do … while, and a loop with two ways in that is not a natural loop. */
+/* A do … while loop, and a loop with two entries, which is not a natural loop. */
 KERNEL int odd(int n) {
   int i = 0, sum = 0;
   do {

@@ -1,6 +1,7 @@
-// Loops that count how often their bodies run: compiled with -DPLANT, the program prints for
-// each function how often its outermost loop was entered and how often its body ran. Without -DPLANT,
-// the loops have no counts of their own, and the counts of an instrumented build are compared.
+// Loops that count how often their bodies run. Compiled with -DPLANT, the program prints for each
+// function how often its outermost loop was entered, and how often the loop's body ran. Without
+// -DPLANT, the loops do not count themselves; the counts of an instrumented build are compared with
+// the printed ones.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +26,7 @@ struct Wide {
 };
 static volatile long sink;
 
-// The first block works, and then decides whether the loop ends.
+// The loop's first block does work, and then decides whether the loop ends.
 F long first_block_store(long *p, long n, long last) {
   long i = 0;
   HIT(0);
@@ -51,8 +52,8 @@ F long first_block_sum(const long *p, long most) {
   }
   return sum;
 }
-// The first block only decides. (A second condition, as in `i < n && p[i] != 7`, would be in a block of
-// its own, which no text tells from a `break` in the body.)
+// The loop's first block only decides. (A second condition, as in `i < n && p[i] != 7`, would be in
+// a separate block, which cannot be distinguished from a `break` in the body.)
 F long first_block_decides(const long *p, long n) {
   long i = n % 5;
   HIT(2);

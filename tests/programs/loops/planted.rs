@@ -1,4 +1,4 @@
-//! Loops over slices for `planted_slices.c`, which knows how often each of them runs.
+//! Loops over slices. `planted_slices.c` calls them and says how often each loop runs.
 #![no_std]
 #![crate_type = "lib"]
 
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
     sum
 }
 
-/// Runs up to and with the first element that is `wanted`.
+/// The loop runs once for each element up to and including the first element that equals `wanted`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn find(p: *const u16, n: usize, wanted: u16) -> usize {
     // SAFETY: by contract, `p` points to `n` numbers that nobody changes meanwhile.

@@ -1,5 +1,6 @@
-// Calls the loops of planted.rs. How often each runs follows from its arguments: slice 0 + 1 + ... + 19 = 190
-// times, reversed 20 times 3 = 60, and find 20 times up to and with the third of nine elements = 60.
+// Calls the loops of planted.rs. How often each loop runs follows from the arguments: `slice` runs
+// 0 + 1 + ... + 19 = 190 times, `reversed` 20 times 3 = 60, and `find` 20 times 3 = 60, because it
+// stops at the third of nine elements.
 #include <stdint.h>
 #include <stdio.h>
 

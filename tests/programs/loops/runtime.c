@@ -1,7 +1,7 @@
-/* An independent runtime for instrumented loops: include/counterpoint/loops.h in 150 lines of C.
- * It gives each thread a table per module, and prints all of them when the program ends, one line
- * per thread and id, to the file that LOOPS_OUT names. Tests compare it with counts made by hand;
- * it also shows what another target has to implement. */
+/* An independent runtime for instrumented loops: include/counterpoint/loops.h in 150 lines of C. It
+ * gives each thread a table per module. When the program ends, it writes all tables to the file
+ * that LOOPS_OUT names, with one line per thread and id. Tests compare its output with counts made
+ * by hand. It also shows what a runtime for another platform has to implement. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static counterpoint_loops_entry_t* enter(counterpoint_loops_module_t* module) {
   return table->entries;
 }
 
-/* The table that an entry is in. */
+/* Returns the table that contains an entry. */
 static struct table* table_of(counterpoint_loops_entry_t* entry, uint32_t id) {
   for (int i = 0; i < MOST_MODULES; i++)
     if (mine[i] && mine[i]->entries == entry - id) return mine[i];
@@ -103,8 +103,8 @@ int32_t counterpoint_loops_register(counterpoint_loops_module_t* module) {
   return 0;
 }
 
-/* The empty hits of a module: how many of 1000 it counts, and how many of the timed ones are not
- * ended. */
+/* Runs 1000 empty hits of a module. Returns how many of them were counted, and how many timed hits
+ * were not ended. */
 static struct rehearsal rehearsed(counterpoint_loops_module_t* module) {
   struct rehearsal result = {0, 0, 0};
   if (!module->rehearse) return result;
@@ -118,7 +118,7 @@ static struct rehearsal rehearsed(counterpoint_loops_module_t* module) {
   return result;
 }
 
-/* The module may be unmapped afterwards: what it says is copied. */
+/* The module may be unmapped afterwards, so its data is copied. */
 void counterpoint_loops_unregister(counterpoint_loops_module_t* module) {
   counterpoint_loops_module_t* copy = malloc(sizeof *copy);
   char* table = malloc(module->table_bytes + 1);

@@ -1,14 +1,14 @@
-// Four loops side by side in a loop, one of which waits: siblings N ROUNDS. Loop N (0 to 3) calls
-// `wait` in each of its iterations, the others do not.
+// siblings N ROUNDS: an outer loop with four loops inside, one after the other. Loop N (0 to 3)
+// calls `wait` in each of its iterations; the other three do not.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static volatile uint64_t sink;
 
-// Takes long compared with the loops' own work, and all waits together (about 0.14 s) long compared
-// with the milliseconds for which another program may take the processor inside of one other hit. The
-// chain of dependent steps cannot be shortened.
+// Takes long compared with the loops' own work. All waits together take about 0.14 s, which is long
+// compared with the milliseconds for which another program may take the processor during a hit of
+// another loop. A compiler cannot shorten the chain of dependent steps.
 __attribute__((noinline)) static void wait(void) {
   uint64_t x = sink;
   for (int i = 0; i < 2000; ++i) x = x * 6364136223846793005u + 1442695040888963407u;

@@ -1,11 +1,13 @@
-// Loops on stacks with little room, which clang compiles and `counterpoint loops instrument` changes.
+// Runs loops on small stacks. clang compiles this file to LLVM IR, and
+// `counterpoint loops instrument` instruments it.
 //
 //   small_stacks after N        N threads of 16 KiB one after another; thread i calls sum(i % 10 + 1)
 //   small_stacks together N     the same, at the same time
 //   small_stacks context BYTES  sum(10) on a stack of so many bytes for makecontext
 //   small_stacks signal BYTES   sum(20) in a signal handler, on a stack of so many bytes
 //
-// Prints the sums, and how many bytes below such a stack were overwritten. No guard page protects them.
+// Prints the sums, and how many bytes below such a stack were overwritten. These stacks have no
+// guard page.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* One loop, whose iterations the arguments say: sum N M adds up N numbers, and then M numbers. */
+/* sum N M: one loop, which runs N times in the first call and M times in the second call. */
 #include <stdio.h>
 #include <stdlib.h>
 

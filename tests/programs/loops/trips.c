@@ -1,5 +1,5 @@
-/* Loops whose hits have planted numbers of iterations: trips ROUNDS [THREADS]. The first 100 hits of a thread are
- * unlike the others. */
+/* trips ROUNDS [THREADS]: loops whose hits have known numbers of iterations. The first 100 hits of
+ * a thread are different from the later ones. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ int main(int count, char **values) {
   pthread_t *handles = calloc(threads, sizeof *handles);
   pthread_attr_t small;
   rounds = atol(values[1]);
-  /* All threads live until the last one is done. */
+  /* All threads exist until the last thread is done. */
   pthread_barrier_init(&barrier, NULL, threads);
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 1 << 16);

@@ -1,4 +1,4 @@
-// Kernels for crates/code/tests/words.rs, which knows what their loops do.
+// Kernels for crates/code/tests/words.rs, which contains the expected description of each loop.
 #pragma clang fp contract(fast)
 #define FMA __attribute__((target("fma,avx2")))
 #define WIDE __attribute__((target("avx512f,fma"), min_vector_width(512)))
@@ -24,7 +24,8 @@ WIDE float sums(const float *x, long n) {
 WIDE void gather(float *restrict y, const float *restrict x, const int *restrict at, long n) {
   VECTORS(16, 1) for (long i = 0; i < n; i++) y[i] = x[at[i]] * 3.0f;
 }
-// Eight sums that fit one register, and one sum: both wait for an addition in each iteration.
+// Computes eight sums that fit into one register, and one more sum. In each iteration, both wait
+// for an addition.
 __attribute__((target("avx"))) void eight(float *restrict sums, const float *x, long n) {
   typedef float eight_floats __attribute__((vector_size(32), aligned(4)));
   eight_floats sum = {0};
@@ -54,7 +55,7 @@ double list(const struct node *p) {
   SCALAR for (; p; p = p->next) sum += p->value;
   return sum;
 }
-// The terms must be added in this order.
+// Without fast-math, the terms must be added in this order.
 double ordered(const double *x, long n) {
   double sum = 0;
   SCALAR for (long i = 0; i < n; i++, x += 4) sum = sum + x[0] + x[1] + x[2] + x[3];

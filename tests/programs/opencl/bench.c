@@ -1,5 +1,6 @@
-// Measures what the layer costs each enqueueing call. With a plugin as its argument, the program hosts
-// the plugin and records itself. Prints lines NAME VALUE UNIT, each the best of some batches.
+// Measures how much the layer adds to the time of calls. If its argument is a plugin, the program
+// loads the plugin as its host, and records itself. Prints lines NAME VALUE UNIT; each value is the
+// best of several batches.
 //
 //   enqueue  a kernel that must wait for a user event: the call alone, while nothing else runs
 //   through  the same until all of them have ended

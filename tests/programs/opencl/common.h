@@ -1,4 +1,5 @@
-// The OpenCL programs for tests share this file: a device, checked calls, and a place to print to.
+// The code that the OpenCL programs for tests share: it finds a device, checks calls for errors,
+// and opens the output file.
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The name of the kernel that adds. Tests choose it.
+// The name of the kernel that adds two vectors. Tests can choose another name.
 #ifndef KERNEL
 #define KERNEL add
 #endif

@@ -1,10 +1,11 @@
-// Uses every other function that moves memory once, in one queue, and writes what came out to the file
-// of its first argument. A line "lacks NAME" says that the device does not have a function.
+// Uses every function that moves memory and is not used in vector.c once, in one queue. Writes the
+// resulting data to the file that its first argument names. A line "lacks NAME" says that the
+// device does not have a function.
 //
-// By paper, in bytes: a region of 8×4×2 bytes is written, of 4×4×2 copied, of 4×2×2 read; two buffers
-// of 256 are migrated. Images have 16×16 elements of 4 bytes: all of it is written, mapped and read,
-// 8×8 copied, 4×4 filled, 8×4 copied to and from a buffer. Of 256 bytes of shared memory, all are
-// filled and mapped, 128 copied.
+// Expected, in bytes: a region of 8×4×2 bytes is written, one of 4×4×2 is copied, and one of 4×2×2
+// is read; two buffers of 256 bytes are migrated. Images have 16×16 elements of 4 bytes: all
+// elements are written, mapped and read, 8×8 are copied, 4×4 are filled, 8×4 are copied to and from
+// a buffer. Of 256 bytes of shared memory, all are filled and mapped, and 128 are copied.
 #include "common.h"
 
 static FILE *out;

@@ -1,4 +1,5 @@
-// Several queues. Writes to the file of its first argument; the second says what to do:
+// Uses several queues. Writes its output to the file that its first argument names. The second
+// argument says what to do:
 //
 //   threads     two threads, a queue each, 200 kernels each, no events wanted
 //   order       an out-of-order queue: ten kernels, each after the one before, in reverse of the order
@@ -150,7 +151,7 @@ static void unfinished(void) {
     fprintf(out, "released\n");
 }
 
-/* A command that cannot begin, because what it waits for has failed. */
+/* Enqueues a command that cannot begin, because the event for which it waits has failed. */
 static void failed(void) {
     cl_int code;
     cl_command_queue queue = make_queue(0);
@@ -204,7 +205,8 @@ static void forks(void) {
 int main(int argc, char **argv) {
     if (argc < 3)
         return 2;
-    // Without a buffer, so that no child writes it again.
+    // The file has no buffer in the process, so that a child cannot write the buffer's content a
+    // second time.
     out = fopen(argv[1], "w");
     setvbuf(out, NULL, _IONBF, 0);
     open_device();

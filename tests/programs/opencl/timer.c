@@ -1,6 +1,7 @@
-// A layer below ours that lends the device a clock: PoCL's event times are those of CLOCK_MONOTONIC_RAW,
-// but it has no clGetDeviceAndHostTimer. SHIFT is added to the clock, so that a test sees whether it
-// was used. Written from the headers of the loader alone.
+// An OpenCL layer below ours that adds clGetDeviceAndHostTimer, which PoCL lacks. PoCL's events
+// have times of CLOCK_MONOTONIC_RAW, so this layer returns that clock. SHIFT is added to the clock,
+// so that a test can see whether the function was used. This file was written from the loader's
+// headers alone.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_icd.h>

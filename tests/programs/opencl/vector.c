@@ -1,8 +1,10 @@
-// Adds two vectors, and uses every kind of command once or more. Writes the sum to the file of its
-// first argument. With "times" as its second argument, the queue has times, and the program writes the
-// nanoseconds of each command by its own events, in the order of its calls.
+// Adds two vectors, and uses every kind of command at least once. Writes the sum to the file that
+// its first argument names. If the second argument is "times", the program asks for the times of
+// commands, and writes how many nanoseconds each command took by its event, in the order of the
+// calls.
 //
-// By paper: 2 writes, 3 additions, 1 growth in two dimensions, 1 copy, 1 fill, 1 map, 1 unmap, 1 read.
+// Counted by hand: 2 writes, 3 additions, 1 growth in two dimensions, 1 copy, 1 fill, 1 map, 1
+// unmap, 1 read.
 #include "common.h"
 
 enum { N = 4096 };
@@ -37,7 +39,7 @@ int main(int argc, char **argv) {
         a[i] = i;
         b[i] = 1000000 - 3 * i;
     }
-    // Without times, the program wants no events.
+    // If times are not requested, the program asks for no events.
     cl_event event = NULL, *wanted = with_times ? &event : NULL;
     OK(clEnqueueWriteBuffer(queue, buffers[0], CL_FALSE, 0, bytes, a, 0, NULL, wanted));
     finish("write", event);

@@ -1,13 +1,13 @@
-// Writes everything by which a program could see that a layer is there to the file of its first
-// argument: properties of queues, counts of references, whether commands have times, and errors.
+// Writes everything by which a program could notice a layer to the file that its first argument
+// names: properties of queues, reference counts, whether commands have times, and errors.
 #include "common.h"
 
 #include <unistd.h>
 
 static FILE *out;
 
-// Returns the count of references of an event after the implementation's own threads have released
-// theirs, which is assumed when the count has not changed for 50 ms.
+// Returns the reference count of an event after the implementation's own threads have released
+// their references. This is assumed when the count has not changed for 50 ms.
 static cl_uint settled(cl_event event) {
     cl_uint last = 0, references = 0;
     for (int same = 0; same < 5; ++same) {
@@ -90,7 +90,8 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // These calls fail. The file gets their errors and what they leave in the program's variables.
+    // These calls fail. Their errors, and the values that they leave in the program's variables,
+    // are written to the file.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));

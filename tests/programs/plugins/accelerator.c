@@ -1,7 +1,8 @@
-/* A library for an accelerator, and its profiler plugin in the same file. A program calls
- * `accelerator_launch(NAME)`, which "runs" a kernel of that name on the device; the plugin knows by the ids
- * that its host pushes on the thread which op that was, and says so as `External id`. It looks at nothing
- * else of the host, so a test can compare the name of a kernel with the op that it is linked to.
+/* A library for an imaginary accelerator, and its profiler plugin in the same file. A program calls
+ * `accelerator_launch(NAME)`, which "runs" a kernel of that name on the device. From the ids that
+ * its host pushes on the calling thread, the plugin knows which op launched the kernel, and writes
+ * this as `External id`. The plugin uses nothing else of the host, so a test can compare the name
+ * of a kernel with the op to which it is linked.
  *
  * -DNO_IDS leaves out the functions for ids. With -DFAULTS, each of them faults on 64 new pages. */
 #define _GNU_SOURCE
@@ -51,7 +52,7 @@ KINETO_PLUGIN_EXPORT void accelerator_launch(const char* name) {
   launch->end = now();
 }
 
-/* How many ids the plugin has got in this process, and how many of them were taken back. */
+/* Returns how many ids were pushed to the plugin in this process, and how many were popped. */
 KINETO_PLUGIN_EXPORT void accelerator_ids(unsigned both[2]) { both[0] = pushes, both[1] = pops; }
 
 static int create(KinetoPlugin_ProfilerCreate_Params* params) {
@@ -131,7 +132,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
                .startTimeUtcNs = l->begin, .endTimeUtcNs = l->end, .eventId = i + 1,
                .processId = (int32_t)getpid(), .threadId = l->thread},
         "launch", l->id);
-    /* The device does one after the other. */
+    /* The device runs one kernel after the other. */
     int64_t begin = free_at > l->end ? free_at : l->end;
     free_at = begin + 1000;
     add(b, (KinetoPlugin_ProfileEvent){

@@ -1,13 +1,14 @@
-/* A library with the three functions of CUDA's driver that the plugin `cuda` calls. The context of a thread is that of
- * cupti_range.c for the device that double_device has set, or none.
+/* A stand-in for CUDA's driver, with the three functions that the plugin `cuda` calls. The context
+ * of a thread is the context of cupti_range.c for the device that double_device has set, or none.
  *
- * double_captures(1): a stream that waits for the legacy one is captured for a graph; double_captures(2): the stream
- * 0x77, which is non-blocking; 0: none. As with CUDA's driver, waiting for a device fails during a capture, and breaks
- * it, which double_broken counts; to ask for a capture breaks nothing.
+ * double_captures(1): a stream that waits for the legacy one is captured for a graph;
+ * double_captures(2): the stream 0x77, which is non-blocking; 0: none. As with CUDA's driver,
+ * waiting for a device during a capture fails and makes the capture invalid; double_broken returns
+ * how often this happened. Asking whether a stream is captured has no effect.
  *
- * double_collective(1): waiting for device 0 takes until double_arrive() was called, as it does while a kernel of a
- * collective waits for the kernel of another device. double_waiting() says whether a thread waits for it. After a minute,
- * the process is aborted. */
+ * double_collective(1): waiting for device 0 takes until double_arrive() is called, as if a kernel
+ * of a collective waited for the kernel of another device. double_waiting() returns whether a
+ * thread waits for device 0. After a minute, the process is aborted. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* A program with CUDA, without CUDA: it does what CUDA's driver does with CUDA_INJECTION64_PATH and NVTX with
- * NVTX_INJECTION64_PATH. Then it has a CUPTI that is none (cupti.c) make the records of `normal`, or of the scenarios
- * that are named. It ends with 5 if the plugin was there, and with 6 if not. */
+/* Imitates a program that uses CUDA, on a machine without CUDA. It does what CUDA's driver does
+ * with CUDA_INJECTION64_PATH, and what NVTX does with NVTX_INJECTION64_PATH. Then it makes the
+ * stand-in for CUPTI (cupti.c) produce the records of `normal`, or of the scenarios in its
+ * arguments. It exits with 5 if the plugin was loaded, and with 6 if not. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The size of a record in CUDA 13.0, and in 11.8. */
+/* Chooses the size of a record in CUDA 13.0 or in 11.8. */
 #ifdef CUDA11
 #define OF(now, then) (then)
 #else
@@ -66,15 +66,15 @@ static requested ask;
 static completed give;
 static uint8_t kinds[64];
 static int subscribers;
-/* What the subscriber wants to be called. */
+/* The subscriber's callback. */
 static void (*called)(void *, uint32_t, uint32_t, const void *);
 static size_t dropped;
 static uint64_t op;
 
-/* The buffer that is being filled: the places of its records, and their sizes. */
+/* The buffer that is being filled, the offsets of its records, and its sizes. */
 static uint8_t *buffer;
 static size_t places[30000], count, used, size, current;
-/* What cuptiActivityGetNextRecord does wrong. */
+/* The mistake that cuptiActivityGetNextRecord makes. */
 static enum { RIGHT, OUTSIDE, STUCK, FAILING } trick;
 
 static uint64_t now(void) {
@@ -193,7 +193,7 @@ int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
     return SUCCESS;
 }
 
-/* Hands the buffer back, of which `more` bytes beyond its records are said to be valid. */
+/* Hands the buffer back. `more` bytes beyond its records are declared as valid. */
 static void hand_over(size_t more) {
     if (buffer != NULL) give(NULL, 0, buffer, size, used + more);
     buffer = NULL;
@@ -206,8 +206,8 @@ int cuptiActivityFlushAll(uint32_t flag) {
     return SUCCESS;
 }
 
-/* A record of a kind, of so many bytes; NULL if there is no room for it. What is not collected is written
- * to nowhere. */
+/* Returns memory for a record of this kind and size; NULL if there is no room. A record of a kind
+ * that is not collected is written to a buffer that nobody reads. */
 static uint8_t *record(uint32_t kind, size_t bytes) {
     static uint8_t nowhere[256];
     size_t most = 0;
@@ -365,7 +365,7 @@ static void normal(void) {
     kernel(7, 8, "double_plus_one", begin + 7600, 50, 22);
     kernel(11, 8, "double_plus_one", 0, 0, 0);
     hand_over(0);
-    /* CUPTI may free a name after the buffer with it was given back. */
+    /* CUPTI may free a name after the buffer that refers to it was given back. */
     memset(gone, 'x', sizeof gone - 1);
 }
 
@@ -403,21 +403,22 @@ static void ranges(void) {
 }
 
 static void garbage(void) {
-    /* A kernel with the bytes of half of it, and a kind that nobody knows. */
+    /* A record of a kernel with only half of its bytes, and a record of an unknown kind. */
     record(10, 96);
     record(5000, 64);
     hand_over(0);
-    /* Ends beyond the buffer. */
+    /* A buffer whose valid bytes end beyond the buffer. */
     record(5, 40);
     hand_over((size_t)1 << 30);
-    /* The second record is outside of the buffer; it is the first again; there is an error. */
+    /* Three mistakes: the second record is outside of the buffer; it is the first record again;
+     * there is an error. */
     for (trick = OUTSIDE; trick <= FAILING; trick++) {
         call(1, 3, now(), 0);
         call(2, 3, now(), 0);
         hand_over(0);
     }
     trick = RIGHT;
-    /* A buffer that nobody asked for, and none. */
+    /* A buffer that was never requested, and no buffer. */
     static uint8_t foreign[64];
     give(NULL, 0, foreign, sizeof foreign, sizeof foreign);
     give(NULL, 0, NULL, 0, 0);

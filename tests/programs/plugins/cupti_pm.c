@@ -50,7 +50,7 @@ static struct device {
     int is_enabled, runs, fetched, fetches, is_clear;
     size_t image;
 } devices[2];
-/* Objects of hosts and devices that were made and not given back. */
+/* The number of objects of hosts and devices that were made and not given back. */
 static int made;
 static int says_contexts;
 #ifdef WITH_RANGES
@@ -61,7 +61,8 @@ static int wants_launches(uint32_t domain, uint32_t id);
 
 #define SIZE(bytes) \
     if (p[0] != (bytes) || p[1] != 0) return INVALID
-/* An object is the address of its device, a host's object that of `made`. */
+/* The handle of a device's object is the address of the device; the handle of a host's object is
+ * the address of `made`. */
 #define DEVICE(word)                                        \
     struct device *device = (struct device *)(size_t)(word); \
     if (device != &devices[0] && device != &devices[1]) return INVALID
@@ -78,7 +79,7 @@ int cuptiEnableCallback(uint32_t enable, void *subscriber, uint32_t domain, uint
     return SUCCESS;
 }
 
-/* A context is the number of its device plus 100. */
+/* The handle of a context is the number of its device plus 100. */
 int cuptiGetDeviceId(void *context, uint32_t *device) {
     *device = (uint32_t)((size_t)context - 100);
     return SUCCESS;
@@ -139,7 +140,7 @@ int cuptiProfilerHostDeinitialize(uint64_t *p) {
     return SUCCESS;
 }
 
-/* The place of a name in `known`, or -1. */
+/* Returns the index of a name in `known`, or -1. */
 static int place(const char *name) {
     for (int i = 0; i < 4; i++)
         if (strcmp(known[i], name) == 0) return i;
@@ -244,7 +245,8 @@ int cuptiPmSamplingStop(uint64_t *p) {
     return SUCCESS;
 }
 
-/* The image has in its words: MAGIC, the device, the first sample, their number, whether one has no length. */
+/* The words of an image are: MAGIC, the device, the first sample, the number of samples, and
+ * whether there is a sample of no length. */
 int cuptiPmSamplingDecodeData(uint64_t *p) {
     SIZE(45);
     DEVICE(p[2]);
@@ -303,7 +305,7 @@ int cuptiProfilerHostEvaluateToGpuValues(uint64_t *p) {
     return SUCCESS;
 }
 
-/* Whether it is a scenario of this file, which is done then. */
+/* Runs the scenario if it belongs to this file. Returns whether it does. */
 static int counters(const char *scenario) {
     int is_silent = strcmp(scenario, "silent") == 0;
 #ifdef WITH_RANGES

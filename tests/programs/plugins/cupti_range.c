@@ -55,27 +55,28 @@ WORDS(cuptiRangeProfilerGetCounterDataInfo);
 int cuptiGetContextId(void *context, uint32_t *id);
 int double_op(int device);
 
-/* What a context has. Its address is the number of its device plus 100. */
+/* The state of a context. The context's handle is the number of its device plus 100. */
 static struct ranges {
     int is_enabled, is_set, runs, is_pushed, is_user, is_clear, count;
     size_t length;
     uint64_t most;
     uint8_t *data;
-    /* The number of each range's kernel, and how many kernels each has. */
+    /* The number of each range's kernel, and the number of kernels in each range. */
     int kernels[600], sizes[600];
 } contexts[2];
 static uint8_t wanted[1024];
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t ids[2] = {1, 2};
 static int is_capturing;
-/* What the threads of `stuck` and `late` wait for, and whether a kernel that was launched waits for it. */
+/* The event for which the threads of `stuck` and `late` wait, and whether a launched kernel waits
+ * for it. */
 static volatile int is_launched, waits_for_launch;
 
 #define RANGES(word)                                          \
     struct ranges *context = (struct ranges *)(size_t)(word); \
     if (context != &contexts[0] && context != &contexts[1]) return INVALID
 
-/* The size now, and in CUDA 12.6. */
+/* Checks the size of a struct: in CUDA 13.5, or in CUDA 12.6. */
 #ifdef CUDA12
 #define SINCE(now, then) SIZE(then)
 #else
@@ -154,7 +155,7 @@ int cuptiRangeProfilerSetConfig(uint64_t *p) {
     int is_kernel = range == 1 && replay == 2, is_user = range == 2 && replay == 3;
     if (p[3] != 40 || p[5] != context->length || (!is_kernel && !is_user) || p[8] != context->most) return INVALID;
     if (levels != 1 || least != 1 || p[10] != 0 || level != 1 || context->runs) return INVALID;
-    /* The user would have to run the work twice. */
+    /* The counters need two passes, for which the user would have to run the work twice. */
     if (is_user && ((const uint8_t *)(size_t)p[4])[39] != 1) return INVALID;
     context->data = (uint8_t *)(size_t)p[6];
     context->is_user = is_user;
@@ -215,13 +216,13 @@ int cuptiRangeProfilerStop(uint64_t *p) {
     /* CUPTI waits for the device. */
     wait_for_launch(waits_for_launch);
     context->runs = 0;
-    /* A user's pass was submitted, and a next one needs a configuration. */
+    /* The pass of a user's range is complete, and the next pass needs a new configuration. */
     if (context->is_user) context->is_set = 0;
     ((uint8_t *)p)[40] = context->count > 0;
     return SUCCESS;
 }
 
-/* The data have in their words: MAGIC, the context. */
+/* The words of the data are: MAGIC, the context. */
 int cuptiRangeProfilerDecodeData(uint64_t *p) {
     SIZE(32);
     RANGES(p[2]);
@@ -275,7 +276,8 @@ static size_t stream;
 
 static void *launch_awaited(void *unused);
 
-/* A call of the driver on a device, and `kernels` kernels if it does not fail. */
+/* Makes a call of the driver on a device, and launches `kernels` kernels if the call does not
+ * fail. */
 static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
     uint64_t user = 0;
     /* The beginnings of cuLaunchKernel_params, CUlaunchConfig, cuLaunchKernelEx_params and cuGraphLaunch_params. */
@@ -303,7 +305,7 @@ static void drive(uint32_t function, int device, uint32_t correlation, const cha
     for (int i = 0; i < kernels; i++) {
         int number = kernel_number++;
         if (!context->runs || context->is_user) continue;
-        /* A kernel that has two ranges. */
+        /* The kernel of this function gets two ranges. */
         for (int again = 0; again < 1 + (function == LAUNCH_PTSZ); again++) context->kernels[context->count++] = number;
     }
     pthread_mutex_unlock(&one);
@@ -323,12 +325,12 @@ static void *launch_awaited(void *unused) {
     return unused;
 }
 
-/* A later context has the same address and another number. */
+/* Destroys a context. A later context has the same address and another number. */
 static void destroy(int device, int is_told) {
     void *data[3] = {(void *)(size_t)(100 + device), NULL, NULL};
     if (is_told) called(NULL, 3, 2, data);
     if (contexts[device].is_enabled && is_told) made += 100;
-    /* Its object goes with it. */
+    /* The context's object is destroyed with it. */
     if (contexts[device].is_enabled) made--;
     contexts[device].is_enabled = 0;
     ids[device] += 2;

@@ -1,5 +1,5 @@
-/* A valid plugin (`minimal.c`) with a constructor that does harm to the process that asks about it.
- * -DHARM=NAME says which. */
+/* A valid plugin (`minimal.c`) whose constructor harms the process that checks the plugin.
+ * -DHARM=NAME selects the harm. */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,7 +9,8 @@
 
 enum { CLOSES_AND_HANGS, FLOODS, DRIPS, FORKS, FORKS_AND_HANGS, EXITS, RAISES, STOPS, JUMPS };
 
-/* Writes to every descriptor that may be the pipe for answers. Those below 100 may belong to who runs the tests. */
+/* Writes to every descriptor that may be the pipe for answers. Descriptors below 100 may belong to
+ * the program that runs the tests. */
 static void write_to_all(const char* text, size_t length) {
   for (int fd = 100; fd < 256; fd++) {
     ssize_t ignored = write(fd, text, length);

@@ -1,14 +1,14 @@
-// A host of Kineto's plugin interface that shares nothing with Counterpoint: not even the header. The
-// structs are written from the published description (pull request 1148 of pytorch/kineto, whose
-// source is not available when tests run), and so is what the host does: it loads all plugins of the
-// directory in KINETO_PLUGIN_LIB_DIR_PATH, records once with those that support what was requested,
-// and writes a trace as Kineto's writer does.
+// A host of Kineto's plugin interface that shares nothing with Counterpoint, not even the header.
+// Its structs and its behaviour are written from the published description (pull request 1148 of
+// pytorch/kineto, whose source is not available when tests run). The host loads all plugins of the
+// directory in KINETO_PLUGIN_LIB_DIR_PATH, records once with those that support the requested
+// types, and writes a trace as Kineto's writer does.
 //
 //     kineto_host TRACE.json MILLISECONDS
 //
-// It differs from the published host in three places, where that one has a defect: it compares a
-// file's extension with ".so" (the published one loads nothing), it escapes quotes in names (as
-// PyTorch 2.15 does), and it rejects events that are smaller than 48 bytes.
+// It differs from the published host in three places, in which the published host has a defect: it
+// compares a file's extension with ".so" (the published host loads nothing), it escapes quotes in
+// names (as PyTorch 2.15 does), and it rejects events that are smaller than 48 bytes.
 #include <dlfcn.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -139,7 +139,8 @@ std::string micros(int64_t ns) {
   return text;
 }
 
-// The three Gregorian months from which Kineto counts.
+// Kineto counts time from the last multiple of this period, which is three months of the Gregorian
+// calendar.
 constexpr int64_t kPeriod = 7889238LL * 1000000000LL;
 
 void write(const char* file) {
@@ -234,7 +235,7 @@ int main(int argc, char** argv) {
     uint32_t types[kCount] = {};
     Query query = {48, nullptr, name, 31, types, kCount};
     if (interface.query(&query) != 0) strcpy(name, "N/A");
-    // All that Kineto requests by default, and counters.
+    // All types that Kineto requests by default, and counters.
     std::vector<uint32_t> enabled;
     for (uint32_t type : types)
       if (type && type < kCount) enabled.push_back(type);

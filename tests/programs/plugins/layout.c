@@ -1,4 +1,5 @@
-/* Prints sizes and offsets of the plugin interface as this compiler lays them out. */
+/* Prints the sizes and offsets of the plugin interface's structs, as this compiler lays them
+ * out. */
 #include <stdio.h>
 
 #include "counterpoint/kineto_plugin_extension.h"

@@ -1,5 +1,6 @@
-/* The smallest valid plugin: it has only what the published header demands, and looks at no size and no
- * pointer. It hands over one kernel. -DMISTAKE=NAME makes it violate the interface in one way. */
+/* The smallest valid plugin: it has only the functions that the published header requires, and
+ * checks no size and no pointer. It hands over one kernel. -DMISTAKE=NAME makes it violate the
+ * interface in one way. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,7 +28,7 @@ enum {
   FLOW_ZERO,
   METADATA_NOT_JSON,
   HANGS_LATE,
-  /* These are valid. */
+  /* These variants are valid. */
   EVENT_NAMELESS,
   SIZE_EXACT,
   TABLE_LARGER,

@@ -140,7 +140,7 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees) {
 int nvmlDeviceGetFieldValues(void *device, int count, field *fields) {
     if (is_part(device) || device == &devices[1]) return NOT_SUPPORTED;
     for (int i = 0; i < count; i++) {
-        /* As an H100 with driver 580 has it: a number of 32 bits. */
+        /* The value is a 32-bit number, as on an H100 with driver 580. */
         fields[i].kind = 1;
         fields[i].code = fields[i].id == 197 || fields[i].id == 198 ? SUCCESS : NOT_SUPPORTED;
         fields[i].value = fields[i].id == 197 ? (sent += 3000000) : 5;

@@ -2,7 +2,7 @@
  * -DMISTAKE=name. NAME is the kernel's name, as a C string.
  *
  * It records one launch and one kernel with a flow between them, two counters, two devices, a
- * stream. `plugin_calls` returns the calls that it got, a letter each. */
+ * stream. `plugin_calls` returns the calls that the plugin got, as one letter for each call. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,12 +16,12 @@
 #define NAME "kernel of a test"
 #endif
 
-/* Added to all times, ns since 1970. */
+/* This value is added to all times, in ns since 1970. */
 #ifndef BASE
 #define BASE 0LL
 #endif
 
-/* -DMISTAKE=4 makes the fourth, and so on. */
+/* The mistakes. -DMISTAKE=4 makes the plugin make the fourth one, and so on. */
 enum {
   NONE,
   REGISTER_FAILS,
@@ -193,7 +193,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   int added;
   IF(NULL_EVENT) added = b->addEvent(h, NULL);
   else added = b->addEvent(h, &kernel);
-  /* Few plugins look at what addEvent returned. */
+  /* Few plugins check the result of addEvent, so this plugin continues with some mistakes. */
   if (added == 0 || MISTAKE == SMALL_EVENT) {
     IF(NULL_NAME) b->setLastEventName(h, NULL);
     else IF(NAMELESS) {}
@@ -220,12 +220,13 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   return 0;
 }
 
-/* Uses the builder after its call, as a plugin with a thread of its own might. */
+/* Uses the trace builder after the call for which it is valid, as a plugin with its own thread
+ * might. */
 KINETO_PLUGIN_EXPORT int plugin_late(void) {
   return last ? copy.setLastEventName(copy.pTraceBuilderHandle, "too late") : 1;
 }
 
-/* The destructor of something that belongs to a thread. */
+/* The destructor of a thread-specific value. */
 static void wait_for_ever(void* thing) {
   (void)thing;
   for (;;) pause();

@@ -1,5 +1,6 @@
-// A plugin whose functions end by something other than a return. `throws_at` says where and how;
-// without it the plugin behaves. With -DIN_CONSTRUCTOR it throws while it is loaded.
+// A plugin whose functions do not return normally. `throws_at` selects which function, and what it
+// does; if it is not called, all functions return. With -DIN_CONSTRUCTOR, the plugin throws while
+// it is loaded.
 #include <pthread.h>
 
 #include <chrono>
@@ -12,7 +13,7 @@
 
 namespace {
 
-// Two exceptions of the kinds that programs define: one with a base class, and one with two.
+// Two exception types such as programs define: one with one base class, and one with two.
 struct Own : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -22,7 +23,7 @@ struct Other {
 struct Mixed : Other, std::runtime_error {
   Mixed() : std::runtime_error("of two bases") {}
 };
-// Throws again in its destructor, after it was caught.
+// An exception whose destructor throws again after it was caught.
 struct Nasty {
   bool armed;
   explicit Nasty(bool yes) : armed(yes) {}
@@ -114,7 +115,8 @@ KINETO_PLUGIN_EXPORT void throws_at(const char* place, const char* by) {
   strncpy(how, by, sizeof how - 1);
 }
 
-// Returns how many destructors ran since the last call, or -1 if an exception is uncaught for C++.
+// Returns how many destructors have run since the last call, or -1 if C++ still counts an exception
+// as uncaught.
 KINETO_PLUGIN_EXPORT int throws_cleaned() {
   int n = std::uncaught_exceptions() ? -1 : cleaned;
   cleaned = 0;

@@ -1,7 +1,8 @@
-/* A plugin as any vendor's: it numbers its devices, its streams and its arrows from 0 or 1. Each of two
- * devices runs 50 kernels of 8 us, and an arrow leads to each of them from its launch. An arrow of the
- * other type, which has the same number as the first one, leads from one pass to the other. Each device
- * also has a counter of the published interface with 50 values: 10 for device 0, 20 for device 1.
+/* A plugin like that of any vendor: it numbers its devices, its streams and its arrows from 0 or 1.
+ * Each of two devices runs 50 kernels of 8 us, and an arrow leads to each of them from its launch.
+ * An arrow of the other type, which has the same number as the first one, leads from one pass to
+ * the other. Each device also has a counter of the published interface with 50 values: 10 for
+ * device 0, 20 for device 1.
  *
  * VENDOR is the beginning of the kernels' names, as a C string. CLOCK is what the times are of.
  */
@@ -115,7 +116,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
     b->setLastEventName(b->pTraceBuilderHandle, "load");
     b->addLastEventMetadata(b->pTraceBuilderHandle, "percent", i % 2 ? "20" : "10");
   }
-  /* The other type of arrows, between events of its own. */
+  /* The other type of arrow, between two separate events. */
   for (int i = 0; i < 2; i++) {
     KinetoPlugin_ProfileEvent pass = event(KINETO_PLUGIN_PROFILE_EVENT_TYPE_PRIVATEUSE1_RUNTIME,
                                            of->started + 2000000 + i * 2000, 1000);

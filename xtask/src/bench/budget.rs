@@ -1,9 +1,9 @@
-//! `budget`: measures what a run with a budget costs, compared with the program alone.
+//! `budget`: measures the cost of a run with a budget, compared with the program alone.
 //!
-//! Each workload runs alone and with budgets from 0 to 10 %, without counters and with one software
-//! counter, in turn. As in [`super::price`], the reference is the ratio of the processor time per
-//! inference in the same round. `benches/budget.py` makes one run. The last workload is a model of a
-//! hundred tiny ops on TVM.
+//! Each workload runs in turn without the recorder and with budgets from 0 to 10 %, both without
+//! counters and with one software counter. As in [`super::price`], the reference is the ratio of
+//! the processor time per inference in the same round. `benches/budget.py` makes one run. The last
+//! workload is a model of a hundred tiny ops on TVM.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ use super::price::{Workload, tools, tvm};
 use crate::fixtures::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 
-/// Fixture, inputs, device and number of inferences. Each workload takes a good part of a second.
+/// Fixture, inputs, device and number of inferences. Each run takes a large part of a second.
 const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TINYLOOP, &["16xf32=0", "4000"], "local-sync", 4),
     (&MLP, MLP.inputs, "local-sync", 2_000),
@@ -24,10 +24,10 @@ const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
 ];
 /// How often TVM's model runs.
 const TVM_RUNS: u32 = 30_000;
-/// The values of `run --budget`, each also as a share of the time.
+/// The values of `run --budget`, each also as a fraction.
 const BUDGETS: [(&str, f64); 5] =
     [("0", 0.0), ("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.10)];
-/// A name for the counters, and the value of `run -e`.
+/// A name for the set of counters, and the value of `run -e`.
 const COUNTERS: [(&str, &str); 2] = [("timing", "none"), ("one counter", "page-faults:u")];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -72,7 +72,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let before = words.into_iter().chain(paths).collect();
                 let case = case(&format!("{budget}.{events}"), before);
                 let name = format!("{name}, {what}, budget {budget}");
-                // A budget of 0 only counts, so no share of the time is its limit.
+                // With a budget of 0, calls are only counted, so there is no limit to check.
                 let at_most = Some(1.0 + part).filter(|_| part > 0.0);
                 let truth =
                     Formula::Ratio { over: Of::new(case.label, "cpu"), under: under.clone() };

@@ -3,9 +3,9 @@
 //!
 //! There are two comparisons. `replay` records a program once in full. Then, many times for each
 //! budget, it chooses calls of this recording with the code of the agent
-//! (`recorder/budget/replay.rs`). All replays are of the same process, so differences between
-//! processes play no part. `direct` runs the program with each budget, and compares these runs with
-//! full runs. `benches/budget_intervals.py` does both.
+//! (`recorder/budget/replay.rs`). All replays use the recording of one process, so differences
+//! between processes have no effect. `direct` runs the program with each budget, and compares these
+//! runs with full runs. `benches/budget_intervals.py` does both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

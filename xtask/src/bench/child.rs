@@ -1,4 +1,4 @@
-//! Runs one process of a benchmark and reads its own resource usage.
+//! Runs one process of a benchmark and reads the resource usage of this process alone.
 
 use std::fs::File;
 use std::process::{Command, ExitStatus, Stdio};
@@ -11,7 +11,8 @@ use super::plan::{Case, Observe, Reading, Readings};
 use crate::layout::Layout;
 use crate::process::describe;
 
-/// Runs the case once. Its output goes to files, so that no pipe of ours can delay the program.
+/// Runs the case once. The program's output goes to files, because a pipe that we read too slowly
+/// could delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     let folder = layout.bench()?;
     let out = folder.join("stdout.txt");
@@ -34,7 +35,7 @@ pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
 }
 
 /// Starts the program and waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all
-/// processes of the run, and its maximum never falls.
+/// processes of the benchmark, and its maximum memory never decreases.
 fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Readings)> {
     let start = Instant::now();
     let child =

@@ -1,5 +1,6 @@
-//! Datasets of many ranks: `dataset-export` measures what adding a recording takes, `dataset-merge` merging and
-//! reading a thousand ranks, and `dataset-query` asking them in SQL.
+//! Benchmarks of datasets with many ranks: `dataset-export` measures adding a recording,
+//! `dataset-merge` measures merging and reading a thousand ranks, and `dataset-query` measures SQL
+//! queries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,15 @@ const RANKS: u32 = 1_000;
 const CALLS: u32 = 1_000_000;
 /// Of each rank.
 const OPS: u32 = 200;
-/// Ranks of which the dataset has single calls, in `dataset-query`: each takes 13 MB.
+/// The number of ranks whose single calls are in the dataset of `dataset-query`; the calls of a
+/// rank take 13 MB.
 const RANKS_WITH_CALLS: u32 = 100;
 const COUNTERS: u32 = 2;
-/// Rounds of programs that take up to half a minute.
+/// The number of rounds for programs that take up to half a minute.
 const FEW_ROUNDS: usize = 10;
 const MIB: f64 = 1024.0;
 
-/// Of each recording: the name of the cases, and its calls.
+/// For each recording: the names of its cases, and its number of calls.
 const RECORDINGS: [([&str; 2], u32); 2] =
     [(["1m", "1m-calls"], 1_000_000), (["10m", "10m-calls"], 10_000_000)];
 
@@ -43,7 +45,8 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         for (label, option) in [(sums, None), (with_calls, Some("--calls"))] {
             let (program, profile) = (program.clone(), profile.clone());
             let dataset = folder.join(format!("dataset-{label}"));
-            // As `run --dataset` does it while the program runs. Each round makes a new dataset.
+            // The export works as with `run --dataset` while the program runs. Each round makes a
+            // new dataset.
             cases.push(Case::new(label, Observe::PrivateMemory, move || {
                 let _ = fs::remove_dir_all(&dataset);
                 let mut command = Command::new(&program);
@@ -102,7 +105,7 @@ pub fn merge(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes: vec![about(0)] })
 }
 
-/// Of each query: a name, its arguments, and the most time in ms.
+/// For each query: its name, its arguments, and the target for its time in ms.
 const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
     ("totals", &["--kept", "totals", "--memory", "512M"], Some(60_000.0)),
     ("quantiles", &["--kept", "quantiles", "--memory", "512M"], Some(5_000.0)),
@@ -115,7 +118,8 @@ const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
         ],
         None,
     ),
-    // A million groups of one rank need more memory than this: the query uses temporary files.
+    // A million groups of one rank need more memory than this limit, so the query uses temporary
+    // files.
     (
         "temporary-files",
         &[
@@ -153,7 +157,8 @@ pub fn query(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes })
 }
 
-/// Makes a dataset of [`RANKS`] ranks, the first of which have single calls as well.
+/// Makes a dataset of [`RANKS`] ranks. The first `with_calls` ranks also have their single calls in
+/// it.
 fn ranks(layout: &Layout, name: &str, with_calls: u32) -> Result<PathBuf> {
     let folder = layout.bench()?.join(name);
     remove(&folder)?;

@@ -1,6 +1,6 @@
 //! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
-//! finds a matrix product that has more to do. Each round is twelve whole series, recorded as a
-//! user would, so a round takes a minute.
+//! detects that a matrix product has more work. Each round records twelve whole series as a user
+//! would, so a round takes a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,12 +15,14 @@ use crate::process::quiet;
 const ROUNDS: usize = 20;
 /// The columns of the first matrix product of the model.
 const COLUMNS: u32 = 784;
-/// A name, the columns of the product in the second program, the pairs of each series, and the series of
-/// each round. With 824 columns the product has 5.1 % more multiplications, with 808 it has 3.1 % more.
+/// For each kind of series: a name, the columns of the product in the second program, the number of
+/// pairs in a series, and the number of series in a round. With 824 columns, the product has 5.1 %
+/// more multiplications; with 808 columns, it has 3.1 % more.
 const SERIES: [(&str, u32, u32, u32); 3] =
     [("equal", COLUMNS, 10, 10), ("five", 824, 10, 1), ("three", 808, 20, 1)];
 const ITERATIONS: u32 = 100;
-/// The highest allowed share of equal series in which any row has a difference.
+/// The largest allowed share of series with equal programs in which `diff` finds a difference in
+/// any row.
 const FALSE_VERDICTS: f64 = 0.06;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

@@ -1,6 +1,6 @@
-//! `guest-reads`: measures a pair of readings in instructions of the emulated machine, and compares
-//! it with the minimum that a C program needs for the same. There is almost no noise: only the
-//! interrupts of the guest's timer differ from one boot to the next.
+//! `guest-reads`: measures how many instructions a pair of readings takes in the emulated machine,
+//! and compares this number with the minimum that a C program needs for the same. There is almost
+//! no noise: only the interrupts of the guest's timer differ from one boot to the next.
 
 use std::process::Command;
 

@@ -41,7 +41,7 @@ pub fn show(layout: &Layout, names: &[String]) -> Result<()> {
     for name in names {
         let figures = figures(name, &texts);
         ensure!(!figures.is_empty(), "benchmark {name}: there is no result in git's history");
-        // Writing fails if a reader who has seen enough closes the pipe.
+        // Writing fails if the reader has closed the pipe, for example `head`. This is no error.
         let _ = std::io::stdout().write_all(draw(name, &figures).as_bytes());
     }
     Ok(())

@@ -32,8 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // The library reads the file of this variable when the first executable is
-                    // loaded, which never happens here.
+                    // The library reads the file that this variable names when the first executable
+                    // is loaded, which never happens here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
@@ -43,8 +43,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             difference("added wall, under a profile", "configured", "wall", Some(2.0)),
             difference("added cpu", "preloaded", "cpu-total", None),
         ],
-        // The process takes ten milliseconds, this many rounds are cheap, and they are necessary
-        // because the scheduler's noise is as large as the effect.
+        // Many rounds are necessary, because the scheduler's noise is as large as the effect. They
+        // are also cheap, because the process takes only ten milliseconds.
         rounds: 100,
         notes: vec![
             "preloaded: no profile is configured; configured: with a profile, like every child of `counterpoint run`"
@@ -53,16 +53,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Starts Python deliberately without `-I` and `-S`, because site initialisation is part of every
-/// user's start.
+/// Makes the command that starts Python. It deliberately has no `-I` and `-S`, because the
+/// initialisation of `site` is part of every normal start.
 fn pass(python: &PathBuf) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", "pass"]);
     command
 }
 
-/// Returns the interpreter itself. Version managers put shell scripts in front of it, and the
-/// library would be preloaded into their shells, too.
+/// Returns the path of the interpreter itself. Version managers put shell scripts with this name
+/// into `PATH`, and the library would also be preloaded into the shells that run them.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

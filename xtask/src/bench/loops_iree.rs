@@ -1,7 +1,7 @@
 //! `loops-iree`: measures how much instrumented loops slow down a matrix product of IREE
-//! (`fixtures/iree/mmst.mlir`, 256×512 by 512×256, 16 workgroups of 64×64), without a recorder and
-//! with one. `local-sync` runs it on one thread. The comparison is with the same module without
-//! instrumentation, under the same recorder.
+//! (`fixtures/iree/mmst.mlir`, 256×512 by 512×256, 16 workgroups of 64×64), with and without the
+//! recorder. `local-sync` runs the product on one thread. Each time is compared with that of the
+//! same module without instrumentation, also with or without the recorder.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ const TIMES: u32 = 1000;
 /// of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all 512
 /// terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
-/// Prints what empty hits cost.
+/// A Python program that prints the cost of empty hits.
 const COST: &str = "\
 import json, sys
 module = json.load(sys.stdin)['modules'][0]
@@ -85,7 +85,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         benchmark("recorded", recorded("plain")),
     ];
     cases.extend(DEPTHS.map(|(name, _)| benchmark(name, recorded(name))));
-    // This case comes after `depth2`, whose profile it reads.
+    // This case reads the profile of the case `depth2`, so it must come after it.
     cases.push(Case::new("cost", Observe::Lines, move || {
         let mut command = Command::new("sh");
         let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

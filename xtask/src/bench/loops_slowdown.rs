@@ -1,7 +1,7 @@
 //! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and whether the
-//! report's time of the outer loop equals that of the program without instrumentation. The kernels
-//! are the matrix products of `tests/programs/loops_matmul.c`. It also measures the speed of the
-//! instrumenter, on a million lines of text.
+//! time of the outer loop in the report equals the time in the program without instrumentation. The
+//! kernels are the matrix products of `tests/programs/loops_matmul.c`. It also measures the speed
+//! of the instrumenter with a million lines of LLVM IR.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use crate::process::output;
 use crate::setup::packages;
 
 const CLANG: &str = "clang-19";
-/// Each kernel's name and three limits: the slowdown for loops of depth 0 and 1, that for depth 2,
-/// and the outer loop's time in the report.
+/// Each kernel's name and three targets: the slowdown if loops of depth 0 and 1 are instrumented,
+/// the slowdown for depth 2, and the outer loop's time in the report divided by its true time.
 const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_256", 1.02, 1.15, 1.10),
     ("ikj_256", 1.02, 1.15, 1.10),
@@ -26,7 +26,8 @@ const KERNELS: [(&str, f64, f64, f64); 4] = [
 ];
 /// The number of lines of text for the instrumenter.
 const LINES: usize = 1_000_000;
-/// Prints the report's mean inclusive time of each outermost loop, by function.
+/// A Python program that prints the mean inclusive time of each outermost loop in the report, by
+/// function.
 const OUTER: &str = "\
 import json, sys
 report = json.load(sys.stdin)
@@ -42,7 +43,7 @@ fn clang(arguments: &[&str], source: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text with the functions of `text` again and again, under other names.
+/// Returns a text in which the functions of `text` are repeated many times under different names.
 fn repeated(text: &str) -> Result<String> {
     let first = text.find("define internal").context("the text has no functions")?;
     let end = text.rfind("\n}\n").context("the text has no functions")? + 3;
@@ -71,8 +72,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let text = scratch.join("matmul.ll");
     let source = layout.root.join("tests/programs/loops_matmul.c");
     clang(&["-S", "-emit-llvm"], &source, &text)?;
-    // Aligned, because where a loop lies in the code changes its speed by up to a tenth, and any change
-    // of the text moves all loops.
+    // Loops are aligned, because the address of a loop's code changes its speed by up to a tenth,
+    // and any change of the text moves all loops.
     let late = ["-Xclang", "-disable-llvm-passes", "-falign-loops=64"];
     let plain = scratch.join("matmul-plain");
     clang(&late, &text, &plain)?;
@@ -106,7 +107,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         Case::new("plain", Observe::Lines, move || Command::new(&plain)),
         Case::new("depth1", Observe::Lines, move || recorded(&third, &its_place, &outer)),
         Case::new("depth2", Observe::Lines, move || recorded(&again, &place, &all)),
-        // This case comes after `depth2`, whose profile it reads.
+        // This case reads the profile of the case `depth2`, so it must come after it.
         Case::new("report", Observe::Lines, move || {
             let mut command = Command::new("sh");
             let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

@@ -1,5 +1,5 @@
-//! Describes the machine of a result: enough to judge the result, but nothing that identifies the
-//! machine.
+//! Describes the machine on which a result was measured. The description has what a reader needs to
+//! judge the result, but nothing that identifies the machine.
 
 use serde_json::{Value, json};
 

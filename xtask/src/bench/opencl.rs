@@ -1,6 +1,6 @@
-//! `opencl`: measures what the plugin for OpenCL costs each enqueueing call, on PoCL's device.
-//! `tests/programs/opencl/bench.c` measures without the layer, with a layer that is idle, and while
-//! the plugin records.
+//! `opencl`: measures how much time the plugin for OpenCL adds to calls, with PoCL as the device.
+//! `tests/programs/opencl/bench.c` measures the calls without the layer, with an idle layer, and
+//! while the plugin records.
 
 use std::path::PathBuf;
 use std::process::Command;

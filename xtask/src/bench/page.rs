@@ -1,5 +1,6 @@
-//! `page`: measures size, time and memory of writing the page `report --html` of one million and of
-//! ten million calls, how a browser shows the first of them, and the size of the demo's page.
+//! `page`: measures the size of the page of `report --html`, and the time and memory for writing
+//! it, for profiles of one million and of ten million calls. Also measures how fast a browser shows
+//! the page of one million calls, and the size of the demo's page.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -11,14 +11,14 @@ pub struct Plan {
     pub figures: Vec<Figure>,
     /// The number of rounds if the command line does not give one.
     pub rounds: usize,
-    /// What a reader of the result must know, as one sentence each.
+    /// Facts that a reader of the result must know, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// The number of rounds for programs that run for a good part of a second.
+/// The usual number of rounds, for programs that run for a large part of a second.
 pub const USUAL_ROUNDS: usize = 15;
 
-/// One of the commands that run in turn.
+/// One of the commands of a benchmark, which run in turn.
 pub struct Case {
     pub label: &'static str,
     pub command: Box<dyn Fn() -> Command>,
@@ -36,8 +36,8 @@ impl Case {
 }
 
 /// Where the numbers of a case come from. The times of the process itself are always read: `wall`,
-/// `user` and `sys` in milliseconds, and `max-rss` in KiB. They include children for which the
-/// process has waited.
+/// `user` and `sys` in milliseconds, and `max-rss` in KiB. These numbers include child processes
+/// for which the process has waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Observe {
     /// Only the process itself.
@@ -110,7 +110,8 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
-    /// The reading itself, whose mean over the rounds counts: 1 if the event happened, else 0.
+    /// The reading itself, which is 1 if an event happened in the round, and otherwise 0. The
+    /// result is the mean over the rounds.
     Rate(Of),
 }
 
@@ -176,8 +177,8 @@ impl Figure {
 }
 
 impl Formula {
-    /// Returns the figure's value. `None` if a reading is missing or a divisor is zero: missing is
-    /// never zero.
+    /// Returns the figure's value in a round. Returns `None`, never 0, if a reading is missing or a
+    /// divisor is zero.
     pub fn of(&self, round: &Round) -> Option<f64> {
         let value = |of: &Of| round.get(of).map(|reading| reading.value);
         let result = match self {

@@ -1,8 +1,9 @@
-//! `plugin`: measures what an event of a plugin costs. A plugin in C
-//! (`tests/programs/plugins/price.c`) measures the trace builder, a bare copy of the same bytes
-//! (the floor), and writing Chrome's JSON with `fprintf`, as Kineto's hosts do (the peer). Then
-//! `counterpoint plugin run` records a plugin with a million events and one with a single event;
-//! the difference is the way from the plugin into the profile.
+//! `plugin`: measures the cost of an event of a plugin. A plugin in C
+//! (`tests/programs/plugins/price.c`) measures the host's trace builder, a bare copy of the same
+//! bytes (the lower limit, called floor), and writing Chrome's JSON with `fprintf`, as Kineto's
+//! hosts do (for comparison). Then `counterpoint plugin run` records a plugin with a million events
+//! and one with a single event; the difference is the cost of moving events from the plugin into
+//! the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const EVENTS: u32 = 1_000_000;
-/// Each kind with its target in ns, if it has one.
+/// The kinds of events, each with its target in ns if there is one.
 const KINDS: [(&str, &str, Option<f64>); 4] = [
     ("named", "an event with a name", Some(60.0)),
     ("flow", "… and a flow", None),
@@ -24,7 +25,8 @@ const KINDS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    // As for the tests, a variable may name a folder with a program that was built before.
+    // As for the tests, the variable `COUNTERPOINT_DIST` may name a folder with a program that is
+    // already built.
     let program = dist::given(layout)?.program();
     let scratch = layout.bench()?;
     let price = compile(layout, "price.c", &scratch.join("price.so"), "-DPRICE")?;

@@ -1,16 +1,18 @@
 //! `price`: compares the real cost of recording with the cost that the report states.
 //!
-//! Each workload runs alone, with timing only, and with one and three software counters, in turn.
-//! `price-torch` does the same with PyTorch's training loop, which also runs with a budget. It is a
-//! benchmark of its own because one of its rounds takes two minutes. Its processes take turns, step
-//! by step (`benches/price_in_turns.py`): what recording costs there is less than the difference
-//! between two periods of ten seconds of a shared machine. The true cost is the difference of the
+//! Each workload runs in turn without the recorder, with timing only, and with one and three
+//! software counters. `price-torch` does the same with a training loop of PyTorch, which also runs
+//! with a budget. `price-torch` is a separate benchmark, because each of its rounds takes two
+//! minutes. All processes of a round exist at the same time and take turns, step by step
+//! (`benches/price_in_turns.py`), because the cost of recording is smaller than the difference
+//! between two periods of ten seconds on a shared machine. The true cost is the difference of the
 //! processor times of two whole processes of the same round, with and without the recorder. Wall
 //! time on a shared machine depends mostly on its other users. `benches/price.py` makes one run and
 //! reads its report.
 //!
-//! The figure is the true cost divided by the stated cost, and not the other way round: the
-//! difference of two processes is noisy, and may even be below zero, so it must not be the divisor.
+//! The figure is the true cost divided by the stated cost, and not the other way round. The true
+//! cost is the difference between two processes, which is noisy and may even be negative, so it
+//! must not be the divisor.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,8 +28,8 @@ use crate::fixtures::{
 use crate::layout::Layout;
 use crate::process::output;
 
-/// A fixture with inputs, its numbers of inferences on each device, and the last input if it is a
-/// number of iterations. Each model takes a good part of a second.
+/// A fixture, its inputs, the number of inferences on each device, and for each device the last
+/// input, if this input is a number of iterations. Each run takes a large part of a second.
 type Model = (&'static Fixture, &'static [&'static str], [u32; 2], [Option<u32>; 2]);
 const MODELS: [Model; 3] = [
     // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1 µs.
@@ -38,9 +40,11 @@ const MODELS: [Model; 3] = [
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 /// How often TVM's model runs.
 const TVM_RUNS: u32 = 3_000;
-/// The number of steps of PyTorch's training loop. A budget records the first 8 in any case.
+/// The number of steps of PyTorch's training loop. With a budget, the first 8 steps are always
+/// recorded.
 const TRAINING_STEPS: u32 = 32;
-/// A round of this loop takes so long that a benchmark of 20 minutes has only this many.
+/// The number of rounds. A round of this loop takes so long that these rounds already take 20
+/// minutes.
 const TRAINING_ROUNDS: usize = 8;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The name of a case, the arguments of `run`, and the longest time that the program may take with
@@ -58,8 +62,9 @@ const TRAINING: [Mode; 4] = [
     ("budget-2-exact", "-e none --budget 2% --exact-counts", None),
     ("one", "-e page-faults", Some(1.06)),
 ];
-/// The stated cost may be a fifth less than the true one. (It may also be a fifth more; that the
-/// interval is above 0.83 is for the reader to see, because a target is only an upper bound.)
+/// The target: the stated cost may be a fifth less than the true cost. (It may also be a fifth
+/// more. A target is only an upper bound, so the reader has to check that the interval is above
+/// 0.83.)
 const AT_MOST: f64 = 1.25;
 
 /// Returns the program, IREE's benchmark tool and the modules. If the variables that tests use are
@@ -74,12 +79,12 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // This is the program itself. The wheel's script of the same name first starts a Python.
+    // This is the program itself. The wheel's script of the same name would start Python first.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
 
-/// A program with its arguments, under the name of its figures.
+/// A program with its arguments, and the name of its figures.
 pub(super) struct Workload {
     pub name: String,
     pub command: Vec<String>,
@@ -114,7 +119,7 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// Returns the model of a hundred tiny ops on TVM, which runs `runs` times.
+/// Returns the workload that runs a TVM model of a hundred tiny ops `runs` times.
 pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
     let python = tvm_op::python(layout)?;
     let scratch = layout.bench()?;
@@ -134,7 +139,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// `price-torch`: each case is a round of all modes, with a number of threads.
+/// Prepares `price-torch`. Each case runs all modes once, with a given number of threads.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
     let program = dist::given(layout)?.program();
     let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;

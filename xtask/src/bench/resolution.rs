@@ -1,9 +1,9 @@
-//! `resolution`: measures whether compensated means are inside of the intervals that the report
-//! states.
+//! `resolution`: measures how often the true mean is inside of the interval that the report states
+//! for its compensated mean.
 //!
-//! `tests/programs/resolution.c` calls functions of known length, from 20 ns to 1 ms, in turn as they
-//! are and through the recorder. `benches/resolution.py` compares the means of the report with the
-//! truth, in ten runs for each round. So ten rounds are a hundred runs of each case.
+//! `tests/programs/resolution.c` calls functions of known duration, from 20 ns to 1 ms, in turn
+//! directly and through the recorder. `benches/resolution.py` compares the means of the report with
+//! the truth, in ten runs for each round. So ten rounds are a hundred runs of each case.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,7 @@ const FUNCTIONS: [&str; 8] = [
 ];
 const RUNS: u32 = 10;
 const ROUNDS: usize = 10;
-/// An interval of 95 % may miss the truth in ten of a hundred runs.
+/// The target: a 95 % interval may miss the true value in at most ten of a hundred runs.
 const MOST_OUTSIDE: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

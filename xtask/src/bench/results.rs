@@ -1,5 +1,5 @@
-//! The files that a run leaves: a page of text with the results, `benches/runs/NAME.txt`, which
-//! replaces that of the run before, and every reading in `target/bench/NAME.json`.
+//! Writes the files of a run: a page of text with the results, `benches/runs/NAME.txt`, which
+//! replaces the page of the run before, and `target/bench/NAME.json` with every reading.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::process::shell_form;
 /// The version of the JSON file's layout.
 const SCHEMA: u32 = 1;
 
-/// What the interval says about a target "at most".
+/// The result of comparing an interval with a target, which is an upper limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The whole interval is at or below the target.
     Met,
-    /// The whole interval is above it.
+    /// The whole interval is above the target.
     NotMet,
     /// The target lies inside the interval.
     Inconclusive,

@@ -1,5 +1,6 @@
-//! `roofs`: compares the roofs that `counterpoint roofline` measures with those of likwid-bench, which
-//! has kernels of its own for the same instructions. `benches/roofs.py` runs both in turns.
+//! `roofs`: compares the roofs (peak rates) that `counterpoint roofline` measures with the results
+//! of likwid-bench, which has its own kernels for the same instructions. `benches/roofs.py` runs
+//! both in turns.
 
 use std::process::Command;
 
@@ -11,10 +12,10 @@ use crate::layout::Layout;
 use crate::process::{exists, output};
 use crate::setup::packages;
 
-/// Rounds of about a minute each.
+/// The number of rounds. A round takes about a minute.
 const ROUNDS: usize = 10;
 const SECONDS: &str = "5";
-/// The largest difference that is allowed, as a part of likwid-bench's rate.
+/// The largest allowed difference, as a fraction of likwid-bench's rate.
 const APART: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -27,7 +28,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         python.arg(&script).arg(&program).arg(SECONDS);
         python
     };
-    // Which levels of memory and widths of vectors there are, only the measurement says.
+    // A first measurement finds out which levels of memory and which widths of vectors this machine
+    // has.
     let first = output(&mut command(), "measure the roofs once")?;
     let names = first.lines().filter_map(|line| line.split_once(".apart ")).map(|(name, _)| name);
     let mut figures = Vec::new();

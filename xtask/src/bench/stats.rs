@@ -85,8 +85,8 @@ mod tests {
 
     /// Compares with the interval of the median from order statistics: of 15 values, the 4th and
     /// the 12th enclose the median with 96.5% (binomial table), and the 5th and the 11th with
-    /// 88.2%. The ends of the bootstrap interval are order statistics, too, and must be among
-    /// those.
+    /// 88.2%. The ends of the bootstrap interval are also order statistics, and must be between
+    /// these pairs.
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();

@@ -1,6 +1,6 @@
 //! Prepares what the benchmarks of PyTorch need: a release, and Python with PyTorch.
-//! `COUNTERPOINT_DIST` and `COUNTERPOINT_VENV_TORCH` name folders to use instead of what this
-//! checkout builds and installs, as for the tests.
+//! `COUNTERPOINT_DIST` and `COUNTERPOINT_VENV_TORCH` name folders that are used instead of the
+//! release and the environment of this checkout, as for the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! `torch-log`: measures a million events of torch, streamed into a profile, and torch's own export
-//! of the same events in the same process. All files are on tmpfs.
+//! `torch-log`: measures the time for writing a million events of torch into a profile, compared
+//! with torch's own export of the same events in the same process. All files are on tmpfs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

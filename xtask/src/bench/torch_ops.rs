@@ -1,6 +1,6 @@
 //! `torch-ops`: measures the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in
 //! stock PyTorch, without an observer and with five different ones in turn, in one process. Most of
-//! an observer's cost is PyTorch's own call of it.
+//! the cost of an observer is the time that PyTorch takes to call it.
 
 use std::process::Command;
 

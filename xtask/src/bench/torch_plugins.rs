@@ -1,8 +1,8 @@
-//! `torch-plugins`: measures what idle plugins add to PyTorch's own profiler.
+//! `torch-plugins`: measures how much time idle plugins add to PyTorch's own profiler.
 //!
 //! `benches/torch/plugins.py` records 500,000 small ops in each of four cases, which take turns in
 //! one process: no plugin, an empty child profiler in PyTorch's profiler, an idle plugin, and an
-//! idle plugin that takes the ids of ops.
+//! idle plugin that accepts the ids of ops.
 
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module
 //! of a hundred trivial kernels in unmodified TVM, without an instrument and with three different
-//! ones in turn, in one process. Most of an instrument's cost is the machine's own call of it.
+//! ones in turn, in one process. Most of the cost of an instrument is the time that the machine
+//! takes to call it.
 
 use std::path::PathBuf;
 use std::process::Command;

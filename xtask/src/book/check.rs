@@ -1,5 +1,5 @@
-//! Whether each link of the pages of a book leads to a file of the book, and to an element if it has a fragment.
-//! Links to other servers are not followed.
+//! Checks that each link in the pages of a book leads to a file of the book, and, if the link has a
+//! fragment, to an element with this id. Links to other servers are not followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use super::place;
 use crate::dist::files_below;
 
-/// A page that a server shows for addresses it does not know: its links are from the server's root.
+/// The page that a server shows for unknown addresses. Its links are relative to the server's root.
 const NOT_FOUND: &str = "404.html";
 
-/// What was looked at.
+/// The numbers of pages and links that were checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Checked {
     pub pages: usize,
@@ -52,7 +52,7 @@ pub fn book(folder: &Path) -> Result<Checked> {
     Ok(Checked { pages: pages.len(), links })
 }
 
-/// The values of attributes, as they are written in the text of a page.
+/// Returns the values of attributes with these names, as they are written in the text of a page.
 fn values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let all = names.iter().flat_map(move |name| {
         text.match_indices(name).filter_map(move |(at, _)| {

@@ -1,4 +1,4 @@
-//! A page that only the book has: the help of all commands, as the program prints it.
+//! Makes a page that exists only in the book: the help of all commands, as the program prints it.
 
 use std::process::Command;
 
@@ -17,10 +17,10 @@ What `counterpoint COMMAND --help` prints, for each command. [The commands](comm
 of them is for.
 ";
 
-/// Columns of the help, which fit a page.
+/// The width of the help text, which fits on a page of the book.
 const COLUMNS: &str = "88";
 
-/// Makes the page from the program, which is built.
+/// Builds the program, and makes the page from its help.
 pub fn page(layout: &Layout) -> Result<String> {
     output(cargo().args(["build", "--quiet", "--package", "counterpoint"]), "build counterpoint")?;
     let program = layout.target.join("debug/counterpoint");
@@ -39,7 +39,7 @@ pub fn page(layout: &Layout) -> Result<String> {
     Ok(text)
 }
 
-/// The names in the list of commands: `trace export: writes …`.
+/// Returns the names in the list of commands, whose lines have the form `trace export: writes …`.
 fn commands(help: &str) -> Result<Vec<String>> {
     let (_, list) = help.split_once("# Commands\n\n").context("the help has a list of commands")?;
     let lines = list.lines().take_while(|line| !line.starts_with('`') && !line.is_empty());

@@ -1,7 +1,7 @@
-//! The source of the book: a copy of the pages, and of whatever they link to.
+//! Writes the source of the book: a copy of the pages, and of all files to which they link.
 //!
-//! Links to folders would lead to nothing on a server, so each such folder gets a page that lists its files. Pages
-//! that others link to and that the summary does not have come last in the book.
+//! Links to folders would not work on a server, so each such folder gets a page that lists its
+//! files. Pages that are linked but are not in the summary come last in the book.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::process::output;
 /// A link of a page.
 #[derive(Debug, PartialEq, Eq)]
 struct Link<'a> {
-    /// Where its target is in the text.
+    /// The offset of the target in the text.
     at: usize,
     /// The target without its fragment.
     target: &'a str,
 }
 
-/// Writes the source into a folder. `options`: the page with all options.
+/// Writes the source into a folder. `options` is the text of the page with all options.
 pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     let summary = layout.root.join("docs/SUMMARY.md");
     let summary =
@@ -63,15 +63,15 @@ pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     write(&to.join("SUMMARY.md"), &(summary + &more))
 }
 
-/// The table of contents with its links from the root, where mdBook reads it, and not from `docs/`; and with the
-/// page of all options.
+/// Returns the table of contents for mdBook: its links are relative to the root instead of `docs/`,
+/// and the page of all options is added.
 fn from_root(summary: &str) -> String {
     let links = summary.replace("](", "](docs/").replace("](docs/../", "](");
     let options = format!("# Reference\n\n- [All options]({})\n", options::PAGE);
     links.replacen("# Reference\n\n", &options, 1)
 }
 
-/// The relative links of a text outside of code, whatever they lead to.
+/// Returns the relative links of a text that are not inside code.
 fn links(text: &str) -> Vec<Link<'_>> {
     let (mut found, mut in_block, mut begin) = (Vec::new(), false, 0);
     for line in text.split_inclusive('\n') {
@@ -94,14 +94,14 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// The files and folders that a page links to and that were not seen before.
+/// Returns the files and folders to which a page links and that are not in `seen`.
 fn linked(layout: &Layout, page: &Path, text: &str, seen: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let places = links(text).into_iter().map(|link| place(page, link.target));
     places.filter(|to| layout.root.join(to).exists() && seen.insert(to.clone())).collect()
 }
 
-/// The text of a page, with links to the lists of folders in the place of links to folders, and to `index` where
-/// mdBook makes that of a README.
+/// Returns the text of a page for the book. A link to a folder becomes a link to the page that
+/// lists its files. A link to a README becomes a link to `index`, because mdBook renames READMEs.
 fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     let mut new = String::new();
     let mut done = 0;
@@ -119,14 +119,14 @@ fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     new + &text[done..]
 }
 
-/// Links to the files that are directly in a folder, in Markdown.
+/// Returns a list, in Markdown, of links to the files that are directly in a folder.
 fn listing(folder: &Path, tracked: &[PathBuf]) -> String {
     let files = tracked.iter().filter(|file| file.parent() == Some(folder));
     let names = files.filter_map(|file| file.file_name()?.to_str());
     names.map(|name| format!("- [{name}]({name})\n")).collect()
 }
 
-/// A page of its own for such links.
+/// Returns an HTML page with the links of a `listing`.
 fn as_html(folder: &Path, listing: &str) -> String {
     let item = |link: &Link<'_>| {
         // mdBook makes a page of a text in Markdown.
@@ -146,7 +146,7 @@ fn as_html(folder: &Path, listing: &str) -> String {
     )
 }
 
-/// The files of the repository.
+/// Returns the files of the repository that git tracks.
 fn tracked(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.arg("-C").arg(&layout.root).args(["ls-files", "-z"]);

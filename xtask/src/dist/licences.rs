@@ -1,12 +1,12 @@
-//! Writes `share/doc/counterpoint/THIRD-PARTY.txt`: every crate of others that is linked into the
-//! programs and libraries of a release, with the texts of its licences.
+//! Writes `share/doc/counterpoint/THIRD-PARTY.txt`: a list of all third-party crates that are
+//! linked into the programs and libraries of a release, with the texts of their licences.
 //!
-//! Cargo says which crates these are, for the three workspaces that a release is built from: the
-//! dependencies of the release's packages, without those that only run while building (procedural
-//! macros, build scripts) or in tests. Some crates are listed that only features of other packages
-//! of the workspace need, because Cargo resolves features for all of them together. The texts are
-//! those in the crates' own sources. A crate without a text is listed in [`TEXTS`], so a new crate
-//! without one fails the build.
+//! Cargo reports these crates for the three workspaces from which a release is built: the
+//! dependencies of the release's packages, except crates that only run during a build (procedural
+//! macros, build scripts) or in tests. The list also has some crates that only features of other
+//! packages need, because Cargo resolves the features of a workspace's packages together. The texts
+//! are taken from the crates' own sources. For crates without a text, [`TEXTS`] has it; the build
+//! fails if a crate has no text in either place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,13 +22,13 @@ use crate::layout::Layout;
 /// The name and the version of a crate.
 pub type Key = (String, Version);
 
-/// A crate of others that a release is linked with.
+/// A third-party crate with which a release is linked.
 pub struct Linked {
     /// The package's manifest.
     pub package: Package,
-    /// The crates of others that this package needs itself.
+    /// The third-party crates on which this package depends directly.
     pub needs: BTreeSet<Key>,
-    /// Whether a crate of ours needs this package.
+    /// Whether one of our crates depends directly on this package.
     pub is_direct: bool,
     /// The folder of the workspace whose `Cargo.lock` has the package's checksum.
     pub workspace: PathBuf,
@@ -59,8 +59,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// No licence is shorter than this. A shorter file (typenum's `LICENSE`) only names the licences,
-/// whose texts are in files beside it.
+/// The smallest length of a licence's text in bytes. A shorter file (typenum's `LICENSE`) only
+/// names the licences; their texts are in files beside it.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\
@@ -68,7 +68,7 @@ Counterpoint is linked with the crates below, which others have written. Each is
 as its manifest states it; the texts follow, each with the crates that it comes from.
 ";
 
-/// What is linked, but is no crate of a registry.
+/// The end of the list: software that is linked but is not a crate from a registry.
 const BESIDE: &str = "\
 Also linked: the standard library of Rust (MIT OR Apache-2.0; its own notices are in the file
 COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLVM (Apache-2.0 WITH
@@ -94,7 +94,7 @@ pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))
 }
 
-/// Returns the crates of others with which a release is linked.
+/// Returns the third-party crates with which a release is linked.
 pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     let mut crates = BTreeMap::new();
     for (manifest, packages) in built() {
@@ -109,7 +109,7 @@ pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     Ok(crates)
 }
 
-/// Adds the crates of others with which these packages are linked.
+/// Adds the third-party crates with which these packages are linked.
 fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked>) -> Result<()> {
     let by_id: BTreeMap<&PackageId, &Package> =
         metadata.packages.iter().map(|package| (&package.id, package)).collect();
@@ -183,7 +183,7 @@ fn texts_of(package: &Package) -> Result<Vec<String>> {
     Ok(texts.into_iter().chain(notes).collect())
 }
 
-/// Returns the text in [`TEXTS`] for a crate whose sources have none.
+/// Returns the text in [`TEXTS`] for a crate whose sources contain no licence text.
 fn text_of_ours(package: &Package) -> Result<String> {
     let (name, version) = (&package.name, &package.version);
     let known = TEXTS.iter().find(|(known, ..)| *known == name.as_str());

@@ -1,5 +1,5 @@
-//! Adds to a release what authors of profiler plugins need, so that they can build against the
-//! release alone:
+//! Adds to a release the files that authors of profiler plugins need, so that they can build a
+//! plugin with nothing but the release:
 //!
 //! ```text
 //!  lib/pkgconfig/counterpoint-plugin.pc        pkg-config
@@ -26,18 +26,18 @@ const CRATES: [&str; 2] = ["counterpoint-abi", "counterpoint-plugin"];
 /// The headers of the plugin interface.
 const HEADERS: [&str; 2] = ["kineto_plugin.h", "kineto_plugin_extension.h"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-/// The folder of a release for everything that is not for the dynamic linker.
+/// The folder of a release for files that the dynamic linker does not use.
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fills in what authors of plugins need. The headers are in `dist` already.
+/// Adds the files for authors of plugins. The headers are already in `dist`.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {
         let from = layout.root.join("examples").join(example);
         for file in files_below(&from)? {
             let name = file.strip_prefix(&from).unwrap_or(&file);
-            // Cargo leaves these files behind if somebody has built the example there.
+            // Cargo leaves such files behind if somebody has built the example in the source tree.
             if !name.starts_with("target") && !name.ends_with("Cargo.lock") {
                 let to = dist.root.join(SHARE).join("examples").join(example);
                 replace(&file, &to.join(name))?;
@@ -87,7 +87,8 @@ fn build_files(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs the headers with the files by which they are found. The same files give the same archive.
+/// Packs the headers with the files for pkg-config and CMake. Equal files always give an equal
+/// archive.
 fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     let name = format!("counterpoint-plugin-headers-{VERSION}");
     let stage = layout.target.join("headers");
@@ -111,7 +112,7 @@ fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
 }
 
 /// Packs the crates as `cargo publish` does, and unpacks them beside the archives. Cargo checks
-/// that everything that they need is named with a version.
+/// that all of their dependencies have a version.
 fn crates(layout: &Layout, dist: &Dist) -> Result<()> {
     let target = layout.target.join("package");
     let mut package = cargo();

@@ -1,11 +1,11 @@
 //! Downloads from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
-//! Nothing is installed. apt gets a separate state folder below `target/`, so that it needs neither
-//! `dpkg --add-architecture` nor root to look up and download packages, which it checks against the
-//! signed index as always. `dpkg-deb` unpacks them. For the emulated machine, apt is told that the
-//! machine is arm64 and that nothing is installed. Package sources that have nothing for arm64 are
-//! skipped. For QEMU, apt is told what is installed here, and downloads QEMU and the missing
-//! packages that it needs. Installing QEMU would need root, and would remove packages that conflict
+//! Nothing is installed. apt gets a separate state folder below `target/`, so that it can look up
+//! and download packages without `dpkg --add-architecture` and without root. It checks them against
+//! the signed index as usual. `dpkg-deb` unpacks them. For the emulated machine, apt is configured
+//! for an arm64 machine on which nothing is installed; package sources without arm64 are skipped.
+//! For QEMU, apt uses the list of packages that are installed here, and downloads QEMU and its
+//! missing dependencies. Installing QEMU would need root, and would remove packages that conflict
 //! with it.
 
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 /// The package that depends on the newest kernel of this release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
-/// The packages that the guest's dynamic programs load, and PAPI, whose library name contains its
-/// version.
+/// The packages with the libraries that the guest's dynamic programs load. The name of PAPI's
+/// library package contains its version, so it is found through [`PAPI`].
 const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
 const PAPI: &str = "libpapi-dev";
 
@@ -44,7 +44,7 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// Downloads what is missing. If everything exists, this only reads a few files.
+/// Downloads the missing packages. If nothing is missing, this only reads a few files.
 pub fn fetch(home: &Path) -> Result<Debian> {
     let root = home.join("debian");
     let stamp = home.join("debian.txt");
@@ -68,7 +68,7 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     Ok(Debian { kernel, root })
 }
 
-/// Returns a command that starts QEMU: the installed one, or else one that was unpacked below
+/// Returns a command that starts QEMU: the installed QEMU, or else the one that was unpacked below
 /// `home`.
 pub fn emulator(home: &Path) -> Result<Command> {
     if exists(QEMU.0, &["--version"]) {
@@ -109,12 +109,12 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// An apt with a state of its own, so that it changes nothing on this machine.
+/// An apt with a separate state, so that it changes nothing on this machine.
 struct Apt {
     folder: PathBuf,
-    /// The machine's name, if it is not this one.
+    /// apt's name of the machine's architecture, if it is not this machine.
     machine: Option<&'static str>,
-    /// The file that says what is installed.
+    /// The file that lists the installed packages.
     status: PathBuf,
 }
 
@@ -150,7 +150,8 @@ impl Apt {
             option("APT::Architectures", machine);
         }
         option("Acquire::Languages", "none");
-        // Downloads go to a folder that the user _apt may not enter.
+        // apt must not switch to the user _apt, who may not be allowed to enter the folder for
+        // downloads.
         option("APT::Sandbox::User", "");
         option("Dir::State::status", &self.status.to_string_lossy());
         for (name, below) in [("Dir::State", "state"), ("Dir::Cache", "cache")] {
@@ -174,8 +175,9 @@ impl Apt {
         output(self.command(program).args(arguments), &what)
     }
 
-    /// Reads the package lists. A source that fails is not an error, because another vendor's
-    /// source may not have arm64. If Debian's own source fails, a package will be missing.
+    /// Updates the package lists. A source that fails is not an error, because another vendor's
+    /// source may have no arm64. If Debian's own source fails, a package will be missing later,
+    /// which is an error.
     fn update(&self) -> Result<()> {
         let result = self.command("apt-get").args(["-qq", "update"]).output();
         let result = result.context("start apt-get")?;
@@ -210,13 +212,14 @@ impl Apt {
         renew(&folder)
     }
 
-    /// Downloads `name` and those of its dependencies that are not installed, and unpacks them below `root`.
+    /// Downloads `name` and its dependencies that are not installed, and unpacks them below `root`.
     fn unpack_with_dependencies(&self, name: &str, root: &Path) -> Result<()> {
         let archives = self.folder.join("cache/archives");
         renew(&archives)?;
         std::fs::create_dir_all(archives.join("partial"))
             .with_context(|| format!("create {}/partial", archives.display()))?;
-        // apt would lock the machine's own database, although nothing is installed.
+        // Without this option, apt would lock the machine's own database, although nothing is
+        // installed.
         let unlocked = ["-qq", "-o", "Debug::NoLocking=1"];
         let options = ["install", "-y", "--no-install-recommends", "--download-only", name];
         self.output("apt-get", &[&unlocked[..], &options].concat())?;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes the archive of `files`. Each has its path in the guest, without the leading slash, and
-/// the file with its contents. Folders are created as needed, and so are the mount points. The
-/// kernel starts `init`, and opens the console for it before anything is mounted.
+/// Writes the archive of `files`. Each entry is a path in the guest, without the leading slash, and
+/// the file with the contents. Folders and mount points are added as needed. The archive also has
+/// the console device, because the kernel opens it for `init` before anything is mounted.
 pub fn write(archive: &Path, files: &[(String, PathBuf)]) -> Result<()> {
     let mut bytes = Vec::new();
     let mut folders = BTreeSet::new();
@@ -41,7 +41,8 @@ fn add_folders(archive: &mut Vec<u8>, made: &mut BTreeSet<String>, path: &str) {
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
-    // Only a regular file with several links needs a unique number.
+    // The inode number only has to be unique for regular files with several links, of which there
+    // are none; the offset in the archive is used.
     let number = archive.len() as u32;
     let fields = [
         number,

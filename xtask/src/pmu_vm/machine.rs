@@ -1,4 +1,5 @@
-//! Runs the emulated machine: QEMU's command line, its serial line, and its end.
+//! Runs the emulated machine: makes QEMU's command line, reads the serial line, and waits for the
+//! end.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,8 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{describe, duration, pass_on};
 
-/// Boots the machine with `command`, which is QEMU, passes on each line as it arrives, and returns all lines when the machine is
-/// off.
+/// Boots the machine with `command`, which starts QEMU. Passes each line to `pass_on` as it
+/// arrives, and returns all lines when the machine is off.
 pub fn boot(
     mut command: Command,
     kernel: &Path,
@@ -25,19 +26,19 @@ pub fn boot(
     // This processor has a PMUv3 with six counters and a cycle counter. `max` would boot in 14 s
     // instead of 3.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
-    // Required: without virtual time there is no counter of instructions. With `sleep=off`, an idle
-    // guest skips to its next timer.
+    // `-icount` is required, because QEMU counts instructions only with virtual time. With
+    // `sleep=off`, an idle guest skips to its next timer.
     command.args(["-icount", "shift=0,sleep=off"]);
     command.args(["-nic", "none", "-nographic", "-no-reboot"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
-    // A panic reboots at once, which -no-reboot turns into an exit.
+    // After a panic, the kernel reboots at once, and -no-reboot makes QEMU exit then.
     command.arg("-append").arg(format!("console=ttyAMA0 quiet panic=-1 {line}"));
     command.stdin(Stdio::null()).stdout(writer.try_clone().context("copy the pipe")?);
     command.stderr(writer);
     let mut child = command.spawn().context("start qemu-system-aarch64")?;
     drop(command);
 
-    // Reading blocks until the machine ends, so another thread watches the time.
+    // Reading blocks until the machine ends, so another thread enforces the time limit.
     let start = Instant::now();
     let over = Arc::new(AtomicBool::new(false));
     let pid = child.id() as libc::pid_t;

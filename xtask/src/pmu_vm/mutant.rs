@@ -1,7 +1,7 @@
 //! `cargo xtask pmu-vm --mutant`: checks that the tests would notice a fault. A copy of the sources
-//! ignores the sign of a counter: it computes `offset + counter` where `offset +
-//! sign_extend(counter, width)` is right, which is the classic mistake of user-space reads. The
-//! tests in the emulated machine must fail on it.
+//! is changed so that it ignores the sign of a counter: it computes `offset + counter` instead of
+//! `offset + sign_extend(counter, width)`, which is the classic mistake of user-space reads. The
+//! tests in the emulated machine must fail with this copy.
 
 use std::path::Path;
 

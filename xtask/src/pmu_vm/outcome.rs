@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The result of a complete log: the machine booted with a PMU, and its tests came to an end.
+/// The result of a complete log, which shows that the machine booted with a PMU and finished its
+/// tests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Number of tests that ran.
@@ -23,7 +24,7 @@ impl Outcome {
         let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
-            // The kernel may have written the beginning of a line of its own.
+            // The kernel may have written the beginning of its own line before our words.
             let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
             let words: Vec<&str> = words.split('\t').collect();
             match words[..] {

@@ -46,7 +46,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // These are the agent's host and library.
+    // The host into which the agent is preloaded, and its executable library.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -54,14 +54,14 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // These are functions with known numbers of instructions, and their host.
+    // A library of functions with known numbers of instructions, and its host.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known)?;
     let flags = ["-DLIBRARY", "-Wno-unused-function", "-shared", "-fPIC"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known_library)?;
-    // These are loops that are instrumented by hand: sampled ones, and timed ones.
+    // Programs with loops that are instrumented by hand, one program for each of these modes.
     let mut loops = Vec::new();
     for mode in ["0", "1", "3"] {
         let program = folder.join(format!("loops{mode}"));
@@ -83,8 +83,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
 }
 
-/// Builds a program with a loop that the instrumenter instrumented. Returns it and a file with the
-/// number of instructions that its machine code has in each iteration.
+/// Builds a program with a loop that the instrumenter has instrumented. Returns the program, and a
+/// file with the number of instructions in each iteration of the loop's machine code.
 fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
     let [text, changed, program, expected] =
         ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
@@ -138,8 +138,8 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
     Ok((program, expected))
 }
 
-/// Makes a command that runs a tool of zig, which `dist` uses for linking. zig has clang and the
-/// start files of every machine.
+/// Makes a command that runs a tool of zig, which `dist` uses for linking. zig contains clang and
+/// the start files for every architecture.
 fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
@@ -161,9 +161,9 @@ fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Resu
     Ok(true)
 }
 
-/// Returns the guest's files for dynamic `programs` (each a path in the guest and a file). Besides
-/// the programs, these are the loader and every library that they need, from the unpacked packages
-/// below `root`.
+/// Returns the guest's files for dynamic `programs` (each is a path in the guest and a file). These
+/// files are the programs, the loader, and every library that the programs need, from the unpacked
+/// packages below `root`.
 pub fn with_libraries(
     root: &Path,
     programs: Vec<(String, PathBuf)>,

@@ -1,9 +1,9 @@
 //! Builds the guest's program for AArch64, linked statically.
 //!
-//! rustup has the standard library for musl, with its start files and an unwinder, and Rust's own
-//! toolchain has the linker, so no C compiler is needed. The alternative was Debian's `rustc-web`
-//! with its arm64 library. It works without rustup, but it takes 121 MB and is not the compiler
-//! with which the project is built.
+//! No C compiler is needed: rustup provides the standard library for musl, with start files and an
+//! unwinder, and Rust's toolchain contains the linker. The rejected alternative was Debian's
+//! `rustc-web` with its arm64 library, which works without rustup, but takes 121 MB and is not the
+//! compiler with which the project is built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ pub fn missing() -> Option<String> {
 }
 
 /// Builds the guest program of the checkout `sources`, linked with the libraries in `libraries`, if
-/// it is not up to date. Returns its path.
+/// it is not up to date. Returns the path of the program.
 pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
     let mut build = guest_cargo(layout, sources, "build")?;
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
@@ -86,8 +86,8 @@ fn sysroot() -> Result<PathBuf> {
     Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
 }
 
-/// Returns LLVM's linker, which every toolchain of rustup contains. With a distribution's
-/// toolchain, it is found by name.
+/// Returns the path of LLVM's linker, which every toolchain of rustup contains. If the toolchain
+/// comes from a distribution, the linker is found by its name in `PATH`.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;

@@ -1,8 +1,9 @@
 //! Writes the bill of materials of a release: a document of CycloneDX 1.5 (ECMA-424), as JSON.
 //!
-//! It lists the crates of others that are linked into the programs and libraries, as `THIRD-PARTY.txt` does
-//! ([`crate::dist::licences`]): each with its version, licence, package URL, the checksum in `Cargo.lock`,
-//! and the crates that it needs. The standard library of Rust is a component as well.
+//! It lists the third-party crates that are linked into the programs and libraries, as
+//! `THIRD-PARTY.txt` does ([`crate::dist::licences`]). Each crate has its version, licence, package
+//! URL, the checksum in `Cargo.lock`, and the crates on which it depends. The standard library of
+//! Rust is a component as well.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,7 +91,7 @@ fn document(
 }
 
 fn purl((name, version): &Key) -> String {
-    // A version may have a part after "+", which a package URL writes as an escape.
+    // A version may contain "+", which must be escaped in a package URL.
     format!("pkg:cargo/{name}@{}", version.to_string().replace('+', "%2B"))
 }
 
@@ -134,8 +135,8 @@ mod tests {
         assert_eq!(found[&("a".to_owned(), "1.2.3".to_owned())], "00ff");
     }
 
-    /// Makes the bill of the real crates: each has what a reader needs, and each reference names a
-    /// component.
+    /// Checks the bill of the real crates: each component has all necessary fields, and each
+    /// reference names a component.
     #[test]
     fn every_reference_is_a_component() {
         let layout = Layout::find().unwrap();
@@ -155,8 +156,7 @@ mod tests {
                 assert!(known.contains(&reference.as_str().unwrap()), "{reference}");
             }
         }
-        // The program parses its arguments with the first, and the library is linked with the
-        // second.
+        // The program uses clap to parse its arguments, and the library is linked with libc.
         for name in ["clap", "libc"] {
             assert!(components.iter().any(|one| one["name"] == name), "{name}");
         }

@@ -1,11 +1,11 @@
-//! Installs Debian's packages for the tests, the benchmarks and the emulated machine. One list says
-//! which packages are for what.
+//! Installs Debian's packages for the tests, the benchmarks and the emulated machine. The lists
+//! below contain the purpose of each package.
 //!
-//! Missing packages are installed where xtask runs as root and there is apt. The lists of packages
-//! are updated first, because the lists of a new machine are empty or old. Nothing is ever removed:
-//! if a package conflicts with one that this machine has, it stays missing. Packages are installed
-//! together, and one by one only if that fails. In the end, one line names the packages that are
-//! still missing, and what they are for. The tests that need them skip themselves and say so.
+//! Missing packages are installed if xtask runs as root and the machine has apt. The lists of
+//! packages are updated first, because the lists of a new machine are empty or old. Nothing is ever
+//! removed: if a package conflicts with one that this machine has, it stays missing. Packages are
+//! installed together, and one by one only if that fails. At the end, one line names the packages
+//! that are still missing, and their purposes. The tests that need them are skipped and say so.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,8 @@ use std::time::Instant;
 
 use crate::process::{duration, exists, say};
 
-/// Packages that belong together, and the signs that they are installed.
+/// Packages that are needed for one purpose, and the signs by which installed packages are
+/// recognised.
 pub struct Need {
     /// What the packages are for, as in "… is for loops compiled with clang 19".
     what_for: &'static str,
@@ -22,7 +23,7 @@ pub struct Need {
     signs: &'static [Sign],
 }
 
-/// Something that exists if a package is installed. A program is looked for and not started,
+/// Something that exists if a package is installed. A program is only searched, not started,
 /// because a browser needs a second to print its version.
 enum Sign {
     /// A program in `PATH`.
@@ -42,7 +43,8 @@ const fn need(
     Need { what_for, packages, signs }
 }
 
-/// For virtual environments. Debian's `python3` has no `ensurepip`, and only an attempt shows it.
+/// For virtual environments. There is no sign for this package: only an attempt to make an
+/// environment shows that Debian's `python3` has no `ensurepip`.
 pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
 
 /// For packages of npm.
@@ -52,8 +54,9 @@ pub const NODE: &[Need] = &[need(
     &[Program("node"), Program("npm")],
 )];
 
-/// For loops: version 19 compiles the C and C++ programs, has XRay's runtime for `bench loops` and
-/// the runtimes of the sanitizers; version 22 is the LLVM of rustc and of TVM.
+/// For instrumented loops. Version 19 compiles the C and C++ programs; it has XRay's runtime for
+/// `bench loops`, and the runtimes of the sanitizers. Version 22 is the LLVM version of rustc and
+/// of TVM.
 pub const LLVM: &[Need] = &[
     need(
         "loops that clang 19 compiles, XRay and sanitizers",
@@ -67,7 +70,7 @@ pub const LLVM: &[Need] = &[
     ),
 ];
 
-/// For the plugin for OpenCL. PoCL is an OpenCL for processors.
+/// For the plugin for OpenCL. PoCL is an implementation of OpenCL that runs on the CPU.
 pub const OPENCL: &[Need] = &[need(
     "the plugin for OpenCL",
     &["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"],
@@ -79,7 +82,7 @@ pub const OPENCL: &[Need] = &[need(
     ],
 )];
 
-/// The checks of a PMU.
+/// For the checks of a PMU.
 pub const PMU: &[Need] = &[
     need("comparisons with perf", &["linux-perf"], &[Program("perf")]),
     need(
@@ -101,7 +104,7 @@ pub const TESTS: &[Need] = &[
     need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
     need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
     need("programs in C++", &["g++"], &[Program("g++")]),
-    // For programs that must run under us as they run without us.
+    // For tests that these programs work under `counterpoint run` as they do without it.
     need("gdb under run", &["gdb"], &[Program("gdb")]),
     need("valgrind under run", &["valgrind"], &[Program("valgrind")]),
     need("strace under run", &["strace"], &[Program("strace")]),
@@ -136,12 +139,12 @@ pub const TESTS: &[Need] = &[
 ];
 
 impl Need {
-    /// Returns whether all signs exist.
+    /// Returns whether all signs of the packages exist.
     fn shows(&self) -> bool {
         self.signs.iter().all(Sign::is_there)
     }
 
-    /// Returns whether the packages need not be installed.
+    /// Returns whether the packages are certainly installed. Without signs, this is never certain.
     fn is_there(&self) -> bool {
         !self.signs.is_empty() && self.shows()
     }
@@ -173,8 +176,8 @@ pub fn install(groups: &[&'static [Need]]) {
     if missing().is_empty() {
         return;
     }
-    // Two calls of apt at the same time would fail, and the second one may find fewer packages
-    // missing.
+    // Two calls of apt at the same time would fail. The second caller checks again, because the
+    // first one may have installed its packages.
     static APT: Mutex<()> = Mutex::new(());
     let _one = APT.lock();
     let wanted = missing();
@@ -227,7 +230,7 @@ fn install_now(packages: &[&str]) -> bool {
 
 fn apt(arguments: &[&str]) -> bool {
     let mut apt = Command::new("apt-get");
-    // Another program may be installing something.
+    // apt waits up to 300 s if another program is installing packages.
     apt.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
     apt.args(arguments).output().is_ok_and(|out| out.status.success())
 }

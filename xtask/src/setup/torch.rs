@@ -1,8 +1,8 @@
 //! Lets the older PyTorch use the NVIDIA libraries of the newer one.
 //!
-//! PyTorch's libraries look for NVIDIA's in `nvidia/*/lib`, next to their own package. For each
-//! library that the environment of PyTorch 2.15 has there and the other does not, a symbolic link
-//! is made. The libraries are 2.8 GB, and nothing in them runs without a GPU.
+//! PyTorch's libraries search NVIDIA's libraries in `nvidia/*/lib`, next to their own package. If
+//! the environment of PyTorch 2.15 has such a library and the environment of 2.12 does not, a
+//! symbolic link to it is made. This saves 2.8 GB of libraries, which do nothing without a GPU.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
         for library in entries(&libraries)? {
             let name = library.file_name().expect("an entry of a folder has a name");
             let link = folder.join(name);
-            // A library of the environment's own is kept. An old link is made again, because it may
-            // lead nowhere.
+            // If the environment has its own library, it is kept. An old link is replaced, because
+            // its target may not exist any more.
             match link.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => continue,
                 Ok(_) => std::fs::remove_file(&link)

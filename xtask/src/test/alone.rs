@@ -1,19 +1,19 @@
-//! Runs tests that failed beside others once more, when nothing else runs.
+//! Runs failed tests once more, when nothing else runs.
 //!
-//! The parts of a test run share two processors, and some tests need a machine that answers in
-//! time. A test that passes alone does not fail the run, but it is named in the summary: a defect
-//! that shows itself seldom looks the same, so the first output of such a test is worth reading.
+//! The parts of a test run share two processors, and some tests fail if the machine is too slow. A
+//! test that passes alone does not make the run fail, but the summary names it. A rare defect would
+//! look the same, so the first output of such a test is worth reading.
 
 use anyhow::Result;
 
 use super::steps::Step;
 use crate::process::say;
 
-/// More failures than this are no accident, so nothing runs again.
+/// If more tests than this failed, they did not fail by chance, so no test runs again.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more, by `again`, which gets the step's name and the
-/// tests. `again` returns `None` if the step cannot run single tests.
+/// Runs the failed tests of each step once more. Calls `again` for this, with the step's name and
+/// the tests; it returns `None` if the step cannot run single tests.
 ///
 /// # Errors
 /// Returns an error of `again`.
@@ -37,8 +37,8 @@ pub fn run(
     Ok(())
 }
 
-/// Counts the tests as passed that passed the second time. Takes over what the second run printed
-/// last, because it is about few tests.
+/// Counts the tests that passed the second time as passed. Replaces the step's last lines of output
+/// by those of the second run, which are only about these few tests.
 fn take_over(step: &mut Step, second: Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {
@@ -95,7 +95,7 @@ mod tests {
         assert!(first.error.is_none());
     }
 
-    /// The test might pass alone, but it is not run.
+    /// The failed test might pass alone, but it is not run again.
     #[test]
     fn a_crash_is_not_forgiven() {
         let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];

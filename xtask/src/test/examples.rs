@@ -1,5 +1,5 @@
-//! Finds the packages with examples in their documentation that are compiled. Otherwise, Cargo
-//! would ask rustdoc to read every package for them, which takes a minute.
+//! Finds the packages whose documentation has examples that rustdoc compiles. Without this list,
+//! Cargo would make rustdoc read every package, which takes a minute.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ fn any_example(sources: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a comment of documentation in this source has a block of Rust: rustdoc takes
-/// every block for Rust that does not name another language.
+/// Returns whether a documentation comment in this source has a block of Rust. rustdoc treats every
+/// block that does not name another language as Rust.
 fn has_example(source: &str) -> bool {
     let comments = source.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -56,7 +56,7 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// What may follow the fence of a block that rustdoc compiles.
+/// The words that may follow the opening fence of a block that rustdoc compiles.
 const RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
 
 fn name(manifest: &Path) -> Result<String> {

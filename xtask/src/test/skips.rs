@@ -10,14 +10,15 @@ use std::path::Path;
 struct Expected {
     /// The test's name in the log, before the colon.
     test: &'static str,
-    /// The last words of the reason, which follows the colon in the log. A skip for another reason
-    /// is not expected.
+    /// The end of the reason, which follows the colon in the log. If the test is skipped for
+    /// another reason, the skip is not expected.
     reason: &'static str,
     /// What CI's machine lacks.
     why: &'static str,
 }
 
-/// Keep this list short. Each entry has the reason why CI cannot run the test.
+/// The skips that are expected in CI, each with the reason why CI cannot run the test. Keep this
+/// list short.
 const EXPECTED: &[Expected] = &[
     Expected {
         test: "documented",
@@ -72,8 +73,8 @@ impl Skip {
     }
 }
 
-/// Returns the lines that tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in order, without
-/// duplicates.
+/// Returns the lines that tests wrote into the file that `COUNTERPOINT_SKIP_LOG` names, in order,
+/// without duplicates.
 pub fn read(log: &Path) -> Vec<Skip> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut skips: Vec<Skip> = Vec::new();

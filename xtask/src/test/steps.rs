@@ -1,5 +1,5 @@
-//! Runs the parts of a test run, which are other programs. Passes their output on and reads its
-//! numbers.
+//! Runs the parts of a test run, which are other programs. Prints their output, and reads the
+//! numbers of passed, failed and skipped tests from it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -20,11 +20,11 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-/// The exit statuses of nextest and pytest if tests failed and nothing else did. libtest has no
-/// such status: a program that crashes ends in the same way.
+/// The exit statuses of nextest and pytest if tests failed and nothing else went wrong. libtest has
+/// no such status: it ends in the same way if a test program crashes.
 const TESTS_FAILED: [i32; 2] = [100, 1];
 
-/// How many of the last lines of a step's output are kept, and how much of each.
+/// How many of the last lines of a step's output are kept, and the largest length of a kept line.
 const LAST_LINES: usize = 40;
 const LAST_LINE_CHARS: usize = 300;
 
@@ -34,12 +34,12 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether the runner said that tests failed, and nothing else went wrong. If a program
-    /// crashed, for example, something else went wrong.
+    /// Whether the only problem is that tests failed. False, for example, if a test program
+    /// crashed.
     pub only_tests_failed: bool,
     /// The tests that failed, as their runner names them.
     pub failures: Vec<String>,
-    /// The tests that failed beside others, and passed alone ([`super::alone`]).
+    /// The tests that failed at first, and then passed alone ([`super::alone`]).
     pub passed_alone: Vec<String>,
     /// The last lines of the output of the last run, without colours, each cut at
     /// [`LAST_LINE_CHARS`].
@@ -55,7 +55,8 @@ impl Step {
     pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
         say(format_args!("{name} …"));
         let start = Instant::now();
-        // One pipe for both streams keeps their order. Colours are kept if we have a terminal.
+        // Both streams use the same pipe, so that their lines keep their order. Colours are kept if
+        // our output is a terminal.
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         command.stdin(Stdio::null());
         command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
@@ -63,7 +64,8 @@ impl Step {
             command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
         }
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-        // The command holds the writing end; the pipe ends when all copies of it are closed.
+        // This drops the command's copies of the writing end, because reading ends only when all
+        // copies are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut tally, mut failures) = (Tally::default(), Vec::new());
         let mut last_lines = VecDeque::new();
@@ -105,8 +107,8 @@ impl Step {
         }
     }
 
-    /// Runs the emulated machine as a step like the others, with all of its tests or with those whose names
-    /// contain one of `only`. An error before its tests makes the step fail.
+    /// Runs the emulated machine as a step, with all of its tests or only with those whose names
+    /// contain one of `only`. An error before the tests makes the step fail.
     pub fn emulated(name: &'static str, layout: &Layout, only: &[String]) -> Step {
         say(format_args!("{name} …"));
         let start = Instant::now();
@@ -140,9 +142,10 @@ impl Step {
 }
 
 impl Tally {
-    /// Adds the numbers in one line of output: nextest's `Summary […] 9 tests run: 9 passed, 0
-    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's `=== 9
-    /// passed, 1 skipped in 0.10s ===`.
+    /// Adds the numbers of tests in one line of output: nextest's
+    /// `Summary […] 9 tests run: 9 passed, 0 skipped`, libtest's
+    /// `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's
+    /// `=== 9 passed, 1 skipped in 0.10s ===`.
     fn add(&mut self, line: &str) {
         let line = without_colours(line);
         let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {

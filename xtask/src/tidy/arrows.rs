@@ -1,4 +1,5 @@
-//! Checks the dependencies between rooms, and the outside crates that in-target rooms use.
+//! Checks the dependencies between rooms (crates), and which crates from outside are used by rooms
+//! that run in the target (inside other people's programs).
 
 use std::collections::BTreeSet;
 
@@ -81,8 +82,8 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
     }
 }
 
-/// Checks the whole dependency graph of the shared library, with resolved features. The graph
-/// decides what is loaded into other people's programs.
+/// Checks the whole dependency graph of the shared library, with resolved features, because all of
+/// it is loaded into other people's programs.
 fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
     let metadata: Metadata = MetadataCommand::new()
         .manifest_path(layout.root.join("artifacts/Cargo.toml"))

@@ -1,4 +1,4 @@
-//! Checks what the built release needs from the machine to which it is copied.
+//! Checks that the built release needs nothing unexpected from the machine to which it is copied.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,12 +1,13 @@
 //! Finds circles among the files of a crate, and checks the layers of a crate.
 //!
-//! Two files that use each other can only be read together. A parent and its child are exempt: a
-//! parent names its children, and a child belongs to its parent. In the remaining graph, a circle
-//! through any number of files is a finding.
+//! Two files that use each other can only be understood together. Uses between a parent module and
+//! its child do not count, because a parent names its children and a child belongs to its parent.
+//! Among the remaining uses, a circle of any number of files is a finding.
 //!
 //! A use is a path in the syntax tree (`use`, types, calls, and everything that looks like a path
-//! inside a macro). It is resolved to files: `crate::thread::guarded` is a use of `thread.rs`, or
-//! of the file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
+//! inside a macro). Each use is resolved to a file: `crate::thread::guarded` is a use of
+//! `thread.rs`, or of the file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`)
+//! may use anything.
 //!
 //! In Python, a use is an import, including an import inside of a function or for types only.
 
@@ -25,7 +26,7 @@ use crate::layout::Layout;
 /// A path of names below the root of a crate: `["tvm", "op"]` for `src/tvm/op.rs`.
 type Module = Vec<String>;
 
-/// Which files of a crate use which others.
+/// The uses between the files of a crate.
 pub struct Uses {
     /// Modules that have their own file, by path.
     files: BTreeMap<Module, Source>,
@@ -35,8 +36,8 @@ pub struct Uses {
 struct Source {
     /// The file, relative to the crate's `src`.
     path: String,
-    /// Absolute paths of the names that the file uses. `exported` has those of its re-exports, by
-    /// their names.
+    /// Absolute paths of the names that the file uses. `exported` contains the absolute paths of
+    /// its re-exports, by their names.
     used: BTreeSet<Module>,
     exported: BTreeMap<String, Module>,
 }
@@ -68,8 +69,8 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files below a folder that have this ending: paths relative to the folder, and
-/// contents.
+/// Returns the files below a folder that have this extension: their paths relative to the folder,
+/// and their contents.
 fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     for path in files_below(folder)? {
@@ -129,7 +130,7 @@ impl Uses {
         }
     }
 
-    /// Returns the files that a file uses, without its ancestors and descendants.
+    /// Returns the files that a file uses, except its ancestors and descendants.
     fn used_by(&self, module: &Module) -> BTreeSet<&Module> {
         let source = &self.files[module];
         let used = source.used.iter().filter_map(|path| self.file_of(path));
@@ -139,8 +140,8 @@ impl Uses {
     /// Returns the file that defines the name at an absolute path, following re-exports.
     fn file_of(&self, path: &Module) -> Option<&Module> {
         let mut path = path.clone();
-        // A re-export may lead to another one. More than a few levels would be a circle of their
-        // own.
+        // A re-export may lead to another re-export. More than a few levels mean that the
+        // re-exports form a circle.
         for _ in 0..8 {
             let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
             let (file, source) = self.files.get_key_value(&path[..at])?;
@@ -155,7 +156,7 @@ impl Uses {
         None
     }
 
-    /// Returns, for each file that is part of a circle, one of its shortest circles, without
+    /// Returns one of the shortest circles through each file that is part of a circle, without
     /// duplicates.
     pub fn circles(&self) -> Vec<Vec<String>> {
         let graph: BTreeMap<&Module, BTreeSet<&Module>> =
@@ -262,10 +263,10 @@ fn module_of(path: &str) -> Module {
     path.split('/').map(String::from).collect()
 }
 
-/// Reads one file's uses and re-exports.
+/// Collects the uses and re-exports of one file.
 struct Reader<'a> {
     modules: &'a BTreeSet<Module>,
-    /// The module that is being read: the file's module, or one written inside of it.
+    /// The module that is being read: the file's module, or an inline module in the file.
     here: Module,
     source: Source,
     /// Modules that are only compiled for tests.
@@ -323,8 +324,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a use or a re-export. A re-export is not a use: a file that uses the name uses the file
-    /// that defines it.
+    /// Adds a use or a re-export. A re-export does not count as a use: a file that uses the
+    /// re-exported name uses the file that defines it.
     fn leaf(&mut self, path: &[String], exported: Option<String>) {
         match (self.absolute(path), exported) {
             (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),
@@ -333,7 +334,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a use for everything that looks like a path inside a macro.
+    /// Adds a use for everything inside a macro that looks like a path.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

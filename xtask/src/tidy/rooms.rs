@@ -25,8 +25,8 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the differences between the page's table and the rules: rows, and the crates that each
-/// may use.
+/// Returns the differences between the page's table and the rules: missing or extra rows, and
+/// different lists of crates that a crate may use.
 fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     let table = table(page);
     let mut found = Vec::new();

@@ -1,13 +1,14 @@
-//! The rules as data. If you change a rule here, give the reason in the commit.
+//! The rules as data. If you change a rule, give the reason in the commit message.
 
 /// A room: a crate below `crates/`. The table of rooms in ARCHITECTURE.md has a row for each.
 pub struct Room {
     /// The folder below `crates/`, and the name of the library.
     pub name: &'static str,
-    /// The rooms that the crate's normal and build dependencies may include. Development dependencies are
-    /// free.
+    /// The rooms that the crate's normal and build dependencies may include. Development
+    /// dependencies are not restricted.
     pub may_use: &'static [&'static str],
-    /// Whether the crate runs inside other people's programs. Then its only outside dependency is `libc`.
+    /// Whether the crate runs inside other people's programs. Its only dependency from outside is
+    /// then `libc`.
     pub in_target: bool,
     /// Whether the crate must say `#![forbid(unsafe_code)]`.
     pub safe: bool,
@@ -24,8 +25,8 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
-    // The plugin crate links with nothing of ours: its users build it into shared objects of their
-    // own.
+    // The plugin crate is linked with nothing else of ours, because its users build it into their
+    // own shared objects.
     Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
@@ -36,7 +37,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // measure may use abi because a user's collector is registered with the recorder in the same
+    // measure may use abi, because it registers a user's collector with the recorder in the same
     // process.
     Room {
         name: "measure",
@@ -56,8 +57,8 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: true,
     },
-    // cli may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
-    // users' programs.
+    // cli may not use agent, because its state exists only in libcounterpoint.so. It may not use
+    // measure, either, because measure is for users' programs.
     Room {
         name: "cli",
         may_use: &[
@@ -87,12 +88,12 @@ pub const ROOMS: &[Room] = &[
     },
 ];
 
-/// The layers of a crate: its modules, lowest layer first. A module uses only its own layer and
-/// those below it.
+/// The layers of a crate: its modules, the lowest layer first. A module may use only modules of its
+/// own layer and of lower layers.
 pub struct Layers {
     /// The folder, relative to the root.
     pub folder: &'static str,
-    /// The name of a layer, and its modules by the first part of their path.
+    /// The name of each layer, and its modules, given by the first part of their path.
     pub layers: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -108,7 +109,7 @@ pub const LAYERS: &[Layers] = &[Layers {
     ],
 }];
 
-/// The outside crates that in-target rooms may use.
+/// The crates from outside of the workspace that rooms in the target may use.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 
 /// Libraries that the built files may need. All of them are part of glibc.
@@ -127,11 +128,11 @@ pub const LONG_FILE_REASON: &str = "above 600 lines:";
 pub const SOURCE_ENDINGS: &[&str] =
     &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
 
-/// Inputs and recorded outputs, whose content is not checked.
+/// Inputs and recorded outputs. Their content is not checked.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
-/// Words that say "not finished". They are written in pieces, because otherwise this file would be
-/// a finding.
+/// Words that mark unfinished work. They are written in two pieces, because otherwise this file
+/// would be a finding.
 pub const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -139,21 +140,22 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// Texts that define an error by hand. Rooms outside of the target derive it with `thiserror`.
+/// Texts by which a hand-written error type is recognised. Rooms that do not run in the target must
+/// derive errors with `thiserror`.
 pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"];
 
-/// Prefixes of absolute paths that exist on one machine only.
+/// Prefixes of absolute paths that exist only on one machine.
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// The number of bytes of the program's stack that an entry of the library may use, with everything
-/// that it calls.
+/// The number of bytes of the program's stack that an entry point of the library may use, including
+/// everything that it calls.
 pub const STACK_BYTES: u64 = 1024;
 
-/// Functions of glibc that may be called on the program's stack, and the most bytes that each uses
-/// of it. Those of `malloc` and related functions were measured with glibc 2.36 on a painted stack,
-/// with all symbols bound as they are for us; the others are leaves, or make one system call, and
-/// have generous figures.
+/// Functions of glibc that may be called on the program's stack, each with the largest number of
+/// bytes of stack that it uses. The numbers for `malloc` and related functions were measured with
+/// glibc 2.36 on a stack that was filled with a pattern, with all symbols bound at start. The other
+/// functions are leaves or make one system call; their numbers are generous.
 pub const OUTSIDE: &[(&str, u64)] = &[
     ("__errno_location", 0),
     ("__tls_get_addr", 64),
@@ -187,8 +189,8 @@ pub const OUTSIDE: &[(&str, u64)] = &[
     ("syscall", 16),
 ];
 
-/// Parts of the names of functions that are entered only when something in the library is broken.
-/// They end in a caught panic, which switches the agent off.
+/// Parts of the names of functions that are only called if something in the library is broken. They
+/// end in a panic, which is caught and switches the agent off.
 pub const LEAVES_BY_PANIC: &[&str] = &[
     "core9panicking",
     "core::panicking",
@@ -201,35 +203,35 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "panics::caught",
 ];
 
-/// Parts of the names of functions whose address is taken, but which only run on a stack of our
-/// own.
+/// Parts of the names of functions whose address is taken, but which only run on the library's own
+/// stack.
 pub const RUNS_APART: &[&str] = &[
     "own_stack::runner",
-    // These are functions of `Adapter` and `RunSource`: constructor, attaching, begin of a session,
-    // loading.
+    // Functions of `Adapter` and `RunSource`, for the constructor, for attaching, for the beginning
+    // of a session, and for loading.
     "::rehearse",
     "loops::register::constructed",
     "loops::session_began",
     "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
-    // These belong to the standard library. Our own code calls them: directly, on a thread of its
-    // own, or when something is broken.
+    // Functions of the standard library. Only our own code calls them: directly, on a thread of its
+    // own, or if something is broken.
     "_R",
     "std::sync::once::",
     "__rust_",
     "rust_eh_personality",
-    // The release has an unwinder of its own, which runs when something is broken.
+    // The release's own unwinder, which runs only if something is broken.
     "libunwind::",
     "_Unwind_",
     "core::fmt::",
     "std::io::",
-    // These are the compiler's own, and run at the begin and the end of the library.
+    // Functions of the compiler, which run when the library is loaded and unloaded.
     "__do_global_dtors_aux",
     "frame_dummy",
 ];
 
-/// Functions that may use more of the stack, and why.
+/// Functions that may use more stack, how much, and why.
 pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
     (
         "agent::adapters::plugins::",

@@ -1,4 +1,5 @@
-//! Checks the text of files: length, unfinished work, and paths of one machine.
+//! Checks the text of files: their length, marks of unfinished work, and paths that exist only on
+//! one machine.
 
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,8 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns whether a room that does not run inside other people's programs has this file in its
-/// `src`.
+/// Returns whether this file is in the `src` of a room that does not run inside other people's
+/// programs.
 fn is_host_side(file: &Path) -> bool {
     ROOMS
         .iter()
@@ -49,7 +50,7 @@ fn is_host_side(file: &Path) -> bool {
 
 fn is_source(file: &Path) -> bool {
     let ending = file.extension().map(|ending| ending.to_string_lossy().into_owned());
-    // Scripts without an extension (`.ci/run`) count as well.
+    // Scripts without an extension (`.ci/run`) are also source files.
     ending.is_none_or(|ending| SOURCE_ENDINGS.contains(&ending.as_str()))
 }
 
@@ -77,8 +78,8 @@ fn find_words(file: &Path, text: &str, words: &[&str], what: &str, findings: &mu
     }
 }
 
-/// Returns whether `line` contains `start` where a path can begin, that is, not inside a longer
-/// path or a URL.
+/// Returns whether `line` contains `start` at a position where a path can begin, that is, not
+/// inside a longer path or a URL.
 fn has_absolute(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,12 +1,12 @@
-//! Checks how much of the program's stack the built library uses. Anything that the program, or a
-//! library that it uses, can call may use at most [`STACK_BYTES`].
+//! Checks how much of the program's stack the built library uses. Every function that the program,
+//! or a library of the program, can call may use at most [`STACK_BYTES`].
 //!
-//! Entries are the exported functions, constructors and destructors, the stubs, and every function
-//! whose address is taken, because it may have been given to the program (tables of functions,
-//! callbacks, handlers of `atexit`, destructors of threads). The check does not follow calls
-//! through pointers: they reach the program's own code, or again a function whose address is taken,
-//! which is checked by itself. In the second case both frames are on the stack; those functions are
-//! listed, with the depth that the callee may have.
+//! Such entry points are the exported functions, constructors and destructors, the stubs, and every
+//! function whose address is taken, because the program may have got this address (tables of
+//! functions, callbacks, handlers of `atexit`, destructors of threads). The check does not follow
+//! calls through pointers. Such a call reaches the program's own code, or a function whose address
+//! is taken, which is an entry point itself. In the second case, the frames of both functions are
+//! on the stack; these callers are listed, with the depth that their callee may have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use super::Findings;
 use super::rules::{LEAVES_BY_PANIC, OUTSIDE, RUNS_APART, STACK_BYTES, STACK_EXCEPTIONS};
 use crate::frames::{Callee, Library};
 
-/// How deep the stack gets, and the calls that get there.
+/// The largest depth of the stack, and the calls that lead to it.
 #[derive(Clone)]
 struct Depth {
     bytes: u64,
@@ -28,10 +28,10 @@ struct Depth {
 struct Walk<'a> {
     library: &'a Library,
     known: BTreeMap<u64, Depth>,
-    /// The functions from the entry to the one that is being checked.
+    /// The functions on the way from the entry point to the function that is being checked.
     path: Vec<u64>,
     findings: Vec<String>,
-    /// The functions of [`STACK_EXCEPTIONS`] that were met.
+    /// The functions of [`STACK_EXCEPTIONS`] that were found.
     excepted: BTreeSet<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Walk<'_> {
     }
 
     fn note(&mut self, what: String) {
-        // An exception's callees have no bound either.
+        // The callees of an exception have no limit, either.
         if self.path.first().is_some_and(|at| self.exception(*at).is_some()) {
             return;
         }
@@ -73,7 +73,7 @@ impl Walk<'_> {
         let mut deepest = here(function.frame);
         for call in &function.calls {
             let mut below = match &call.callee {
-                // An exception is checked by itself.
+                // An exception is checked as an entry point of its own.
                 Callee::Inside(to) if self.exception(*to).is_some() => {
                     self.excepted.insert(*to);
                     continue;
@@ -104,7 +104,7 @@ impl Walk<'_> {
     }
 }
 
-/// Adds a finding for each entry that uses too much.
+/// Adds a finding for each entry point that uses too much stack.
 pub fn check(shown: &str, path: &Path, findings: &mut Findings) -> Result<()> {
     let library = Library::read(path)?;
     let mut walk = Walk {

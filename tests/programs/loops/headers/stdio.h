@@ -1,4 +1,5 @@
-/* What the programs of this folder use of a C library, so that clang can compile them for any machine
-   without that machine's headers. They are compiled to objects only, and never linked. */
+/* The functions of a C library that the programs in the folder above use. With these headers, clang
+   can compile the programs for any machine without that machine's own headers. The programs are
+   only compiled to objects, and never linked. */
 #pragma once
 int printf(const char* format, ...);
