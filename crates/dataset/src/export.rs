@@ -1,7 +1,7 @@
 //! Adds a profile to a dataset: one part for each of its ranks.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use analysis::{By, summarize};
 use profile::Profile;
@@ -87,6 +87,12 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     if old.as_ref().is_some_and(|old| stays(old, &member, dir)) && dir.join(DATASET_NAME).exists() {
         return Ok(Exported::AlreadyThere);
     }
+    if let Some((path, there)) = merged(dir, &member) {
+        return match there.has_all_of(&member) {
+            true => Ok(Exported::AlreadyThere),
+            false => Err(Error::Merged { path, rank: member.rank }),
+        };
+    }
     let wanted = Wanted { profile, dir, member: &member, below: &below, name: &name };
     let mut part = wanted.tables(part, old.as_ref())?;
     step();
@@ -129,6 +135,19 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
         Some(found) => Err(Error::Foreign { dir: dir.to_owned(), found }),
         None => Ok(()),
     }
+}
+
+/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file of that part, and
+/// the recording as the part has it. A part that cannot be read is not an obstacle; readers name it.
+fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
+    let of_run = dir.join(PARTS_NAME).join(layout::run_directory(&member.run));
+    let entries = fs::read_dir(of_run).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    files.map(|entry| entry.path()).find_map(|path| {
+        let members = open::read_part(&path).ok()?.members;
+        let there = members.into_iter().find(|there| there.id() == member.id())?;
+        Some((path, there))
+    })
 }
 
 /// Whether the existing part must stay, because it is the part that `member` would be, or a part of

@@ -179,6 +179,14 @@ impl Member {
         self.id() == new.id() && new.unfinished && is_later && is_as_private
     }
 
+    /// Returns whether this version of a recording has everything that `new`, another version of it, would add.
+    pub(crate) fn has_all_of(&self, new: &Self) -> bool {
+        self.redacted == new.redacted
+            && self.calls >= new.calls
+            && self.recorded_calls >= new.recorded_calls
+            && (!self.unfinished || new.unfinished)
+    }
+
     /// Returns a reason why no dataset can have this recording, if there is one.
     pub fn problem(&self) -> Option<String> {
         if self.world_size.is_some_and(|size| size > MOST_RANKS) {

@@ -68,6 +68,32 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
+/// A recording that is exported again after a merge would be there twice, and readers would leave one out.
+#[test]
+fn a_merged_recording_is_not_added_again() {
+    let scratch = Scratch::new();
+    let (a, out, own, both) =
+        (scratch.join("a"), scratch.join("out"), scratch.join("own"), scratch.join("both"));
+    add(&a, 3, false);
+    add(&a, 4, false);
+    merged(&[&a], &out);
+    let before = files(&out);
+    add(&out, 3, false);
+    assert!(files(&out) == before, "it is already there");
+    let (_profile, path) = script(3).written();
+    let profile = profile::Profile::open(&path).unwrap();
+    let refused = dataset::export(&profile, &out, &options(3, true)).unwrap_err().to_string();
+    assert!(refused.contains("rank 3 is already in") && refused.contains("merge both"), "{refused}");
+    // What the message advises has all of both.
+    add(&own, 3, true);
+    let found = merged(&[&out, &own], &both);
+    assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 6));
+    assert!(found.members[0].calls && !found.members[1].calls, "{:?}", found.members);
+    // A rank that was not merged can be added.
+    add(&out, 5, false);
+    assert_eq!(Dataset::open(&out).unwrap().members().len(), 3);
+}
+
 #[test]
 fn what_is_missing_is_named_and_the_rest_is_merged() {
     let scratch = Scratch::new();
