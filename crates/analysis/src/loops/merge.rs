@@ -125,8 +125,11 @@ fn nodes(
     nodes
 }
 
-/// Returns the largest value divided by the mean.
+/// Returns the largest value divided by the mean. One value alone has no imbalance.
 fn imbalance(values: &[f64]) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let most = values.iter().copied().fold(f64::MIN, f64::max);
     (mean > 0.0).then(|| most / mean)
