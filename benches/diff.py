@@ -5,10 +5,13 @@
 Records so many series of so many pairs in random order, as a user would, and prints means over the series:
 in how many something was called different, the part of the rows that were called the same or unknown, what
 was said of the op with the longest total, its change, and the spread of its pairs (a standard deviation of
-logarithms). FOLDER is for files that may be overwritten.
+logarithms). After each series, hyperfine times as many runs of both programs, whole processes without a
+profiler, where all runs of A come before those of B. Its answer is a ratio with a deviation ("1.05 ± 0.02 times
+faster"); a reader sees a difference if 1 is outside. FOLDER is for files that may be overwritten.
 """
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -22,7 +25,9 @@ DIFFERENT = ("slower", "faster")
 def main(count, pairs, counterpoint, folder, *programs):
     split = programs.index("--")
     a, b = programs[:split], programs[split + 1 :]
-    found = [series(pairs, counterpoint, folder, a, b) for _ in range(int(count))]
+    found = [
+        series(pairs, counterpoint, folder, a, b) | hyperfine(pairs, folder, a, b) for _ in range(int(count))
+    ]
     for name, unit in found[0]:
         values = [readings[name, unit] for readings in found]
         print(f"{name} {statistics.mean(values):.5f} {unit}")
@@ -51,11 +56,37 @@ def series(pairs, counterpoint, folder, a, b):
         ("biggest-slower", "of-1"): biggest["verdict"] == "slower",
         ("elsewhere", "of-1"): any(row["verdict"] in DIFFERENT for row in rows if row is not biggest),
     }
+    readings["whole-slower", "of-1"] = found["whole"]["verdict"] == "slower"
     for statistic in biggest["statistics"]:
         name = f"biggest-{statistic['statistic']}"
         readings[f"{name}-change", "of-A"] = statistic["change"]
         readings[f"{name}-spread", "of-A"] = statistic["deviation"] or 0
     return readings
+
+
+def hyperfine(runs, folder, a, b):
+    """Times both programs with hyperfine, and returns its readings by name and unit."""
+    path = os.path.join(folder, "hyperfine.json")
+    command = ["hyperfine", "-N", "--style", "none", "--warmup", "1", "--runs", runs, "--export-json", path]
+    done = subprocess.run(
+        [*command, shlex.join(a), shlex.join(b)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    with open(path) as file:
+        of_a, of_b = json.load(file)["results"]
+    fast, slow = sorted((of_a, of_b), key=lambda one: one["mean"])
+    ratio = slow["mean"] / fast["mean"]
+    deviation = ratio * math.hypot(slow["stddev"] / slow["mean"], fast["stddev"] / fast["mean"])
+    is_different = ratio - deviation > 1
+    return {
+        ("hyperfine-difference", "of-1"): is_different,
+        ("hyperfine-slower", "of-1"): is_different and slow is of_b,
+        ("hyperfine-change", "of-A"): of_b["mean"] / of_a["mean"] - 1,
+    }
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 //! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
-//! detects that a matrix product has more work. Each round records twelve whole series as a user
-//! would, so a round takes a minute.
+//! detects that a matrix product has more work, and how often hyperfine does. Each round records
+//! twelve whole series as a user would, so a round takes half a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
 use super::price::tools;
 use crate::layout::Layout;
-use crate::process::quiet;
+use crate::process::{exists, quiet};
+use crate::setup::packages;
 
 const ROUNDS: usize = 20;
 /// The columns of the first matrix product of the model.
@@ -26,6 +27,8 @@ const ITERATIONS: u32 = 100;
 const FALSE_VERDICTS: f64 = 0.06;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
+    packages::install(&[packages::DIFF]);
+    ensure!(exists("hyperfine", &["--version"]), "hyperfine (package hyperfine) is needed");
     let (program, tool, _) = tools(layout)?;
     let folder = layout.bench()?;
     let text = std::fs::read_to_string(layout.root.join("fixtures/iree/mlp.mlir"))
@@ -79,9 +82,13 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         for reading in ["floor-change", "floor-spread", "typical-change", "typical-spread"] {
             figure(&format!("biggest-{reading}"), Formula::Value, None);
         }
-        if !equal {
-            figure("biggest-slower", Formula::Rate, None);
-            figure("elsewhere", Formula::Rate, None);
+        figure("hyperfine-change", Formula::Value, None);
+        if equal {
+            figure("hyperfine-difference", Formula::Rate, None);
+        } else {
+            for reading in ["biggest-slower", "elsewhere", "whole-slower", "hyperfine-slower"] {
+                figure(reading, Formula::Rate, None);
+            }
         }
     }
     Ok(Plan {
@@ -91,6 +98,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         notes: vec![
             format!("each round records 10 series of 10 pairs of mlp with itself (equal), a series of 10 pairs of it with one whose first matrix product has 824 instead of {COLUMNS} columns (five: 5.1 % more multiplications), and one of 20 pairs with 808 columns (three: 3.1 % more), {ITERATIONS} iterations each on local-sync"),
             "any-difference, biggest-slower (the verdict of the op with the longest total) and elsewhere (another row has a verdict) are the part of the series; of 20 with 5 % at least 17 are to be found, of 20 with 3 % at least 19".into(),
+            "hyperfine times as many whole processes of both programs (all of A first, without a profiler) after each series: hyperfine-difference and hyperfine-slower are the part of the comparisons whose ratio differs from 1 by more than the deviation that hyperfine prints beside it, whole-slower the part of ours in which all ops together are slower".into(),
         ],
     })
 }

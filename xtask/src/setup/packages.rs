@@ -96,6 +96,10 @@ pub const PMU: &[Need] = &[
 pub const ROOFS: &[Need] =
     &[need("roofs that another program measures", &["likwid"], &[Program("likwid-bench")])];
 
+/// For `bench diff`.
+pub const DIFF: &[Need] =
+    &[need("another comparison of two programs", &["hyperfine"], &[Program("hyperfine")])];
+
 /// Everything else that the tests use.
 pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
