@@ -10,6 +10,7 @@ mod book;
 mod demo;
 mod dist;
 mod elf;
+mod files;
 mod fixtures;
 mod frames;
 mod hardware;
@@ -45,6 +46,7 @@ enum Chore {
     Setup(setup::Args),
     Dist(dist::Args),
     Release(release::Args),
+    Files(files::Args),
     Fixtures(fixtures::Args),
     Test(test::Args),
     Tidy(tidy::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Chore::Setup(args) => setup::main(&layout, &args),
         Chore::Dist(args) => dist::main(&layout, &args),
         Chore::Release(args) => release::main(&layout, &args),
+        Chore::Files(args) => files::main(&layout, &args),
         Chore::Fixtures(args) => fixtures::main(&layout, &args),
         Chore::Test(args) => test::main(&layout, &args),
         Chore::Tidy(args) => tidy::main(&layout, &args),

@@ -13,12 +13,12 @@ mod sources;
 mod stacks;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::files;
 use crate::layout::Layout;
-use crate::process::{output, say};
+use crate::process::say;
 
 /// Checks the rules of this repository (CONTRIBUTING.md).
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if let Some(library) = &args.library {
         stacks::check(&layout.show(library), library, &mut findings)?;
     }
-    let files = repository_files(layout)?;
+    let files = files::of_repository(layout).context("tidy needs git")?;
     sources::check(layout, &files, &mut findings)?;
     links::check(layout, &files, &mut findings)?;
     for line in &findings.lines {
@@ -76,18 +76,4 @@ pub fn built_only(layout: &Layout) -> Result<()> {
         0 => Ok(()),
         count => bail!("{count} findings about dist/"),
     }
-}
-
-/// Returns the paths of the repository's files (tracked files, and new files that git does not
-/// ignore), relative to the root and sorted.
-fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
-    let list = output(&mut git, "list the repository's files").context("tidy needs git")?;
-    let mut files: Vec<PathBuf> =
-        list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    // If a file was deleted but the deletion is not staged, git's index still contains the file.
-    files.retain(|file| layout.root.join(file).is_file());
-    files.sort();
-    Ok(files)
 }

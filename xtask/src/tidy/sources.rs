@@ -10,6 +10,7 @@ use super::rules::{
     LONG_FILE_REASON, LONGEST_FILE, MACHINE_PATHS, NOT_OURS, OWN_ERROR, ROOMS, SOURCE_ENDINGS,
     UNFINISHED,
 };
+use crate::files::header;
 use crate::layout::Layout;
 
 pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
@@ -21,6 +22,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
         let ours = !NOT_OURS.iter().any(|start| file.to_string_lossy().starts_with(start));
         if ours && is_source(file) {
             check_length(file, text, findings);
+            check_header(file, text, findings);
             find_words(file, text, UNFINISHED, "unfinished", findings);
         }
         if is_host_side(file) {
@@ -62,6 +64,13 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
             file.display(),
             format_args!("{lines} lines, and no header line \"{LONG_FILE_REASON} …\" explains why"),
         );
+    }
+}
+
+/// Checks that a Rust file says at its top what it is for. `cargo xtask files` searches there.
+fn check_header(file: &Path, text: &str, findings: &mut Findings) {
+    if file.extension().is_some_and(|ending| ending == "rs") && header(file, text).is_none() {
+        findings.add(file.display(), "no comment at the top says what the file is for");
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the rules that compute the work of ops from their shapes.
+
 #![allow(clippy::unwrap_used, reason = "tests, which may panic")]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the tables of instrumented loops.
+
 use super::*;
 use crate::page::PAGE_BYTES;
 

@@ -1,3 +1,5 @@
+//! Tests of the metadata that a process writes.
+
 use super::*;
 use crate::brackets::Histogram;
 use crate::clock::ClockKind;

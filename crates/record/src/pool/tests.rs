@@ -1,3 +1,5 @@
+//! Tests of the pool: its layout, and damaged pools.
+
 use super::*;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,3 +1,5 @@
+//! Tests of the reader of Chrome traces.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
