@@ -7,7 +7,7 @@
 //!                       ─ values ───► one number for each run, row and statistic
 //!                       ─ verdict ──► differences of pairs: test (flips), interval (ranks), words
 //!                       ─ whole ────► the verdict about all rows together, and what each adds to the difference
-//!                       ─ readings ─► counters and metrics
+//!                       ─ counters ─► counters and metrics
 //! ```
 //!
 //! Calls of one run are not independent of each other, and runs that follow each other have more in
@@ -22,20 +22,20 @@
 //! in half of the calls. For loops and modules, only a mean is known.
 
 pub mod across;
+pub mod counters;
 pub mod flips;
 pub mod history;
 pub mod matching;
 mod parts;
 pub mod ranks;
-pub mod readings;
 pub mod recorded;
 mod values;
 pub mod verdict;
 mod whole;
 
+use counters::ReadingDiff;
 use matching::{Relation, matches};
 pub use parts::Part;
-use readings::ReadingDiff;
 use recorded::{By, Identity, Recorded};
 use verdict::{Compared, Decided, Verdict, decide};
 pub use whole::Whole;
@@ -215,7 +215,7 @@ pub fn compare(
     for (row, one) in rows.iter_mut().zip(&found) {
         row.part = values::part(&sides, one, &in_pairs);
     }
-    readings::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
+    counters::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
     rows.sort_by_key(|row| row.relation == Relation::New);
     Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, processor, rows }
 }

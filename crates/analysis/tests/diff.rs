@@ -1,9 +1,9 @@
 //! Compares runs that are simulated with the scatter of real runs, and small runs whose results
 //! were computed on paper.
 
+use analysis::diff::counters::Known;
 use analysis::diff::flips::split_mix;
 use analysis::diff::matching::Relation;
-use analysis::diff::readings::Known;
 use analysis::diff::recorded::{By, Identity, Reading, Recorded, RunRow};
 use analysis::diff::verdict::Verdict;
 use analysis::diff::{Diff, Options, Statistic, Untested, compare};

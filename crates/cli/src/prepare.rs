@@ -13,6 +13,7 @@ mod make;
 mod options;
 mod place;
 mod plugins;
+mod without_plugins;
 
 use machine::Machine;
 use profile::manifest::{CounterInfo, Origin};

@@ -1,7 +1,7 @@
 //! Formats the verdicts in words.
 
+use analysis::diff::counters::Known;
 use analysis::diff::matching::Relation;
-use analysis::diff::readings::Known;
 use analysis::diff::verdict::{Change, Verdict};
 use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
 
@@ -281,7 +281,7 @@ pub fn relation(
 
 /// Returns how a counter or metric of a row differs: `page-faults 3 → 515 per call (exact)`.
 /// Returns `None` if it does not differ.
-pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
+pub fn reading(of: &analysis::diff::counters::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {
         Known::Equal => None,

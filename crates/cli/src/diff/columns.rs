@@ -260,7 +260,7 @@ fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     });
     for name in known {
         let mut add =
-            |what: &str, value: &dyn Fn(&analysis::diff::readings::ReadingDiff) -> Option<f64>| {
+            |what: &str, value: &dyn Fn(&analysis::diff::counters::ReadingDiff) -> Option<f64>| {
                 let of = |row: &DiffRow| value(row.readings.iter().find(|one| one.name == name)?);
                 let cells = diff.rows.iter().map(|row| of(row).map(Value::Number)).collect();
                 columns.push(Column::for_programs(&format!("{name}_{what}"), cells));

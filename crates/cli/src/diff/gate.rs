@@ -1,6 +1,6 @@
 //! `--fail-if`: checks the rules that make `diff` end with status 3.
 
-use analysis::diff::readings::Known;
+use analysis::diff::counters::Known;
 use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::Compared;
 use analysis::diff::{Diff, DiffRow};
@@ -122,14 +122,14 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                 matching.filter_map(|(row, name)| of_row(row, name, rule.limit)).collect()
             }
             Of::Counter(counter) => {
-                let is = |one: &&analysis::diff::readings::ReadingDiff| one.name == *counter;
+                let is = |one: &&analysis::diff::counters::ReadingDiff| one.name == *counter;
                 if !diff.rows.iter().any(|row| row.readings.iter().any(|one| is(&one))) {
                     return Err(nothing(
                         rule,
                         "no counter of this name was recorded on both sides",
                     ));
                 }
-                let is_known = |one: &analysis::diff::readings::ReadingDiff| match one.reading {
+                let is_known = |one: &analysis::diff::counters::ReadingDiff| match one.reading {
                     Known::Equal | Known::Fact { .. } => true,
                     Known::Tested(_) => is_judged(one.compared.as_slice()),
                 };

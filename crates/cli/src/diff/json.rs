@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
+use analysis::diff::counters::{Known, ReadingDiff};
 use analysis::diff::matching::Relation;
-use analysis::diff::readings::{Known, ReadingDiff};
 use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::{Compared, Verdict};
 use analysis::diff::{DiffRow, Part, Side, Untested};

@@ -24,7 +24,7 @@ use super::choice::Choice;
 use super::found::{choose_clock, library, pool_directory, preload, switch_cost};
 use super::options::Recording;
 use super::place::{DirectoryLock, make_directory, make_way};
-use super::plugins::mean;
+use super::without_plugins::load_into;
 use crate::failure::Failure;
 
 /// The variable that makes the dynamic linker load the agent (the library that records).
@@ -127,7 +127,7 @@ pub fn make(
 ) -> Result<Prepared, Failure> {
     let Choice { counters, beside, notes, metrics, mut plugins } = choice;
     if let (Some(plugins), Some(program)) = (&mut plugins, command.first()) {
-        mean(plugins, program);
+        load_into(plugins, program);
     }
     let clock = choose_clock(machine);
     // With `--budget`, counters are open only during the calls in which they are read, so they make

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use profile::manifest::Origin;
 use record::run_file::PluginOptions;
 
+use super::without_plugins;
 use crate::failure::Failure;
 use crate::output::{bytes, time};
 use crate::plugin_files::{DIRECTORY_VARIABLE, files};
@@ -53,23 +54,6 @@ pub struct PluginArgs {
     pub programs: Vec<String>,
 }
 
-/// Programs that only start other programs and do not use a device themselves. A plugin in such a
-/// program would only take time, and would record the events of the whole machine a second time.
-const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
-                        numactl time xargs make ninja cmake git counterpoint pyenv";
-
-/// Small programs that scripts often call. One of pyenv's launchers runs thirty of these programs
-/// to start one Python. Such a program loads plugins only if it is the recorded program itself.
-const TOOLS: &str = "awk gawk mawk basename cat chmod cp cut date dirname echo expr find grep head hostname \
-                     id ldconfig ldd ln ls mkdir mktemp mv ps pwd readlink realpath rm sed seq sleep sort \
-                     tail tr uname which";
-
-/// Lets the recorded program load plugins, even if it is one of the small programs in [`TOOLS`].
-pub fn mean(options: &mut PluginOptions, program: &str) {
-    let name = program.rsplit('/').next().unwrap_or_default();
-    options.except.retain(|except| except != name || STARTERS.split(' ').any(|word| word == name));
-}
-
 /// The time in ms between two requests for a plugin's events, unless the user sets another time.
 const FLUSH_MS: u64 = 1000;
 
@@ -109,11 +93,7 @@ impl PluginArgs {
             patience_ms: ms(self.plugin_timeout).max(1),
             ids: self.plugin_ids,
             programs: self.programs.clone(),
-            except: [STARTERS, TOOLS]
-                .iter()
-                .flat_map(|all| all.split(' '))
-                .map(str::to_owned)
-                .collect(),
+            except: without_plugins::names(),
         }))
     }
 }

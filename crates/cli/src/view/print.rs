@@ -4,6 +4,7 @@ pub mod csv;
 pub mod layout;
 pub mod markdown;
 pub mod names;
+mod quantity;
 pub mod shades;
 pub mod table;
 pub mod text;

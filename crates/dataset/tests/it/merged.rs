@@ -83,7 +83,10 @@ fn a_merged_recording_is_not_added_again() {
     let (_profile, path) = script(3).written();
     let profile = profile::Profile::open(&path).unwrap();
     let refused = dataset::export(&profile, &out, &options(3, true)).unwrap_err().to_string();
-    assert!(refused.contains("rank 3 is already in") && refused.contains("merge both"), "{refused}");
+    assert!(
+        refused.contains("rank 3 is already in") && refused.contains("merge both"),
+        "{refused}"
+    );
     // What the message advises has all of both.
     add(&own, 3, true);
     let found = merged(&[&out, &own], &both);

@@ -14,7 +14,7 @@ use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};
 use crate::adapters::tvm::parallel;
-use crate::adapters::tvm::watch;
+use crate::adapters::tvm::unwatched;
 use crate::adapters::tvm::{ADAPTER, HOST};
 use crate::os::sys::ErrnoGuard;
 use crate::process::panics::guarded_apart;
@@ -171,7 +171,7 @@ exported! {
     /// budget, otherwise 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
-        watch::install(ffi, vm, instrument);
+        unwatched::install(ffi, vm, instrument);
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
         let thread = thread.as_ref(); // Null, or this thread's own state.
         Ok(integer(thread.is_some_and(|thread| thread.run.budget.is_some()).into()))

@@ -19,7 +19,7 @@ use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::op_calls::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
-use crate::adapters::tvm::watch::{self, Plan};
+use crate::adapters::tvm::unwatched::{self, Plan};
 use crate::adapters::tvm::{ADAPTER, HOST, call};
 use crate::process::panics::guarded;
 use crate::recorder::adapter::Took;
@@ -191,7 +191,7 @@ impl Wrapper {
         set: *mut Object,
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
-        let known = if set.is_null() { None } else { watch::function(vm, name) };
+        let known = if set.is_null() { None } else { unwatched::function(vm, name) };
         let fixed = known.map(|known| (known, set));
         if epoch::wanted() {
             // Write the entry's frame now, so that the run itself does not wait for it.
@@ -239,7 +239,7 @@ unsafe extern "C-unwind" fn entry_called(
         return call();
     }
     let mut plan = match fixed {
-        Some((known, set)) => watch::plan(ffi, entry.vm, known, set),
+        Some((known, set)) => unwatched::plan(ffi, entry.vm, known, set),
         None => Plan::Recorded(How::Always, None),
     };
     let code = match &plan {

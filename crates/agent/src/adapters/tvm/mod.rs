@@ -18,7 +18,7 @@
 //! | [`instrument`] | records ops and runs |
 //! | [`function_collector`] | makes a collector from two TVM functions of the user |
 //! | [`call`] | finds the entry of an op from the arguments of the instrument |
-//! | [`watch`] | removes the instrument for runs whose calls are known |
+//! | [`unwatched`] | removes the instrument for runs whose calls are known |
 //! | [`parallel`] | records regions and tasks, and counts workspaces |
 //!
 //! When an op throws, the exception passes through the function that calls the instrument, but
@@ -32,7 +32,7 @@ mod ffi;
 mod function_collector;
 mod instrument;
 mod parallel;
-mod watch;
+mod unwatched;
 
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;

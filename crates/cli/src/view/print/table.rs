@@ -9,6 +9,7 @@ use analysis::{Estimate, Hidden};
 use serde::{Serialize, Serializer};
 
 use super::layout::Names;
+pub use super::quantity::Quantity;
 use super::units;
 use crate::failure::Failure;
 use crate::output::Format;
@@ -32,44 +33,6 @@ pub enum Value {
     Estimated(Quantity, Estimate, bool),
     /// The value of a metric, its unit, and whether the user declared that unit.
     Metric(f64, Rc<str>, bool),
-}
-
-/// The kind of an estimated value, which decides how it is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    Ns,
-    Bytes,
-    Count,
-    Number,
-}
-
-/// If an interval is narrower than this part of its value, people do not see the interval.
-const NARROW: f64 = 0.01;
-
-impl Quantity {
-    fn text(self, value: f64) -> String {
-        match self {
-            Self::Ns => units::time(value),
-            Self::Bytes => units::bytes(value),
-            Self::Count => units::count(value.round() as u128),
-            Self::Number => units::number(value),
-        }
-    }
-
-    /// Returns the text of a value. If the interval includes zero, the text says that the value is
-    /// below the upper end of the interval.
-    fn text_of(self, of: Estimate, with_interval: bool) -> String {
-        if !of.is_resolved() {
-            // A count that is not resolved is below the next whole number.
-            let bound = if self == Self::Count { of.high.ceil() } else { of.high };
-            return units::below(&self.text(bound.max(0.0)));
-        }
-        let text = self.text(of.value.max(0.0));
-        match of.relative().filter(|part| with_interval && *part >= NARROW) {
-            Some(part) => format!("{text} ±{:.0} %", 100.0 * part),
-            None => text,
-        }
-    }
 }
 
 /// A fact about each row, which is computed when it is needed. Facts are not stored, because a
