@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(of("a.c", "/* Reads pages.\n * And more. */\nint a;\n"), expected);
         assert_eq!(of("a.js", "/**\n * Reads pages.\n * And more.\n */\n"), expected);
         assert_eq!(of("a.cc", "// Reads pages.\n// And more.\n#include <a>\n"), expected);
-        assert_eq!(of("a.py", "#!/usr/bin/env python3\n\"\"\"Reads pages. And more.\"\"\"\n"), expected);
+        assert_eq!(
+            of("a.py", "#!/usr/bin/env python3\n\"\"\"Reads pages. And more.\"\"\"\n"),
+            expected
+        );
         assert_eq!(of("a.rs", "use a;\n"), None);
         assert_eq!(of("a.md", "//! Reads pages."), None);
     }

@@ -46,14 +46,14 @@ impl Findings {
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let mut findings = Findings::default();
+    let files = files::of_repository(layout).context("tidy needs git")?;
     arrows::check(layout, &mut findings)?;
-    rooms::check(layout, &mut findings)?;
+    rooms::check(layout, &files, &mut findings)?;
     circles::check(layout, &mut findings)?;
     built::check(layout, args.built, &mut findings)?;
     if let Some(library) = &args.library {
         stacks::check(&layout.show(library), library, &mut findings)?;
     }
-    let files = files::of_repository(layout).context("tidy needs git")?;
     sources::check(layout, &files, &mut findings)?;
     links::check(layout, &files, &mut findings)?;
     for line in &findings.lines {

@@ -1,4 +1,7 @@
-//! Checks that the table of rooms in ARCHITECTURE.md has one row for every crate, and no other row.
+//! Checks that the table of rooms in ARCHITECTURE.md has one row for every crate and no other row,
+//! and that the files that the page names exist.
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -9,10 +12,15 @@ use crate::layout::Layout;
 const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Rooms";
 
-pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
+pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
     let text = std::fs::read_to_string(layout.root.join(PAGE)).context("read ARCHITECTURE.md")?;
     for finding in compare(&text, ROOMS) {
         findings.add(PAGE, finding);
+    }
+    for name in named_files(&text) {
+        if !files.iter().any(|file| is_named(file, name)) {
+            findings.add(PAGE, format_args!("{name} does not exist"));
+        }
     }
     for room in ROOMS {
         if !layout.root.join(format!("crates/{}/Cargo.toml", room.name)).is_file() {
@@ -72,6 +80,27 @@ fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     .collect()
 }
 
+/// Returns the source files that the page names.
+fn named_files(page: &str) -> impl Iterator<Item = &str> {
+    let is_path = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "_-./…".contains(c));
+    let is_source = |name: &&str| {
+        [".rs", ".py", ".js", ".cpp", ".h"]
+            .iter()
+            .any(|ending| name.len() > 4 && name.ends_with(ending))
+    };
+    page.lines().flat_map(names).filter(is_path).filter(is_source)
+}
+
+/// Returns whether a file can be what the page means by a name. The page leaves out folders:
+/// `cli/run.rs` is `crates/cli/src/run.rs`. So the folders that are named must be among those of the
+/// file, in the same order.
+fn is_named(file: &Path, name: &str) -> bool {
+    let mut of_file = file.iter().rev();
+    let mut wanted = name.split('/').rev().filter(|part| !part.is_empty() && *part != "…");
+    of_file.next().is_some_and(|own| wanted.next().is_some_and(|last| own == last))
+        && wanted.all(|part| of_file.any(|own| own == part))
+}
+
 /// Returns the texts between backticks.
 fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
@@ -90,6 +119,20 @@ mod tests {
         format!(
             "# Page\n\n## Rooms\n\n| crate | what | may use |\n|---|---|---|\n{rows}\n## Next\n\n| `other` | | |\n"
         )
+    }
+
+    #[test]
+    fn files_are_named_without_some_folders() {
+        let file = Path::new("crates/cli/src/run/live.rs");
+        for name in ["live.rs", "run/live.rs", "cli/run/live.rs", "cli/live.rs", "crates/…/live.rs"]
+        {
+            assert!(is_named(file, name), "{name}");
+        }
+        for name in ["other.rs", "cli.rs", "run/cli/live.rs", "agent/live.rs", "live.rs/run"] {
+            assert!(!is_named(file, name), "{name}");
+        }
+        let page = "`a.rs`, `x/…/b.py` and `c.md`, `fn d.rs`, .rs";
+        assert_eq!(named_files(page).collect::<Vec<_>>(), ["a.rs", "x/…/b.py"]);
     }
 
     #[test]
