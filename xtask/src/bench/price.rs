@@ -45,7 +45,7 @@ const TVM_RUNS: u32 = 3_000;
 const TRAINING_STEPS: u32 = 32;
 /// The number of rounds. A round of this loop takes so long that these rounds already take 20
 /// minutes.
-const TRAINING_ROUNDS: usize = 8;
+const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The name of a case, the arguments of `run`, and the longest time that the program may take with
 /// them, as a multiple of its time alone.
