@@ -1,19 +1,21 @@
 """Builds the wheel of this package: the Python files with the program and the library inside.
 
-A build backend (PEP 517, PEP 660) without dependencies. The program and the library are, in this order:
+This is a build backend (PEP 517, PEP 660) without dependencies. It takes the program and the library from the
+first of these sources that it can use:
 
-| what | when |
+| source | condition |
 |---|---|
-| those in the folder that the variable COUNTERPOINT_DIST names | it is set and not empty |
-| those in `dist/` of the checkout, as `cargo xtask dist` makes it, for any glibc from 2.17 | they are there and of this version |
-| built by cargo for this machine, in `target/` | Rust is there |
+| the folder that the variable COUNTERPOINT_DIST names | it is set and not empty |
+| `dist/` of the checkout, made by `cargo xtask dist` for any glibc from 2.17 | its files are of this version |
+| cargo, which builds the files for this machine in `target/` | Rust is installed |
 
-docs/tvm.md, "Installing", has this for users.
+docs/tvm.md, "Installing", describes this for users.
 
-The package has no compiled module: one wheel serves every Python from 3.9 on. Its tag says where the
-program and the library run: those of a release on any Linux with glibc 2.17 (`manylinux_2_17`, and its
-older name `manylinux2014`, which is all that pip before 20.3 knows), others on machines like this one.
-`cargo xtask release` publishes the wheel that this file makes.
+The package has no compiled Python module, so one wheel works with every Python from 3.9 on. The wheel's tag
+says on which machines the program and the library run. The files of a release run on any Linux with glibc
+2.17 or later: the tag is `manylinux_2_17`, and also its older name `manylinux2014`, because pip before 20.3
+knows only this name. Other files get a tag for machines like this one. `cargo xtask release` publishes the
+wheel that this file makes.
 """
 
 import base64
@@ -30,19 +32,19 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = HERE / "src/counterpoint"
-# What the package needs besides its own files: both programs (the small one, which people start,
-# and the one with the whole command line) and the library.
+# The files that the package needs besides its own: two programs and the library. Users start the small
+# program; the other one contains the whole command line.
 BUILT = ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so")
 PROGRAMS = ("/bin/counterpoint", "/libexec/counterpoint")
 VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
 NAME = f"counterpoint-{VERSION}"
-# The oldest glibc of a release, and what wheels for it are called.
+# The oldest glibc with which a release works, and the platform tags of wheels for it.
 FLOOR = (2, 17)
 ANY_LINUX = (f"manylinux_2_17_{platform.machine()}", f"manylinux2014_{platform.machine()}")
 HERE_ONLY = (f"linux_{platform.machine()}",)
 DIST_INFO = f"{NAME}.dist-info"
 SUMMARY = "A profiler for compiled machine learning: PyTorch, TVM and IREE, with hardware counters"
-# `import torch` runs the second one.
+# `import torch` runs the second entry point.
 ENTRY_POINTS = """[console_scripts]
 counterpoint = counterpoint.__main__:main
 
@@ -83,7 +85,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    # An installed package has the files in this folder; git ignores it.
+    # The built files are placed in the folder where an installed package has them. git ignores this folder.
     place = PACKAGE / "_dist"
     built_files = built()
     placed = list(zip(built_files, BUILT))
@@ -103,21 +105,21 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def prebuilt(library):
-    """Returns the compiled C++ part for PyTorch that a release has beside the library, for these sources."""
+    """Returns the compiled shims for PyTorch that a release contains beside the library."""
     found = sorted((library.parent / "python/counterpoint/torch/_prebuilt").glob("*.so.xz"))
     return [(f"counterpoint/torch/_prebuilt/{path.name}", path) for path in found]
 
 
 def plugins(library):
-    """Returns the profiler plugins beside the library, with their names in the package. Beside a library that
-    cargo has built for this machine, there are none."""
+    """Returns the profiler plugins beside the library, with their names in the package. If cargo built the
+    library for this machine, there are none."""
     found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
     return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
 
 
 def shared(library):
-    """Returns the manual pages beside the library, which pip puts where `man` looks, and the licences. A
-    build by cargo has no pages."""
+    """Returns the manual pages beside the library, and the licences. pip installs the pages where `man` finds
+    them. A build by cargo has no manual pages."""
     share = library.parent.parent / "share"
     pages = sorted((share / "man/man1").glob("*.1"))
     files = [(f"{NAME}.data/data/share/man/man1/{path.name}", path) for path in pages]
@@ -126,8 +128,9 @@ def shared(library):
 
 
 def runs_on_any(path):
-    """Returns whether a program or a library needs no glibc above `FLOOR`, and no library of a compiler. It
-    looks for the names of versions and libraries anywhere in the file, so it errs towards no."""
+    """Returns whether a program or a library needs no glibc newer than `FLOOR`, and no library of a compiler.
+    It searches the whole file for names of versions and libraries, so it may return False by mistake, but not
+    True."""
     content = path.read_bytes()
     versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\d]*\0)", content)
     return b"\0libgcc_s.so.1\0" not in content and all((int(a), int(b)) <= FLOOR for a, b in versions)
@@ -144,12 +147,12 @@ def sources():
 
 
 def headers():
-    """Returns the C headers, which the bridge to PyTorch is compiled with."""
+    """Returns the C headers that are needed to compile the bridge to PyTorch."""
     return sorted((ROOT / "include/counterpoint").glob("*.h"))
 
 
 def built():
-    """Returns the files of `BUILT`, which are built if there are none."""
+    """Returns the files of `BUILT`. Builds them if they cannot be taken from a folder."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -158,7 +161,7 @@ def built():
         return paths
     paths, why = in_dist(ROOT / "dist")
     if why is None:
-        # pip shows it with --verbose.
+        # pip shows this line only with --verbose.
         print(f"counterpoint: taken from {ROOT / 'dist'}; remove that folder to build them instead")
         return paths
     if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").is_file():
@@ -169,7 +172,7 @@ def built():
             " has made it, or set COUNTERPOINT_DIST to its location (docs/tvm.md, Installing)"
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-    # The same folders as xtask's, so that nothing is built twice.
+    # These are the folders that xtask uses, so nothing is built twice.
     cargo(target, "--package", "counterpoint", "--bins")
     artifacts = target / "artifacts"
     cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
@@ -178,7 +181,7 @@ def built():
 
 
 def in_dist(dist):
-    """Returns the files of `BUILT` in a folder, and the reason if they cannot be used."""
+    """Returns the paths of `BUILT` in a folder, and a reason if they cannot be used (otherwise None)."""
     paths = tuple(dist / name for name in BUILT)
     for path in paths:
         if not path.is_file():
@@ -201,7 +204,7 @@ def cargo(target, *words):
 
 
 def metadata(platforms):
-    """Returns the files of the dist-info folder, except for RECORD."""
+    """Returns the names and contents of the files in the dist-info folder, except for RECORD."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: counterpoint",
@@ -233,14 +236,14 @@ def metadata(platforms):
 
 
 def write(folder, files, texts, platforms):
-    """Writes the wheel of `files` (name in it, path) and `texts` (name in it, content) for `platforms`."""
+    """Writes a wheel. `files` are pairs of a name in the wheel and a path; `texts` maps names to contents."""
     name = f"{NAME}-py3-none-{'.'.join(platforms)}.whl"
     record = []
     texts = {**texts, **{f"{DIST_INFO}/{key}": text for key, text in metadata(platforms).items()}}
     with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
 
         def put(path, content, mode):
-            # No time stamps: the same input is the same wheel.
+            # Without time stamps, the same input makes the same wheel.
             info = zipfile.ZipInfo(path)
             info.external_attr = (0o100000 | mode) << 16
             info.compress_type = zipfile.ZIP_DEFLATED

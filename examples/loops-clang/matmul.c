@@ -1,6 +1,6 @@
 // Multiplies two matrices of N x N numbers and prints the sum of the product: `matmul 256`.
 //
-// build.sh compiles this file with counted and timed loops.
+// build.sh compiles this file so that its loops are counted and timed.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@ fn main() {
     let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32).collect();
     let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32).collect();
     let mut c = vec![0.0; n * n];
-    // SAFETY: each of the three has n * n numbers, and `c` is borrowed by nobody else.
+    // SAFETY: each of the three vectors has n * n numbers, and nothing else borrows `c`.
     unsafe { multiply(n, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) };
     println!("{:.0}", c.iter().map(|x| f64::from(*x)).sum::<f64>());
 }

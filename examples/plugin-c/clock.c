@@ -1,5 +1,6 @@
-/* A profiler plugin in C that uses every call of the interface. Its "device" is a thread that adds
- * numbers; each burst of additions is a kernel, and how many were added is a counter.
+/* A profiler plugin in C that implements every function of the interface. Its "device" is a thread
+ * that adds numbers. Each burst of additions is recorded as a kernel, and the number of additions
+ * as a counter.
  *
  *     cc -O2 -fPIC -shared -I include examples/plugin-c/clock.c -o clock.so -lpthread
  *     counterpoint plugin check clock.so
@@ -34,7 +35,8 @@ struct KinetoPlugin_ProfilerHandle {
   burst_t bursts[MOST];
 };
 
-/* Ids that the host pushed on this thread; the innermost one belongs to what is launched now. */
+/* The ids that the host pushed on this thread. The id that was pushed last belongs to the op that
+ * runs now. */
 static _Thread_local uint64_t ids[64];
 static _Thread_local int depth;
 static atomic_ullong last_id;
@@ -172,7 +174,7 @@ static void add_number(const KinetoPlugin_TraceBuilder* b, const char* key, uint
   b->addLastEventMetadata(b->pTraceBuilderHandle, key, text);
 }
 
-/* An end of the arrow from a launch to its kernel. */
+/* Adds one end of the arrow from a launch to its kernel. */
 static void add_flow(const KinetoPlugin_TraceBuilder* b, int number, bool starts) {
   const KinetoPlugin_ProfileEventFlow flow = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_FLOW_UNPADDED_STRUCT_SIZE,

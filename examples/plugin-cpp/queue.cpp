@@ -1,6 +1,6 @@
-// A profiler plugin in C++. It records what a library gives to its device: here, a function that the
-// library would call for each kernel (`queue_kernel`). Exceptions must not leave a function of the
-// interface, so each is caught at its edge.
+// A profiler plugin in C++. It records the kernels that a library runs on its device. The library
+// must call `queue_kernel` for each kernel. Exceptions must not leave a function of the interface,
+// so each function catches all exceptions.
 //
 //     g++ -std=c++17 -O2 -fPIC -shared $(pkg-config --cflags counterpoint-plugin) queue.cpp -o queue.so
 //     counterpoint plugin check queue.so
@@ -30,7 +30,8 @@ namespace {
 std::mutex lock;  // of `recording`
 KinetoPlugin_ProfilerHandle* recording = nullptr;
 
-// The ids of ops that the host pushed on this thread. The innermost of them launches the kernels that are queued now.
+// The ids of ops that the host pushed on this thread. The op whose id was pushed last launches the
+// kernels that are queued now.
 thread_local std::vector<uint64_t> ops;
 
 int64_t now() {
@@ -38,7 +39,8 @@ int64_t now() {
   return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// Calls `body` with the arguments if they are usable. Catches every exception, so that none reaches the host.
+// Calls `body` with the recording if the arguments are usable. Catches every exception, so that
+// none reaches the host.
 template <typename Params, typename Body>
 int guarded(Params* params, size_t size, Body body) noexcept {
   try {

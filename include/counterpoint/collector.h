@@ -1,6 +1,6 @@
-/* A user's collector reads values of its own (a device's counters, an allocator's statistics)
- * before and after each op of a model. It returns a fixed number of values, which are
- * recorded with the op's call.
+/* A collector is a user's code that reads values of its own (a device's counters, an allocator's
+ * statistics) before and after each op of a model. It returns a fixed number of values, which are
+ * recorded together with the call of the op.
  *
  *     static void* start(void* self, counterpoint_device_t device) { return begin(device); }
  *     static int32_t stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
@@ -13,20 +13,22 @@
  *         .start = start, .stop = stop};
  *     int32_t number = agent->collector_add(&mine);   // agent.h
  *
- * When. A collector is called around each op of every virtual machine, on the op's thread; its
- * calls nest as ops do. `start` runs before the recorder's own readings and `stop` after
- * them, so a collector's time is not part of the op's duration, but of whatever encloses
- * the op. If an op throws, `stop` is not called, and the state is passed to `abandon` if there is one.
+ * When. A collector is called before and after each op of every virtual machine, on the op's
+ * thread. Its calls nest as the ops nest. `start` runs before the recorder's own readings and
+ * `stop` after them. So the time that a collector takes is not part of the op's duration, but it is
+ * part of the duration of any op around it. If an op throws, `stop` is not called. Instead, the
+ * state is passed to `abandon`, if that function exists.
  *
- * Who frees. `add` copies the struct, its texts and its slots; `self` and the functions must live
- * until the process ends, also after `remove` (another thread may be in a call). What `start`
- * returns belongs to the collector; `stop` or `abandon` is called once for it.
+ * Who frees. `collector_add` copies the struct, its texts and its slots. `self` and the functions
+ * must stay valid until the process ends, even after `collector_remove`, because another thread may
+ * still be in a call of the collector. The state that `start` returns belongs to the collector. It
+ * is passed once, to either `stop` or `abandon`.
  *
- * Errors. If `stop` returns anything but 0, or fills a slot that is not its own, this is counted as
- * the loss `collector_failed` and its values are left out; the model continues. The same
- * happens to a single invalid value: a number that is infinite or NaN, or a text that is
- * null. Collectors must not throw and must not call the agent's table, except for `ticks`.
- * Several threads may call them at once.
+ * Errors. If `stop` returns anything but 0, or fills a slot that is not its own, this counts as the
+ * loss `collector_failed` and none of its values is recorded. The model continues. A single invalid
+ * value (a number that is infinite or NaN, or a text that is null) is left out and counted in the
+ * same way. Collectors must not throw, and must not call functions of the agent's table except
+ * `ticks`. Several threads may call a collector at once.
  */
 #ifndef COUNTERPOINT_COLLECTOR_H_
 #define COUNTERPOINT_COLLECTOR_H_
@@ -37,7 +39,7 @@
 extern "C" {
 #endif
 
-/* The number of slots that all collectors together may have. */
+/* The largest number of slots that all collectors together may have. */
 #define COUNTERPOINT_MOST_SLOTS 16
 
 /* The kind of a value. */
@@ -56,8 +58,9 @@ typedef struct counterpoint_device {
 
 typedef struct counterpoint_slot {
   /* The name of the value in views. It must differ from the names of all other slots, of the
-   * columns of every view (docs/schema.md) and of all counters of the session. Capitals,
-   * separators (space, _, -) and a unit at the end ("duration", "Duration (us)") make no difference. */
+   * columns of every view (docs/schema.md) and of all counters of the session. Differences in
+   * capitals, separators (space, _, -) and a unit at the end are ignored: "duration" and "Duration
+   * (us)" count as the same name. */
   const char* name;
   uint32_t kind;    /* one of the above */
 } counterpoint_slot_t;
@@ -77,21 +80,22 @@ typedef struct counterpoint_collector {
   const char* name;
   const counterpoint_slot_t* slot;
   void* self;
-  /* `device` is that of the op's last tensor argument, or CPU 0 if it has none. */
+  /* `device` is the device of the op's last tensor argument, or CPU 0 if the op has no tensor
+   * argument. The result is the state that is passed to `stop` or `abandon`. */
   void* (*start)(void* self, counterpoint_device_t device);
-  /* Fills `values[0 .. slots]`. Returns 0 if it succeeded. */
+  /* Fills the `slots` elements of `values`. Returns 0 if it succeeded. */
   int32_t (*stop)(void* self, void* state, counterpoint_value_t* values, uint32_t slots);
   /* Called instead of `stop` if the op threw. May be null. */
   void (*abandon)(void* self, void* state);
 } counterpoint_collector_t;
 
-/* agent->collector_add returns the collector's number, from 0, or: -1 if the struct is incomplete or
- * has an unknown kind, -2 if there are too many slots, or more than 8 collectors, -3 if a slot of that
- * name exists, -4 if a view has a column, or the open session a counter, of that name. The
- * collector is called from the next op on. If a later session has a counter of the same name as a
- * slot, the slot is called "NAME (collector)" there.
- * agent->collector_remove returns 0, or -1 if there is no collector of that number. Its slots
- * are free again when no session is open. */
+/* agent->collector_add returns the collector's number, which is 0 or more. It returns -1 if the
+ * struct is incomplete or has an unknown kind; -2 if there would be too many slots, or more than 8
+ * collectors; -3 if two slots would have the same name; -4 if a column of a view, or a counter of
+ * the open session, has the name of a slot. The collector is called from the next op on. If a
+ * counter of a later session has the same name as a slot, that session's views call the slot "NAME
+ * (collector)". agent->collector_remove returns 0, or -1 if there is no collector with that number.
+ * The slots of a removed collector can be used again at once. */
 
 static inline counterpoint_value_t counterpoint_count(int64_t count) {
   counterpoint_value_t value;

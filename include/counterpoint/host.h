@@ -1,6 +1,6 @@
-/* A host that announces itself: a runtime that Counterpoint has no adapter for tells the agent what it
- * is, and when its ops begin and end. Everything that shows or exports calls then treats it like the
- * hosts that Counterpoint knows.
+/* A host that announces itself. A runtime that Counterpoint has no adapter for can describe itself
+ * to the agent, and call the agent when its ops begin and end. All reports and exports then treat
+ * this runtime like the hosts that Counterpoint has adapters for.
  *
  *     static const counterpoint_host_t host = {
  *         .size = sizeof(host), .name = "toy", .title = "Toy", .ops = "the ops of Toy"};
@@ -13,11 +13,12 @@
  *       agent->op_end(&here);
  *     }
  *
- * Both calls come from the thread that calls the op, and ops nest. Without a recording, both return at
- * once. op_end must be called whatever happens to the op, also if an exception or longjmp leaves it: in
- * C++, from a destructor. An op without op_end is not recorded. It ends when an op around it does; until
- * then the thread's later ops count as called by it, and a thread records nothing while 32 calls are in
- * progress. None of these functions throws, and none may be called in a signal handler.
+ * The thread that calls the op must call both op_begin and op_end, and ops must nest. If nothing is
+ * being recorded, both functions return at once. op_end must be called in every case, also if an
+ * exception or longjmp leaves the op; in C++, call it from a destructor. An op without op_end is
+ * not recorded. The agent treats it as in progress until an op around it ends; until then, later
+ * ops of the thread are recorded as called by it. A thread with 32 calls in progress records no
+ * further calls. These functions throw no exceptions, and none may be called in a signal handler.
  */
 #ifndef COUNTERPOINT_HOST_H_
 #define COUNTERPOINT_HOST_H_
@@ -28,7 +29,7 @@
 extern "C" {
 #endif
 
-/* What a call is. */
+/* The roles of calls. */
 enum {
   COUNTERPOINT_ROLE_OP = 1,   /* a call of an operator, or of a function that calls operators */
   COUNTERPOINT_ROLE_RUN = 2,  /* one run of a model: a call of one of its entry functions */
@@ -39,12 +40,14 @@ enum {
 #define COUNTERPOINT_ROLES 8
 
 enum {
-  /* The program itself runs between two ops, so the time in between is not the host's own. */
+  /* Between two ops, the program itself runs, so the time between ops does not belong to the
+   * host. */
   COUNTERPOINT_HOST_PROGRAM_BETWEEN_OPS = 1
 };
 
-/* What a host says about itself. All texts are C strings in UTF-8, of which 400 bytes are kept, without
- * control characters; null is the same as an empty text. The struct and its texts are copied. */
+/* A host's description of itself. All texts are C strings in UTF-8. Control characters are removed
+ * from each text, and at most 400 bytes of it are kept. A null pointer is the same as an empty
+ * text. The struct and its texts are copied. */
 typedef struct counterpoint_host {
   uint32_t size;
   uint32_t flags;
@@ -54,11 +57,13 @@ typedef struct counterpoint_host {
   const char* library_key;   /* the argument of exported calls that names the machine; empty: library */
   const char* without_calls; /* a sentence: why it may have no calls although it was announced */
   const char* bookkeeping;   /* how names of ops begin for which no counter is read; empty: none */
-  /* By role, what exported traces call its calls. Null: Kineto's word. */
+  /* For each role, the name of such calls in exported traces. If it is null, the name that Kineto
+   * uses. */
   const char* kinds[COUNTERPOINT_ROLES];
 } counterpoint_host_t;
 
-/* A machine of a host: a loaded model, a virtual machine, or the host itself. It is never freed. */
+/* A machine of a host: a loaded model, a virtual machine, or the host itself. A machine is never
+ * freed. */
 typedef struct counterpoint_machine counterpoint_machine_t;
 
 #ifdef __cplusplus

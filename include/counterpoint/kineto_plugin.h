@@ -1,6 +1,7 @@
-/* Kineto's interface for dynamic profiler plugins, as published in Kineto's pull request 1148, in
- * a header that is valid C11 and C++17. Names and layouts are the published ones: a plugin that
- * was compiled with this header loads in a Kineto host, and the other way round.
+/* Kineto's interface for dynamic profiler plugins, as published in Kineto's pull request 1148, in a
+ * header that is valid C11 and C++17. Names and layouts are the published ones. So a plugin that
+ * was compiled with this header also works in a Kineto host, and a plugin that was compiled with
+ * Kineto's header also works in Counterpoint.
  *
  * A plugin is a shared object that exports `KinetoPlugin_register`. A host loads it from a directory
  * (KINETO_PLUGIN_LIB_DIR_PATH) or by name, and calls:
@@ -13,19 +14,19 @@
  *                          profilerProcessEvents  once, on the thread that called profilerStop
  *                          profilerDestroy
  *
- * Correlation ids are pushed and popped between create and destroy, from any thread, by several
- * threads at once. Everything else is called by one thread at a time.
+ * Between profilerCreate and profilerDestroy, any thread may push and pop correlation ids, also
+ * several threads at once. All other functions are called by one thread at a time.
  *
- * Each function returns 0, or another number if it failed. A failing profilerCreate ends this
- * recording for the plugin; after any other failure the recording continues.
+ * Each function returns 0, or another number if it failed. If profilerCreate fails, the profiler
+ * takes no part in this recording. After any other failure, the recording continues.
  *
  * Sizes. The first field of each struct is the number of bytes up to the end of its last field,
- * without padding after it (the UNPADDED_STRUCT_SIZE macros). A later version of a struct adds
- * fields at its end. A reader uses a field only if the size covers it.
+ * without padding after it (the UNPADDED_STRUCT_SIZE macros). Later versions of a struct add fields
+ * at its end. Code that reads a struct must use a field only if the size covers it.
  *
- * Memory. Nothing changes its owner: the receiver copies texts and structs during the call. The
- * functions of the interface must stay valid for ever; a host never unloads a plugin that has
- * registered. A trace builder is valid only during profilerProcessEvents.
+ * Memory. No call transfers the ownership of memory: the receiver copies texts and structs during
+ * the call. The functions of the interface must stay valid until the process ends, and a host never
+ * unloads a plugin that has registered. A trace builder is valid only during profilerProcessEvents.
  *
  * Times are nanoseconds since 1970-01-01 UTC. Texts are UTF-8 and end with a zero byte.
  */
@@ -51,8 +52,8 @@
 extern "C" {
 #endif
 
-/* Types of events. Some have the names of one vendor; they mean the same on any accelerator. A
- * plugin with a kind of its own declares it: see kineto_plugin_extension.h. */
+/* Types of events. Some types are named after one vendor, but they have the same meaning on any
+ * accelerator. A plugin can also declare event types of its own: see kineto_plugin_extension.h. */
 typedef enum KinetoPlugin_ProfileEventType {
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_INVALID = 0,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CPU_OP = 1,               /* an op, on the CPU */
@@ -82,7 +83,8 @@ typedef enum KinetoPlugin_ProfileEventType {
   KINETO_PLUGIN_PROFILE_EVENT_NUM_TYPES = 25
 } KinetoPlugin_ProfileEventType;
 
-/* One event. A counter's series are its metadata: key the series, value a number. */
+/* One event. The metadata of a counter event contain one entry for each series: the key is the name
+ * of the series, and the value is a number. */
 typedef struct KinetoPlugin_ProfileEvent {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfileEventType eventType;
@@ -108,7 +110,7 @@ typedef enum KinetoPlugin_ProfileEventFlowType {
   KINETO_PLUGIN_PROFILE_EVENT_NUM_FLOW_TYPES = 3
 } KinetoPlugin_ProfileEventFlowType;
 
-/* An arrow between two events, which have the same flow type and id. */
+/* One end of an arrow between two events. Both ends have the same flow type and id. */
 typedef struct KinetoPlugin_ProfileEventFlow {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfileEventFlowType flowType;
@@ -118,7 +120,7 @@ typedef struct KinetoPlugin_ProfileEventFlow {
 #define KINETO_PLUGIN_PROFILE_EVENT_FLOW_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileEventFlow, isStartPoint)
 
-/* The row of a device. */
+/* Describes the row of a device in a trace viewer. */
 typedef struct KinetoPlugin_ProfileDeviceInfo {
   size_t unpaddedStructSize;
   int64_t deviceId;
@@ -129,7 +131,7 @@ typedef struct KinetoPlugin_ProfileDeviceInfo {
 #define KINETO_PLUGIN_PROFILE_DEVICE_INFO_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileDeviceInfo, pLabel)
 
-/* The row of a stream or thread. */
+/* Describes the row of a stream or thread in a trace viewer. */
 typedef struct KinetoPlugin_ProfileResourceInfo {
   size_t unpaddedStructSize;
   union {
@@ -148,17 +150,19 @@ typedef struct KinetoPlugin_ProfileResourceInfo {
 
 typedef struct KinetoPlugin_TraceBuilderHandle KinetoPlugin_TraceBuilderHandle;
 
-/* Receives the events of a plugin. Each function returns 0, or -1: the argument is null or its
- * size too small, or there is no event yet for a function of the "last event". */
+/* Receives the events of a plugin. Each function returns 0 if it succeeded. It returns -1 if an
+ * argument is null or its size is too small, or if a "last event" function is called before the
+ * first event. */
 typedef struct KinetoPlugin_TraceBuilder {
   size_t unpaddedStructSize;
   KinetoPlugin_TraceBuilderHandle* pTraceBuilderHandle;
-  /* Begins an event. The functions below complete it until the next one. */
+  /* Begins an event. The calls of the "last event" functions below add data to this event until the
+   * next addEvent. */
   int (*addEvent)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEvent*);
   int (*setLastEventName)(KinetoPlugin_TraceBuilderHandle*, const char* pName);
   int (*setLastEventFlow)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEventFlow*);
-  /* Adds a value to the last event. The value is JSON: a text needs its own quotes, a list its
-   * brackets. Of two values with the same key the first counts. */
+  /* Adds a value to the last event. The value is JSON, so a text must include its quotes, and a
+   * list its brackets. If a key is used twice, the first value is kept. */
   int (*addLastEventMetadata)(KinetoPlugin_TraceBuilderHandle*, const char* pKey,
                               const char* pValue);
   int (*addDeviceInfo)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileDeviceInfo*);
@@ -168,7 +172,7 @@ typedef struct KinetoPlugin_TraceBuilder {
 #define KINETO_PLUGIN_TRACE_BUILDER_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_TraceBuilder, addResourceInfo)
 
-/* The plugin's own state of a recording, which profilerCreate makes. */
+/* The plugin's own state for a recording. profilerCreate makes it. */
 typedef struct KinetoPlugin_ProfilerHandle KinetoPlugin_ProfilerHandle;
 
 typedef struct KinetoPlugin_ProfilerCreate_Params {
@@ -187,8 +191,8 @@ typedef struct KinetoPlugin_ProfilerDestroy_Params {
 #define KINETO_PLUGIN_PROFILER_DESTROY_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerDestroy_Params, pProfilerHandle)
 
-/* The arrays belong to the host. The plugin writes at most `MaxLen` bytes or types, and the name
- * ends with a zero byte. The types end with the first INVALID. */
+/* The arrays belong to the host. The plugin writes at most as many bytes or types as the `MaxLen`
+ * field says. It ends the name with a zero byte. The list of types ends at the first INVALID. */
 typedef struct KinetoPlugin_ProfilerQuery_Params {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfilerHandle* pProfilerHandle; /* null at registration */
@@ -254,7 +258,7 @@ typedef struct KinetoPlugin_ProfilerPopUserCorrelationId_Params {
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopUserCorrelationId_Params, \
                                      pProfilerHandle)
 
-/* A profiler. All functions are needed except for the four of correlation ids, which may be null. */
+/* A profiler. The four functions for correlation ids may be null; all others are required. */
 typedef struct KinetoPlugin_ProfilerInterface {
   size_t unpaddedStructSize;
   int (*profilerCreate)(KinetoPlugin_ProfilerCreate_Params*);
@@ -276,13 +280,15 @@ typedef struct KinetoPlugin_RegistryHandle KinetoPlugin_RegistryHandle;
 typedef struct KinetoPlugin_Registry {
   size_t unpaddedStructSize;
   KinetoPlugin_RegistryHandle* pRegistryHandle;
-  /* Copies the interface. May be called several times, for several profilers. */
+  /* Registers a profiler and copies its interface. A plugin with several profilers calls this once
+   * for each. */
   int (*registerProfiler)(KinetoPlugin_RegistryHandle*, const KinetoPlugin_ProfilerInterface*);
 } KinetoPlugin_Registry;
 #define KINETO_PLUGIN_REGISTRY_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_Registry, registerProfiler)
 
-/* Every plugin exports this function. If it returns another number than 0, none of its profilers is used. */
+/* Every plugin exports this function. If it returns a number other than 0, none of the plugin's
+ * profilers is used. */
 KINETO_PLUGIN_EXPORT int KinetoPlugin_register(const KinetoPlugin_Registry* pRegistry);
 
 #ifdef __cplusplus

@@ -1,39 +1,44 @@
 /* The interface between instrumented loops and the program that profiles them.
  *
- * `counterpoint loops instrument` rewrites the text of a module (LLVM IR). It adds one descriptor
- * to the module, `counterpoint_loops_module_t`, and inline code around functions and loops, which
- * have the ids 0 to ids - 1. A *runtime* (libcounterpoint.so, or yours on another target) gives
- * each thread a table of `counterpoint_loops_entry_t`, one entry per id, and reads it afterwards.
- * Instrumented code needs no symbol of the runtime and no thread-local storage.
+ * `counterpoint loops instrument` rewrites the text of a module (LLVM IR). It adds one descriptor,
+ * `counterpoint_loops_module_t`, to the module, and inline code around its functions and loops. The
+ * functions and loops have the ids 0 to ids - 1. A *runtime* (libcounterpoint.so, or one that you
+ * write for another target) gives each thread a table of `counterpoint_loops_entry_t` with one
+ * entry per id, and reads the table afterwards. Instrumented code needs no symbol of the runtime
+ * and no thread-local storage. One entry into a loop or function is called a *hit*.
  *
- *  1. A constructor of the module calls `counterpoint_loops_register` with the descriptor: the one
- *     that is linked in (a weak reference), otherwise the one that dlsym(RTLD_DEFAULT, ...) finds,
- *     if the process has a dlsym (a weak reference, too). Without a runtime nothing happens. A
- *     runtime that comes later finds the descriptors of loaded ELF files by their notes (below). A
- *     loader that runs no constructors calls the exported function
- *     `counterpoint_loops_attach_<id of the module>` with the address of a
- *     `counterpoint_loops_register`; that function calls it and returns its result. Executables of
- *     IREE have no constructor, no note and no such function, and import nothing: a runtime that
- *     sees one being loaded looks for descriptors in its writable data (by the magic number, at
- *     addresses that are multiples of 64), and treats each as if it had been registered.
- *  2. `register` fills in the fields below "written by the runtime", `enter` last (release).
- *  3. Each instrumented function loads `enter` (acquire) once, when it is entered. Null: nothing is
- *     counted. Otherwise it calls it and keeps the result, the table of this thread, or null.
- *  4. On each edge into a loop, and at the entry of a function: `hits` is incremented, and this
- *     hit is timed if the mode says so. On each edge out of it, and before each return, a timed
- *     hit adds to `ended`, `ticks` and the squares. A hit that is left by an exception, longjmp or
- *     a thread's end was begun and did not end: `begun` - `ended`.
+ *  1. A constructor of the module calls `counterpoint_loops_register` with the descriptor. It uses
+ *     the function that is linked in (a weak reference). If there is none, it uses the function
+ *     that dlsym(RTLD_DEFAULT, ...) finds, if the process has a dlsym (also a weak reference).
+ *     Without a runtime nothing happens. A runtime that is loaded later finds the descriptors of
+ *     loaded ELF files by their notes (below). A loader that runs no constructors calls the
+ *     exported function `counterpoint_loops_attach_<id of the module>` with the address of a
+ *     `counterpoint_loops_register`. The exported function calls this address and returns the
+ *     result. Executables of IREE have no constructor, no note and no such function, and import
+ *     nothing. A runtime that notices the loading of such an executable searches its writable data
+ *     for descriptors (by the magic number, at addresses that are multiples of 64), and treats each
+ *     descriptor as if it had been registered.
+ *  2. `counterpoint_loops_register` fills in the fields under "Written by the runtime" below. It
+ *     stores `enter` last (release).
+ *  3. Each instrumented function loads `enter` (acquire) once, when the function is entered. If
+ *     `enter` is null, nothing is counted. Otherwise the function calls `enter` and keeps the
+ *     result: the table of this thread, or null if nothing is to be counted.
+ *  4. On each edge into a loop, and at the entry of a function, `hits` is incremented, and this hit
+ *     is timed if the mode requires it. On each edge out of the loop, and before each return of the
+ *     function, a timed hit adds to `ended`, `ticks` and the squares. A hit that is left by an
+ *     exception, by longjmp or by the end of the thread begins but does not end. The number of such
+ *     hits is `begun` minus `ended`.
  *  5. A destructor of the module calls the descriptor's `unregister`, if that is not null. Some
- *     loaders (the JITs of TVM) run no destructors and free the module's memory without a word: a
- *     runtime does not look at a descriptor again after a call that it was passed to has returned.
+ *     loaders (the JITs of TVM) run no destructors and free the module's memory without notice. So
+ *     a runtime must not read a descriptor after the call that passed the descriptor has returned.
  *
- * All numbers are in the byte order of the machine. Only the thread that owns a table writes it, and
- * it does so with plain loads and stores; another thread may read it at any time and sees each
- * 64-bit number whole.
+ * All numbers are in the byte order of the machine. Only the thread that owns a table writes to it,
+ * with plain loads and stores. Other threads may read the table at any time, and never see a
+ * half-written 64-bit number.
  *
  * Ticks are the time-stamp counter on x86-64 (rdtsc) and the virtual counter on AArch64
- * (cntvct_el0). Another target may use any counter that increases at a constant rate: the runtime
- * states the rate.
+ * (cntvct_el0). Another target may use any counter that increases at a constant rate, which its
+ * runtime must know.
  */
 #ifndef COUNTERPOINT_LOOPS_H_
 #define COUNTERPOINT_LOOPS_H_
@@ -45,7 +50,7 @@
 extern "C" {
 #endif
 
-/* "CPLOOPS1" as eight bytes in memory. */
+/* The first eight bytes of a descriptor in memory. */
 #define COUNTERPOINT_LOOPS_MAGIC "CPLOOPS1"
 #define COUNTERPOINT_LOOPS_VERSION 1
 
@@ -60,8 +65,9 @@ typedef struct counterpoint_loops_module counterpoint_loops_module_t;
 typedef struct counterpoint_loops_entry counterpoint_loops_entry_t;
 typedef struct counterpoint_loops_trips counterpoint_loops_trips_t;
 
-/* The counts of one id on one thread. A hit that is not timed uses only the first cache line.
- * A new entry is zero except for `next` (1) and `random` (any number except 0). */
+/* The counts of one id (a function or a loop) on one thread. A hit that is not timed uses only the
+ * first cache line. In a new entry, `next` is 1, `random` is any number except 0, and all other
+ * fields are 0. */
 struct counterpoint_loops_entry {
   uint64_t hits;            /*   0  times entered */
   uint64_t next;            /*   8  sampled: the value of `hits` at which the next hit is timed */
@@ -82,9 +88,10 @@ struct counterpoint_loops_entry {
   counterpoint_loops_trips_t* trips; /* 120  about single hits; null: nothing. Mode log: the runtime's */
 };
 
-/* The iterations of single hits, those in `iterated`. A runtime that wants them sets
- * `trips` of an entry; instrumented code of earlier versions leaves it alone. A new one is zero but for
- * `least`, which is UINT64_MAX, and `mask`. */
+/* Statistics about the numbers of iterations of single hits, of those that `iterated` counts. A
+ * runtime that wants these statistics sets `trips` of an entry; code that an earlier version
+ * instrumented ignores it. In a new struct, `least` is UINT64_MAX, `mask` has its final value, and
+ * all other fields are 0. */
 struct counterpoint_loops_trips {
   uint64_t least;           /*   0  the smallest number of iterations of a hit */
   uint64_t most;            /*   8  the largest */
@@ -104,20 +111,22 @@ struct counterpoint_loops_module {
   uint8_t id[16];           /*  24  identity of the instrumented text and its table */
   const char* table;        /*  40  the side table, JSON, not terminated; null: not embedded */
   uint64_t table_bytes;     /*  48 */
-  /* Runs `times` empty hits, one begin and end each, on an entry of the caller's, with the same
-   * code that the module uses. May be null. */
+  /* Runs `times` empty hits on an entry of the caller, to measure what a hit costs. Each hit begins
+   * and ends once, with the same code that the module uses. May be null. */
   void (*rehearse)(counterpoint_loops_module_t*, counterpoint_loops_entry_t*, uint64_t times); /* 56 */
 
   /* Written by the runtime. */
-  /* The table of the calling thread: `ids` entries, aligned to 64 bytes; null: count nothing. */
+  /* Returns the table of the calling thread: `ids` entries, aligned to 64 bytes. Returns null if
+   * nothing is to be counted. */
   counterpoint_loops_entry_t* (*enter)(counterpoint_loops_module_t*); /* 64 */
-  /* Called when a timed hit of a function or of a loop of depth 0 or 1 begins and ends, to read
-   * counters; null: none. What `begin` returns is passed to `end`. */
+  /* Read counters when a timed hit of a function, or of a loop of depth 0 or 1, begins and ends.
+   * The result of `begin` is passed to `end`. Null if no counters are read. */
   uint64_t (*begin)(counterpoint_loops_entry_t* entry, uint32_t id);                 /* 72 */
   void (*end)(counterpoint_loops_entry_t* entry, uint32_t id, uint64_t began);       /* 80 */
-  /* Mode log: at each begin (end = 0) and each end (end = 1). The return address of this call is
-   * the place in the machine code. Never null in this mode once `enter` returns a table. In this
-   * mode the instrumented code writes nothing to an entry itself: `log` counts the hits. */
+  /* Mode log: called at each begin (end = 0) and each end (end = 1) of a hit. The return address of
+   * this call identifies the place in the machine code. In this mode, `log` is never null once
+   * `enter` returns a table. The instrumented code itself writes nothing to an entry in this mode;
+   * `log` counts the hits. */
   void (*log)(counterpoint_loops_entry_t* entry, uint32_t id, uint32_t end);         /* 88 */
   uint32_t first;           /*  96  sampled: how many hits are timed before the random ones: 100 */
   uint32_t gap_mask;        /* 100  sampled: gaps are 1 + (random & gap_mask): 127 */
@@ -126,14 +135,16 @@ struct counterpoint_loops_module {
   uint64_t reserved;        /* 120 */
 };
 
-/* The ELF note of an instrumented module, in the section ".note.counterpoint.loops", which is
- * allocated and aligned to 4 bytes. The description has 8 bytes: the distance from its own first
- * byte to the descriptor, signed, so that no relocation is left for the loader. */
+/* The name and type of the ELF note of an instrumented module. The note is in the section
+ * ".note.counterpoint.loops", which is allocated and aligned to 4 bytes. The note's description has
+ * 8 bytes: the signed distance from its own first byte to the descriptor. The distance is used, and
+ * not the address, so that the loader needs no relocation. */
 #define COUNTERPOINT_LOOPS_NOTE_NAME "Counterpoint"
 #define COUNTERPOINT_LOOPS_NOTE_TYPE 0x4c4f4f50 /* "LOOP" */
 
 /* A runtime exports these functions. Any thread may call them, but not in a signal handler.
- * Registering a descriptor that is registered does nothing and returns what the first call returned.
+ * Registering a descriptor a second time does nothing and returns the result of the first call.
+ * Results:
  *  0  registered;  1  nothing is recorded (`enter` may still be set later);
  * -1  not a descriptor, or of a version or size that this runtime does not know: left alone */
 int32_t counterpoint_loops_register(counterpoint_loops_module_t* module);

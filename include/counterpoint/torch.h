@@ -1,25 +1,27 @@
 /* The connection between PyTorch and libcounterpoint.so in one process.
  *
- * PyTorch has no C interface for profilers. A small shared object, the *shim*, is compiled on the
- * user's machine against the headers of the installed PyTorch. It contains what needs PyTorch's C++
- * ABI and nothing else; everything else is in libcounterpoint.so and is called through tables of C
- * functions.
+ * PyTorch has no C interface for profilers. So a small shared object, the *shim*, is compiled on
+ * the user's machine with the headers of the installed PyTorch. The shim contains only the code
+ * that needs PyTorch's C++ ABI. All other code is in libcounterpoint.so, which the shim calls
+ * through tables of C functions.
  *
  *     PyTorch  <-- C++ -->  shim  <-- tables of C functions -->  libcounterpoint.so
  *                            ^                                          ^
  *                            +---- counterpoint.torch._load (Python) ---+
  *
- * The bridge has parts that do not know each other. The part called PART consists of
+ * The connection has several parts, which do not depend on each other. The part named PART consists
+ * of
  *
- *   counterpoint/torch_PART.h        its table, which only this part reads and extends
- *   _shim/PART.cpp                   its half in the shim
- *   crates/agent/src/adapters/torch/PART.rs    its half in libcounterpoint.so
+ *   counterpoint/torch_PART.h        the layout of the part's table
+ *   _shim/PART.cpp                   the part's code in the shim
+ *   crates/agent/src/adapters/torch/PART.rs    the part's code in libcounterpoint.so
  *   counterpoint_torch_PART          the table, a symbol of libcounterpoint.so
  *   counterpoint_torch_PART_begin    a function of the shim, of the type below
  *
- * A part that a library or a shim does not have is left out; the symbol is then missing.
+ * If the library or the shim lacks a part, the symbol is missing and the part is not connected.
  * Each table begins with its size and its version, both uint32_t. Later versions add fields at the
- * end and change none, so a shim works with a newer library. It refuses an older one.
+ * end and change none, so a shim also works with a newer library. A shim refuses an older library
+ * that lacks fields it needs.
  */
 #ifndef COUNTERPOINT_TORCH_H_
 #define COUNTERPOINT_TORCH_H_
@@ -37,9 +39,9 @@ enum {
   COUNTERPOINT_TORCH_FAILED = -2  /* `why` says what failed */
 };
 
-/* Connects a part. `why` has room for `capacity` bytes, and receives a C string if the result is
- * COUNTERPOINT_TORCH_FAILED. It throws nothing. Python calls it with the lock of the interpreter
- * released. */
+/* Connects a part. If the result is COUNTERPOINT_TORCH_FAILED, writes the reason as a C string to
+ * `why`, which has room for `capacity` bytes. Throws no exceptions. Python releases the
+ * interpreter's lock before it calls this function. */
 typedef int32_t (*counterpoint_torch_begin_t)(const void* table, char* why, size_t capacity);
 
 #ifdef __cplusplus

@@ -1,9 +1,11 @@
-/* PyTorch's recordings as they are, without JSON: what the shim hands to libcounterpoint.so.
+/* The table through which the shim passes recordings of PyTorch's profiler to libcounterpoint.so,
+ * without writing them as JSON first.
  *
- * Kineto, PyTorch's profiler library, writes a recording through a logger, one event after the
- * other. The shim has a logger that passes each event on, with the meaning that the logger of trace
- * files gives it, and libcounterpoint.so writes them to the profile of the run or session that
- * records this process. See torch.h for what all tables have in common.
+ * Kineto, PyTorch's profiler library, passes the events of a recording to a logger, one after the
+ * other. The shim contains a logger that passes each event on to libcounterpoint.so, with the same
+ * contents that Kineto's own logger writes to a trace file. libcounterpoint.so writes the events to
+ * the profile of the run or session that records this process. torch.h describes what all tables
+ * have in common.
  */
 #ifndef COUNTERPOINT_TORCH_LOG_H_
 #define COUNTERPOINT_TORCH_LOG_H_
@@ -17,7 +19,7 @@ extern "C" {
 
 #define COUNTERPOINT_TORCH_LOG_VERSION 1
 
-/* A recording that is being handed over. */
+/* A recording whose events are being passed on. */
 typedef struct counterpoint_torch_trace counterpoint_torch_trace_t;
 
 /* Any bytes, without a zero byte at the end. `data` may be null if `length` is 0. */
@@ -26,7 +28,7 @@ typedef struct counterpoint_torch_text {
   size_t length;
 } counterpoint_torch_text_t;
 
-/* What the value of an argument is. */
+/* The kinds of values that an argument can have. */
 enum {
   COUNTERPOINT_TORCH_INTEGER = 0,  /* `integer` */
   COUNTERPOINT_TORCH_UNSIGNED = 1, /* `integer`, whose bits are those of a uint64_t */
@@ -42,7 +44,7 @@ typedef struct counterpoint_torch_argument {
   uint32_t reserved;
 } counterpoint_torch_argument_t;
 
-/* Which fields of an entry have a value. */
+/* Bits that say which fields of an entry have a value. */
 enum {
   COUNTERPOINT_TORCH_HAS_CATEGORY = 1,
   COUNTERPOINT_TORCH_HAS_DURATION = 2,
@@ -77,23 +79,25 @@ typedef struct counterpoint_torch_log {
 
   /* Writes a line for the user. */
   void (*say)(const char* line);
-  /* Begins a recording of this program, whose name is for messages. Returns null if nothing records this
-   * process now. The functions below take one recording, are called one at a time, and may run on
-   * any thread. */
+  /* Begins a recording. The name of the program is used in messages. Returns null if no run or
+   * session records this process now. The functions below that take a recording must be called one
+   * at a time for each recording, but on any thread. */
   counterpoint_torch_trace_t* (*begin)(counterpoint_torch_text_t program);
-  /* Adds a fact about the whole recording: its name, and one JSON value. */
+  /* Adds a fact about the whole recording: a key and its value, which is one JSON value. */
   void (*field)(counterpoint_torch_trace_t*, counterpoint_torch_text_t key,
                 counterpoint_torch_text_t json);
   void (*entry)(counterpoint_torch_trace_t*, const counterpoint_torch_entry_t*);
-  /* Ends the recording, after which it must not be used. `whole` is 0 if something went wrong before its end.
-   * Returns 0 if all of it was written, else -1; the loss is then counted in the profile. */
+  /* Ends the recording. The recording must not be used afterwards. `whole` is 0 if an error
+   * occurred before the end of the recording. Returns 0 if all of the recording was written,
+   * otherwise -1; then the profile counts the loss. */
   int32_t (*end)(counterpoint_torch_trace_t*, uint32_t whole);
-  /* For a PyTorch that the shim does not know: the path of a file, which does not exist yet, for a
-   * recording as PyTorch writes it. It becomes part of the profile when the program has ended.
-   * Returns the length of the path, which is a C string; -1: nothing records this process now, or
-   * `capacity` is too small. */
+  /* For a version of PyTorch that the shim does not support: copies the path of a file to which
+   * PyTorch shall write a recording. The file does not exist yet. It becomes part of the profile
+   * when the program has ended. The path is a C string. Returns its length, or -1 if no run or
+   * session records this process now, or if `capacity` is too small. */
   int64_t (*file)(char* path, size_t capacity);
-  /* Counts a recording that PyTorch left invalid, so that it was not read (_whole.py). */
+  /* Counts a recording that was not read because the JSON that PyTorch wrote is invalid
+   * (_whole.py). */
   void (*invalid)(void);
 } counterpoint_torch_log_t;
 

@@ -1,18 +1,20 @@
-/* Ops of PyTorch with hardware counters: what the shim asks of libcounterpoint.so.
+/* The table through which the shim passes PyTorch's ops to libcounterpoint.so, which reads hardware
+ * counters for them.
  *
- * The shim has PyTorch call it before and after each op (at::RecordFunction), and passes both calls
- * on. libcounterpoint.so reads the counters and writes the record. See torch.h for what all tables
- * have in common.
+ * PyTorch calls the shim before and after each op (at::RecordFunction), and the shim passes both
+ * calls on. libcounterpoint.so reads the counters and writes the record. torch.h describes what all
+ * tables have in common.
  *
- * Calls of two kinds differ in where PyTorch keeps its at::RecordFunction:
+ * There are two kinds of calls, which differ in where PyTorch keeps the at::RecordFunction object:
  *
- *   on the stack  (every op)  The two calls come from one thread and nest. `begin` and `end` get the
- *                 address of the object, which no other op in progress has.
- *   elsewhere     (ranges of Python's record_function)  The calls need not nest, and the second may
- *                 come from another thread. `begin_apart` and `end_apart` get memory of the shim.
+ *   on the stack  (every op)  An op begins and ends on one thread, and ops nest. `begin` and `end`
+ *                 get the address of the object. No other op in progress has the same address.
+ *   elsewhere     (ranges of Python's record_function)  Ranges need not nest, and a range may end
+ *                 on another thread. `begin_apart` and `end_apart` get memory of the shim.
  *
- * No function throws, waits or takes a lock that another thread holds for long. While nothing is
- * recorded, each returns at once. All may be called from any thread, but not in a signal handler.
+ * The functions throw no exceptions, do not wait, and take no lock that another thread may hold for
+ * long. While nothing is being recorded, they return at once. Any thread may call them, but not in
+ * a signal handler.
  */
 #ifndef COUNTERPOINT_TORCH_OPS_H_
 #define COUNTERPOINT_TORCH_OPS_H_
@@ -43,17 +45,19 @@ typedef struct counterpoint_torch_call {
   int64_t sequence;        /* PyTorch's sequence number; negative: none */
   uint64_t thread;         /* PyTorch's number of the calling thread, from 1 */
   uint64_t forward_thread; /* of a backward call: the thread of its forward op; 0: unknown */
-  /* Types and shapes of the tensors among the arguments, as 64-bit words for each of them:
-   *   data type (DLPack: code | bits << 8 | lanes << 16) | dimensions << 32;
+  /* Types and shapes of the tensors among the arguments. Each tensor has these 64-bit words:
+   *   data type (DLPack: code | bits << 8 | lanes << 16) | number of dimensions << 32;
    *   device (DLPack: type << 32 | index); then one extent for each dimension.
-   * Null: not asked for. */
+   * The pointer is null if the shapes are not recorded. */
   const uint64_t* tensors;
   size_t words;
-  /* Identifies the op, and with it the name, until `forget` is called. Null: not known, as for ranges. */
+  /* Identifies the op, and so also its name, until `forget` is called. Null if the identity is
+   * unknown; this is always so for ranges. */
   const void* identity;
 } counterpoint_torch_call_t;
 
-/* The counts of a call on its own thread, including the ops that it called. */
+/* The counts of a call. The counts of the calling thread include the ops that the call itself
+ * called. */
 typedef struct counterpoint_torch_counts {
   uint32_t size;
   uint32_t count;  /* of counters in this recording */
@@ -75,57 +79,64 @@ typedef struct counterpoint_torch_ops {
   uint32_t size;    /* bytes of this table */
   uint32_t version; /* COUNTERPOINT_TORCH_OPS_VERSION */
 
-  /* An op on the stack. `end` fills `counts` unless it is null; `count` is 0 if the call was not
-   * recorded. An `end` without its `begin` does nothing. If its result is not 0, the shim shall have
-   * PyTorch announce an op that does nothing to an observer that does nothing, so many times, and pass
-   * the times of the last one to `announced`. These ops are drawn at random, and few. */
+  /* Begin and end an op on the stack. `end` fills `counts` unless the pointer is null. If the call
+   * was not recorded, `count` is 0. An `end` without its `begin` does nothing. If `end` returns N >
+   * 0, the shim must measure what an observer costs: it makes PyTorch announce an empty op N times
+   * to an observer that does nothing, and passes the times of the last announcement to `announced`.
+   * Few ops return such a number; they are chosen at random. */
   void (*begin)(const void* record_function, const counterpoint_torch_call_t* call);
   int32_t (*end)(const void* record_function, counterpoint_torch_counts_t* counts);
 
-  /* A call that may end anywhere. `memory` has `apart_bytes` bytes, aligned to 16, and stays in
-   * place until `end_apart`. `begin_apart` returns 0 if the call is not recorded; then `end_apart`
-   * must not be called. A call that ends on another thread is the loss `range_ended_elsewhere`. */
+  /* Begin and end a call that need not nest and may end on another thread. `memory` has
+   * `apart_bytes` bytes, is aligned to 16, and must not move until `end_apart`. `begin_apart`
+   * returns 0 if the call is not recorded; then `end_apart` must not be called. A call that ends on
+   * another thread counts as the loss `range_ended_elsewhere`. */
   size_t apart_bytes;
   int32_t (*begin_apart)(void* memory, const counterpoint_torch_call_t* call);
   void (*end_apart)(void* memory, counterpoint_torch_counts_t* counts);
 
-  /* Watches parallel regions of the libraries that are loaded now: what their OpenMP threads do
-   * counts for the op that waits for them. Libraries that are loaded later are found when the next
-   * call of begin_apart begins. Calling it again is harmless. */
+  /* Watches the OpenMP parallel regions of the libraries that are loaded now. The counts of the
+   * threads of a region are added to the op that waits for the region. Libraries that are loaded
+   * later are found at the next call of begin_apart. Calling this again is harmless. */
   int32_t (*watch_parallel)(void);
 
-  /* Copies the name of a counter of the current recording, with a zero, if it fits. Returns its
-   * length without the zero; 0: there is no such counter. */
+  /* Copies the name of a counter of the current recording, with a zero byte at its end, if it fits.
+   * Returns the length of the name without the zero byte, or 0 if there is no such counter. */
   size_t (*counter_name)(uint32_t counter, char* name, size_t capacity);
 
-  /* Returns how many calls of begin_apart have not ended in this process. */
+  /* Returns the number of calls in this process that begin_apart began and that have not ended. */
   uint32_t (*open_apart)(void);
 
-  /* Attaches the calling thread, so that its first op does not wait for that. Returns 1, or 0 if nothing is
-   * recorded. */
+  /* Prepares the calling thread for recording, so that its first op need not wait for this. Returns
+   * 1, or 0 if nothing is being recorded. */
   int32_t (*ready)(void);
 
-  /* Returns the time on the clock of the recording; 0 if the calling thread is not being recorded. */
+  /* Returns the current time on the clock of the recording, or 0 if the calling thread is not being
+   * recorded. */
   uint64_t (*ticks)(void);
 
-  /* Says how long PyTorch took, on this clock, to announce the begin and the end of an op. */
+  /* Reports how long PyTorch took to announce the begin and the end of an op, in units of
+   * `ticks`. */
   void (*announced)(uint64_t begin, uint64_t end);
 
-  /* Does what `begin` does for a call without tensors that is no range. Its name is not read if it has an
-   * identity. 1, or 0 if the op is not known yet. Then `begin` must be called, with the name. */
+  /* Does the same as `begin`, for a call that is not a range and has no tensors. If the call has an
+   * identity, its name is not read. Returns 1, or 0 if the op is not known yet. After a result of
+   * 0, `begin` must be called with the name. */
   int32_t (*begin_known)(const void* record_function, const counterpoint_torch_call_t* call);
 
-  /* Must be called before an op is removed whose identity was passed to `begin`: another op may get the
-   * same. */
+  /* Forgets the identity of an op. Must be called before an op is removed whose identity was passed
+   * to `begin`, because another op may get the same identity later. */
   void (*forget)(const void* identity);
 
-  /* In a run with a budget, ops need not be announced in each step of the program. `steps` says whether that
-   * is so (1), or whether all ops must be announced (0). It must be called when the shim begins to observe
-   * ops, and in a forked child (with 1), which begins with all ops announced. If it is so, the shim calls
-   * `range_begins` right before each begin of a range, with its name, the number of ranges of its thread
-   * that it is inside of, and whether torch.profiler records. The result says whether PyTorch shall announce
-   * ops from now on: 1, 0, or -1 for as before. Ranges are announced in any case. While ops are not announced,
-   * `is_overdue` must be called for a few ops, drawn at random; if its result is 1, ops must be announced
+  /* In a run with a budget (a limit on what recording may cost), some steps of the program need not
+   * be recorded op by op. `steps` returns 1 if ops may be left unannounced in such steps, or 0 if
+   * all ops must be announced. The shim must call it when it begins to observe ops, and with
+   * argument 1 in a forked child, where all ops are announced at first. If the result is 1, the
+   * shim calls `range_begins` right before each range begins. Its arguments are the name of the
+   * range, the number of ranges around it on the same thread, and whether torch.profiler is
+   * recording. The result says whether PyTorch must announce ops from now on: 1 (yes), 0 (no), or
+   * -1 (no change). Ranges are always announced. While ops are not announced, the shim must call
+   * `is_overdue` for a few ops, chosen at random. If the result is 1, ops must be announced
    * again. */
   int32_t (*steps)(int32_t has_forked);
   int32_t (*range_begins)(const char* name, uint32_t depth, int32_t must_see);

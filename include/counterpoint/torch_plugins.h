@@ -1,8 +1,8 @@
-/* Profiler plugins inside PyTorch's own profiler: what the shim asks of libcounterpoint.so.
+/* The table through which the shim uses profiler plugins inside PyTorch's own profiler.
  *
- * libcounterpoint.so loads the plugins of KINETO_PLUGIN_LIB_DIR_PATH and drives them. The shim
- * registers one child profiler with PyTorch for each profiler of a plugin, and passes every call on.
- * See torch.h for what all tables have in common.
+ * libcounterpoint.so loads the plugins of KINETO_PLUGIN_LIB_DIR_PATH and calls them. The shim
+ * registers one child profiler with PyTorch for each profiler of a plugin, and passes every call of
+ * PyTorch on to libcounterpoint.so. torch.h describes what all tables have in common.
  */
 #ifndef COUNTERPOINT_TORCH_PLUGINS_H_
 #define COUNTERPOINT_TORCH_PLUGINS_H_
@@ -19,7 +19,7 @@ extern "C" {
 /* One recording of one profiler. */
 typedef struct counterpoint_torch_session counterpoint_torch_session_t;
 
-/* Which stack of ids a call is about. */
+/* The two stacks of ids that a plugin can use. */
 enum {
   COUNTERPOINT_TORCH_STACK_OPS = 0,  /* ids of operators, PyTorch's "External id" */
   COUNTERPOINT_TORCH_STACK_USER = 1  /* ids of ranges that the program marks */
@@ -35,9 +35,9 @@ typedef struct counterpoint_torch_value {
   double value; /* finite */
 } counterpoint_torch_value_t;
 
-/* One event of a plugin. All texts are safe for PyTorch's writer, which escapes almost nothing:
- * names and keys are printable ASCII without quotation marks and backslashes, and JSON values have
- * no escapes. */
+/* One event of a plugin. PyTorch's JSON writer escapes almost nothing, so all texts are made safe
+ * for it: names and keys are printable ASCII without quotation marks and backslashes, and JSON
+ * values contain no escapes. */
 typedef struct counterpoint_torch_event {
   uint32_t size;
   uint32_t kind;     /* KINETO_PLUGIN_PROFILE_EVENT_TYPE_..., a published one */
@@ -56,21 +56,21 @@ typedef struct counterpoint_torch_event {
   size_t value_count;
 } counterpoint_torch_event_t;
 
-/* Receives the events of a session, during the call of `process`. The functions are called one at a
- * time on the calling thread, must not throw, and copy what they keep. */
+/* Receives the events of a session during a call of `process`. The functions are called one at a
+ * time, on the thread that called `process`. They must not throw, and must copy what they keep. */
 typedef struct counterpoint_torch_sink {
   uint32_t size;
   void* handle;
   void (*event)(void* handle, const counterpoint_torch_event_t* event);
-  /* The row of a device; comes before its resources. */
+  /* Receives the row of a device, before the rows of the device's streams. */
   void (*device)(void* handle, int64_t device, int64_t sort_index, const char* name,
                  const char* label);
-  /* The row of a stream or of a thread. */
+  /* Receives the row of a stream or of a thread. */
   void (*resource)(void* handle, int64_t device, int64_t resource, int64_t order,
                    const char* name);
 } counterpoint_torch_sink_t;
 
-/* Switches of PyTorch's profiler in the environment. */
+/* Environment variables that switch off parts of PyTorch's profiler. */
 enum {
   COUNTERPOINT_TORCH_NO_CUPTI = 1 /* KINETO_DISABLE_CUPTI: not to use CUPTI */
 };
@@ -81,28 +81,32 @@ typedef struct counterpoint_torch_plugins {
 
   /* Writes a line for the user. */
   void (*say)(const char* line);
-  /* Returns the switches that are set: bits COUNTERPOINT_TORCH_NO_... */
+  /* Returns which of these variables are set, as bits COUNTERPOINT_TORCH_NO_... */
   uint32_t (*switches)(void);
-  /* Loads the plugins, at the first call. Returns the number of profilers that can be used. */
+  /* Loads the plugins at its first call. Returns the number of profilers that can be used. */
   uint32_t (*load)(void);
-  /* Returns the name of a profiler, below the number that `load` returned; safe as all texts are. Lives as
-   * long as the process. */
+  /* Returns the name of a profiler. `profiler` is a number from 0 and below the result of `load`.
+   * The text is safe for PyTorch's writer and valid until the process ends. */
   const char* (*name)(uint32_t profiler);
-  /* Begins a recording. `kinds`: the published event types that PyTorch requests. `configuration`:
-   * the lines KEY=VALUE that PyTorch has for this recording. Null: the plugin does not take part. */
+  /* Begins a recording. `kinds` are the published event types that PyTorch requests.
+   * `configuration` contains PyTorch's settings for this recording, as lines KEY=VALUE. Returns
+   * null if the plugin takes no part in the recording. */
   counterpoint_torch_session_t* (*create)(uint32_t profiler, const uint32_t* kinds, size_t count,
                                           const char* configuration);
-  /* Returns bits: COUNTERPOINT_TORCH_STACK_x is set if the plugin wants to know the ids of that stack. */
+  /* Returns bits. Bit COUNTERPOINT_TORCH_STACK_x is set if the plugin wants the ids of that
+   * stack. */
   uint32_t (*stacks)(const counterpoint_torch_session_t*);
-  /* These follow one another, on any thread: start, stop, process. They return 0, or -1: the plugin failed, and
-   * the recording continues. `toggle` pauses (0) and resumes (1) between start and stop. */
+  /* The shim calls `start`, `stop` and `process` in this order, on any thread. Between `start` and
+   * `stop`, `toggle` pauses (0) and resumes (1) the recording. These functions return 0, or -1 if
+   * the plugin failed; the recording continues in any case. */
   int32_t (*start)(counterpoint_torch_session_t*);
   int32_t (*toggle)(counterpoint_torch_session_t*, uint32_t enabled);
   int32_t (*stop)(counterpoint_torch_session_t*);
   int32_t (*process)(counterpoint_torch_session_t*, const counterpoint_torch_sink_t*);
-  /* Ends the recording, after which the session must not be used. */
+  /* Ends the recording. The session must not be used afterwards. */
   void (*destroy)(counterpoint_torch_session_t*);
-  /* Any thread may call these at any time before destroy, also at the same time as the functions above. */
+  /* Push an id on a stack of the calling thread, and pop it. Any thread may call these functions at
+   * any time before `destroy`, also at the same time as the functions above. */
   void (*push)(counterpoint_torch_session_t*, uint32_t stack, uint64_t id);
   void (*pop)(counterpoint_torch_session_t*, uint32_t stack);
 } counterpoint_torch_plugins_t;

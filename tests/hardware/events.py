@@ -1,7 +1,7 @@
-"""The counters of the checks of a PMU, and their counts in programs/known.c. On a machine without a PMU,
-`run.py --stand-in` counts events of the kernel in place of instructions, branches and loads, so that the checks
-themselves are tested; `--stand-in broken` is a program that does not do what its source says, and each check
-must notice."""
+"""Defines the counters for the checks of a PMU, and their expected counts in programs/known.c. On a machine without a
+PMU, `run.py --stand-in` counts events of the kernel instead of instructions, branches and loads, so that the checks
+themselves are tested. With `--stand-in broken`, the program does not do what its source says, and each check must
+fail."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import machine
 
-# Iterations that a call of loop_100000 has more than one of loop_10000; the same for load_….
+# A call of loop_100000 has so many iterations more than a call of loop_10000. The same holds for load_….
 MORE = 90_000
-# Iterations of a round, in loop_… and in load_….
+# The number of iterations of a round in all loop_… ops, and in all load_… ops.
 LOOPS, LOADS = 111_000, 110_000
 
 
@@ -23,7 +23,7 @@ class Counter:
     typed: str
     in_loop: float
     in_load: float
-    # How much more or less a processor may count, as a part.
+    # The relative error that is allowed.
     tolerance: float = 0.001
 
     def named(self, typed: str) -> Counter:
@@ -37,29 +37,29 @@ class Counter:
 
 @dataclass(frozen=True)
 class Events:
-    """The counters of a machine."""
+    """The counters that the checks use on a machine."""
 
     instructions: Counter
     branches: Counter
     loads: Counter
-    # A name of `instructions` that is not merged with the first, for a second group.
+    # Another name of `instructions`, for a second group. Counterpoint does not recognise it as the same counter.
     again: Counter
-    # A counter with which a group is read by system calls.
+    # A group that contains this counter is read with system calls.
     beside: str
     # More counters than one group has room for. The first are `instructions`, the last are `branches`.
     many: list[str]
-    # Counters that take turns, as typed; and those of them whose counts are known.
+    # The option text of counters that take turns, and those counters among them whose counts are known.
     turns: str
     in_turns: list[Counter]
-    # Counters by who gave them their names.
+    # Counters, grouped by the source of their names (perf, PAPI, the vendor).
     names: dict[str, list[Counter]]
-    # PAPI's names that PAPI itself counts here.
+    # Counters that PAPI itself can count here, by PAPI's names.
     of_papi: dict[str, Counter]
-    # The counters whose cost is measured, one more each time.
+    # The cost of reading is measured with the first of these counters, then with the first two, and so on.
     priced: list[str]
     # The name of `instructions` for perf_event_open and perf stat.
     judged: str
-    # Counters of top-down metrics in one group, and those of them that add up to the first.
+    # The counters of top-down metrics in one group. `parts` are those that add up to the first counter.
     slots: list[str]
     parts: list[str]
     stand_in: bool = False
@@ -67,7 +67,7 @@ class Events:
 
 
 def flags(stands_in: str | None) -> list[str]:
-    """How programs/known.c is compiled."""
+    """Returns the compiler's options for programs/known.c."""
     return {None: [], "kernel": ["-DSTAND_IN"]}.get(stands_in, ["-DSTAND_IN", "-DBROKEN"])
 
 
@@ -97,10 +97,10 @@ ZEN4_SLOTS = [
 
 
 def real() -> Events:
-    """Returns the counters of a processor, in user mode."""
+    """Returns the counters of this processor, in user mode."""
     instructions = Counter("instructions:u", 2, 3)
     branches = Counter("branches:u", 1, 1)
-    # Some processors count loads when they are dispatched, even if their instruction does not retire.
+    # Some processors count a load when it is dispatched, even if its instruction does not retire.
     loads = Counter("L1-dcache-loads:u", 0, 1, 0.01)
     raw, raw_branches = RAW.get(vendor(), RAW["intel"])
     those = [name for name in machine.GENERIC if name not in ("page-faults", "minor-faults", "branches")]
@@ -155,8 +155,8 @@ def stand_in(address: str, broken: bool) -> Events:
     faults = Counter("page-faults:u", 0.01, 0.01)
     writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
     elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]
-    # Three rounds of five calls: one with three scaled counts, an exact one, and one without a
-    # count. The last step stands first, because a call of `warm` is the first of all.
+    # These are three rounds of five calls: a round with three scaled counts, a round of exact counts, and a round
+    # without counts. A step of the last round comes first, because the first call of all is that of `warm`.
     scaled = ["0:5@500", "0:50@500", "0:500@500", "0:100", "0:1000"]
     exact = ["0:10", "0:100", "0:1000", "0:100", "0:1000"]
     missing = ["0:7@0"] * 5
@@ -172,7 +172,7 @@ def stand_in(address: str, broken: bool) -> Events:
         loads=faults.named("minor-faults:u"),
         again=faults.named("minor-faults:u"),
         beside="alignment-faults:u",
-        # A broken machine would not refuse a group that it has no room for.
+        # The broken machine has no group that does not fit, so the check of a refused group must fail.
         many=[faults.typed, writes.typed] if broken else [faults.typed, *elsewhere, writes.typed],
         turns=f"sim/{turning},readings={steps}/",
         in_turns=[Counter(turning, 0.01, 0.01)],

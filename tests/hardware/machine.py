@@ -23,7 +23,7 @@ def said(command: list[str], timeout: float = 20) -> str:
 
 
 def first_line(path: str, begin: str) -> str:
-    """Returns the value of a line of a file of /proc."""
+    """Returns the value after the colon in the first line of a /proc file that begins with `begin`."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.startswith(begin):
@@ -31,7 +31,7 @@ def first_line(path: str, begin: str) -> str:
     return ""
 
 
-# perf's generic names: type and number of perf_event_open.
+# For each of perf's generic names: the type and the number (config) for perf_event_open.
 GENERIC = {
     "cycles": (0, 0),
     "instructions": (0, 1),
@@ -57,8 +57,8 @@ DISABLED, INHERIT, NOT_KERNEL, NOT_HYPERVISOR, ON_EXEC = 1 << 0, 1 << 1, 1 << 5,
 
 
 def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
-    """Opens a counter of this thread in user mode. Returns its descriptor, or -1 and why not. This is not
-    Counterpoint's code, so that it can judge it."""
+    """Opens a counter of this thread in user mode. Returns its descriptor and an empty text, or -1 and the reason. This
+    uses none of Counterpoint's code, because Counterpoint is compared with it."""
     number = SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         return -1, f"not known how on {platform.machine()}"
@@ -93,7 +93,7 @@ def why_not(names: list[str]) -> str:
 
 
 def counted(name: str, command: list[str]) -> int:
-    """Returns what this counter counts in a whole program, in user mode."""
+    """Returns the count of this counter in a whole program, in user mode."""
     descriptor, why = opened(name, flags=DISABLED | INHERIT | ON_EXEC)
     if why:
         raise RuntimeError(f"{name}: {why}")
@@ -135,5 +135,5 @@ def description() -> list[str]:
 
 
 def tools() -> dict[str, str | None]:
-    """Returns the paths of the tools with which the checks compare, None if one is missing."""
+    """Returns the paths of the programs that the checks use. The path of a missing program is None."""
     return {name: shutil.which(name) for name in ("perf", "nvcc", "gcc", "cc", "g++", "nvidia-smi")}

@@ -1,5 +1,5 @@
-"""A device of NVIDIA's: programs with CUDA are unharmed; recordings of torch.profiler, the plugin `cuda`
-and telemetry say what other tools say of the same device."""
+"""Checks on a device of NVIDIA's. Counterpoint must not change what programs with CUDA do. Recordings of
+torch.profiler, of the plugin `cuda` and of telemetry must agree with other tools on the same device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 COMMAND = "cargo xtask hardware --only nvidia, on a machine where `nvidia-smi` lists a device"
 ROUNDS = 10
 ON = ["--plugin", "cuda", "--plugin-config", "cuda.torch=on"]
-# What programs/plain.cu does in a round: name, kind, how often. Its graph is replayed.
+# The activities of a round of programs/plain.cu: name, kind, number. Its graph is replayed.
 PLAIN = [
     ("saxpy(float, float const*, float*)", "kernel", 4),
     ("void scale<float>(float, float*)", "kernel", 1),
@@ -40,7 +40,7 @@ PLAIN = [
     ("cudaStreamSynchronize", "cuda_runtime", 2),
     ("Stream Sync", "cuda_sync", 2),
 ]
-# How the programs end.
+# The exit status of each program.
 STATUS = {"plain": 7, "nvtx": 8, "torch": 3, "cupy": 4, "jax": 5, "triton": 6}
 # The bytes of one copy or fill of plain.cu.
 BYTES = 1 << 20
@@ -178,7 +178,7 @@ def plugin(place: Place, result: Result, program: list[str]) -> None:
         reports_add_up(place, profile, said)
 
 
-# Counters of the device whose relation is known: cycles in which it worked, and all cycles.
+# Two counters of the device: the cycles in which it was active, and all cycles. The first must not exceed the second.
 ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
 
 
@@ -202,29 +202,30 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         said.append(f"{samples} samples; {active:,.0f} of {elapsed:,.0f} cycles were active")
         work = traces.work_of(place, profile)
         kernels = sum(count for name, (count, _) in work.items() if "saxpy" in name)
-        # On some devices, CUPTI gives no kernels while counters are sampled; the plugin then says so.
+        # On some devices, CUPTI reports no kernels while counters are sampled. The plugin then prints a message.
         silent = "CUPTI gave no kernel" in done.stderr
         expect(kernels == 1600 or (kernels == 0 and silent), f"{kernels} of 1600 kernels beside the counters")
         said.append(f"{kernels} of 1600 kernels beside them")
 
 
-# A counter whose value the source of plain.cu says, and others. All of those of the file need several runs of a kernel on
-# Hopper: a test of plugins/cuda/src/host.rs asks CUPTI.
+# WARPS is a counter whose value follows from the source of plain.cu. On Hopper, the counters of the file need several
+# runs of a kernel: a test in plugins/cuda/src/host.rs asks CUPTI.
 WARPS, CYCLES = "sm__warps_launched.sum", "sm__cycles_elapsed.max"
 MANY = (Path(__file__).resolve().parent / "many_counters.txt").read_text(encoding="utf-8").split()
-# Kernels of a round of plain.cu, and the threads of each: N.
+# The numbers of kernels in a round of plain.cu, and the number of threads of a kernel (N in plain.cu).
 KERNELS = {"saxpy": 4, "scale": 1}
 THREADS = 1 << 18
 
 
 def absent_without_rights(said: str) -> None:
-    """Makes the row say what is absent, if the plugin says that this user may not read counters."""
+    """Raises `Absent` if the plugin says that this user may not read counters."""
     if "root may read counters" in said:
         raise Absent("this user may not read counters of the device (NVreg_RestrictProfilingToAdminUsers)")
 
 
 def of_kernels(place: Place, result: Result, program: list[str]) -> None:
-    """Counters of each kernel, in one run of it and in several. Values that a kernel's size says are exact."""
+    """Checks counters of each kernel, read in one run of the kernel or in several. Values that follow from the number
+    of a kernel's threads must be exact."""
     for title, names in [("one run of each", [WARPS, CYCLES]), ("several runs of each", MANY)]:
         with result.check(f"plugin cuda: counters of kernels, {title}") as said:
             profile = place.fresh("kernels.cpt")
@@ -244,14 +245,15 @@ def of_kernels(place: Place, result: Result, program: list[str]) -> None:
                 warps = {args[WARPS] for args in of_it}
                 expect(warps == {THREADS / 32}, f"{kernel}: {WARPS} is {sorted(warps)}, its source says {THREADS // 32}")
                 expect(min(args[CYCLES] for args in of_it) > 0, f"{kernel} took no cycle")
-            # How CUPTI counts kernels of a graph is said and not judged.
+            # The number of counted kernels of graphs is only printed, because it depends on CUPTI.
             of_graphs = sum("of a graph" in event["name"] for event in found)
             said.append(f"{len(found)} ranges of {len(names)} counters; {THREADS // 32} warps in each of {sorted(KERNELS)}")
             said.append(f"{of_graphs} ranges of {3 * ROUNDS} kernels of graphs")
 
 
 def of_ops(place: Place, result: Result) -> None:
-    """PAPI's names around ops of TVM on the device. Its kernels have no source here, so relations judge."""
+    """Checks counters with PAPI's names around ops of TVM on the device. The exact values are unknown, because TVM
+    makes the kernels, so only the relation between two ops is checked."""
     with result.check("counters of the device around ops of TVM") as said:
         if not importlib.util.find_spec("tvm"):
             raise Absent(f"{sys.executable} has no tvm: --python names one that has")
@@ -295,7 +297,7 @@ def ranges(place: Place, result: Result, python: str) -> None:
 
 
 def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
-    """Checks that own times by stream, kind, device and op have the same sum."""
+    """Checks that the sum of all own times is the same in reports by stream, kind, device and op."""
     sums = {}
     for by in ("op", "kind", "device", "stream"):
         report = json.loads(place.counterpoint(["report", profile, "--by", by, "--top", "0", "--format", "json"]).stdout)
@@ -306,8 +308,8 @@ def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
 
 
 def kineto(place: Place, result: Result, program: list[str]) -> None:
-    """Checks a recording of torch.profiler in two ways: `run` takes it over, and `trace import` reads its file.
-    The ops and times of both must be those of the file and of `key_averages`."""
+    """Checks a recording of torch.profiler that `run` takes over, and the same recording when `trace import` reads its
+    file. The ops and times of both must be those of the file and of `key_averages`."""
     for how, environment in [("by trace file", {}), ("by the shim", {"COUNTERPOINT_TORCH": "try"})]:
         trace, averages = place.fresh("torch.json"), place.fresh("averages.json")
         profile = place.fresh("torch.cpt")
@@ -336,7 +338,7 @@ def kineto(place: Place, result: Result, program: list[str]) -> None:
 
 
 def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, float]], said: list[str]) -> None:
-    """Checks that counts are equal, and that times are to two nanoseconds for each call."""
+    """Checks that counts are equal, and that times differ by at most two nanoseconds for each call."""
     expect(set(ours) == set(judged), f"only one of them has {sorted(set(ours) ^ set(judged))[:2]}")
     for name, (count, total_us) in judged.items():
         found = ours[name]
@@ -347,8 +349,8 @@ def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, flo
 
 
 def beside_kineto(place: Place, result: Result, program: list[str]) -> dict[str, tuple[int, float]]:
-    """Compares the plugin and Kineto on the same program, in separate runs, because CUPTI has one user.
-    Returns what Kineto found."""
+    """Compares the plugin and Kineto on the same program, in separate runs, because CUPTI serves only one of them at a
+    time. Returns the activities that Kineto found."""
     judged: dict[str, tuple[int, float]] = {}
     with result.check("plugin cuda beside Kineto: counts and durations of a training loop") as said:
         trace, averages = place.fresh("kineto.json"), place.fresh("averages.json")
@@ -383,7 +385,7 @@ def left_to_torch(
 
 
 def named(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Checks that kernels of other compilers have the names of their sources."""
+    """Checks that kernels of other compilers have the names from their sources."""
     for name, kernels in [
         ("triton", ["double_plus_one"]),
         ("cupy", ["raw_add", "fused_square_plus"]),
@@ -410,7 +412,7 @@ TRACKS = {
 
 
 def telemetry(place: Place, result: Result) -> None:
-    """Compares telemetry with what nvidia-smi prints before and after."""
+    """Compares telemetry with the values that nvidia-smi prints before and after the recording."""
     with result.check("telemetry beside nvidia-smi") as said:
         def smi() -> list[float]:
             text = machine.said(["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits", "-i", "0"])
@@ -434,7 +436,7 @@ def telemetry(place: Place, result: Result) -> None:
 
 
 def price(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Measures what recording adds to a program: differences of pairs that ran one after the other."""
+    """Measures how much time recording adds to a program, by comparing pairs of runs that follow each other."""
     if "plain" not in programs:
         return
     program = [programs["plain"][0], "400"]
@@ -474,8 +476,8 @@ LOOP = PROGRAMS / "loop_torch.py"
 
 
 def torch_price(place: Place, result: Result, program: list[str]) -> None:
-    """Measures a training step, as the program itself times it: alone, under the plugin, under
-    torch.profiler."""
+    """Measures the time of a training step, as the program itself measures it, in three ways: alone, with the plugin,
+    and with torch.profiler."""
     found: dict[str, list[float]] = {}
     with_plugin = [str(place.dist / "bin/counterpoint"), "run", "-e", "none", *ON]
     for _ in range(2):

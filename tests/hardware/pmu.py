@@ -1,6 +1,6 @@
-"""Checks a processor whose counters can be read: the kernel, `perf stat`, PAPI and the source of programs/known.c judge
-what Counterpoint counts. `loop_N` and `load_N` of that program have a known number of instructions, branches
-and loads, so a difference of two of them must be exact where the counter is exact.
+"""Checks counts of a processor's counters (PMU). They are compared with the kernel, `perf stat`, PAPI and the source of
+programs/known.c. The ops `loop_N` and `load_N` of that program have known numbers of instructions, branches and loads,
+so the difference between two of these ops must be exact if the counter is exact.
 
 | file | checks |
 |---|---|
@@ -80,7 +80,7 @@ class Lab:
         self.place = place
         self.result = result
         self.program = place.work / "known"
-        # How all programs of this source are compiled.
+        # The compiler's options for all programs that are built from known.c.
         self.flags = events.flags(place.stand_in)
         if place.stand_in:
             address = self.compile([], "address").strip()
@@ -90,8 +90,8 @@ class Lab:
             self.compile([])
 
     def compile(self, flags: list[str], *words: str, to: Path | None = None) -> str:
-        """Compiles the program, and runs it if there are words for it. Its addresses do not vary. The executable
-        that it loads finds the loops in it."""
+        """Compiles the program, and runs it if `words` are given. Its addresses are the same in each run. It exports
+        its loops to the IREE executable that it loads."""
         include = self.place.dist / "include"
         command = ["cc", "-O1", "-no-pie", "-rdynamic", "-pthread", f"-I{include}"]
         command += ["-o", to or self.program, PROGRAMS / "known.c", *self.flags, *flags, "-ldl"]
@@ -99,7 +99,7 @@ class Lab:
         return self.alone(*words) if words else ""
 
     def of_program(self, program: str) -> Lab:
-        """The same for another build of the program, in which what is written to has another address."""
+        """Returns the same for another build of the program, in which the variable `written` has another address."""
         other = copy.copy(self)
         other.program = Path(program)
         if self.place.stand_in:
@@ -112,7 +112,7 @@ class Lab:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
     def record(self, options: list[str], *words: str, by: str = "op", program: list[str] | None = None) -> Report:
-        """Records the program, or another one, and returns the report."""
+        """Records the program, or the command `program`, and returns the report."""
         profile = self.place.fresh("known.cpt")
         command = ["run", *options, "-o", profile, "--", *(program or [str(self.program), *words])]
         printed = self.place.counterpoint(command, self.events.environment).stdout
@@ -129,14 +129,14 @@ def counter_of(row: dict, name: str) -> dict:
 
 
 def difference(report: Report, counter: Counter, kind: str) -> float:
-    """Returns how much more a call of 100,000 iterations counts than one of 10,000."""
+    """Returns how much more a call with 100,000 iterations counts than a call with 10,000."""
     means = [counter_of(report.op(f"{kind}_{n}"), counter.typed)["per_call"] for n in (100_000, 10_000)]
     expect(None not in means, f"{counter.typed} has no value: {means}")
     return means[0] - means[1]
 
 
 def judge(counter: Counter, kind: str, found: float, tolerance: float | None = None) -> str:
-    """Fails unless a difference is what the source says. Returns what it found."""
+    """Fails if the difference `found` does not follow from the source of the program. Returns a text about it."""
     each = counter.in_loop if kind == "loop" else counter.in_load
     expected = each * MORE
     text = f"{counter.typed} {found:,.1f} of {expected:,.0f} in {kind}"
@@ -147,6 +147,6 @@ def judge(counter: Counter, kind: str, found: float, tolerance: float | None = N
 
 
 def compare(report: Report, counter: Counter, said: list[str], tolerance: float | None = None) -> None:
-    """Judges the differences of both kinds of loops."""
+    """Checks the differences for both kinds of loops."""
     for kind in ("loop", "load"):
         said.append(judge(counter, kind, difference(report, counter, kind), tolerance))

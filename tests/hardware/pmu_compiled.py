@@ -1,6 +1,7 @@
-"""The same loops inside of what compilers make: dispatches of an executable of IREE, and instrumented loops. The
-executable is programs/known_iree.c, whose exports have the names of the ops of programs/known.c. The instrumented
-loops are those of programs/known_loops.c; a hit of `loop_100000` has ten iterations, each with a loop of 10,000."""
+"""Checks the loops of known length inside of compiled code: in dispatches of an IREE executable, and in instrumented
+loops. The executable is programs/known_iree.c, whose exports have the names of the ops of programs/known.c. The
+instrumented loops are those of programs/known_loops.c. A hit (one entry) of its `loop_100000` has ten iterations, each
+of which contains a loop of 10,000 iterations."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 
 def check(lab: Lab) -> None:
-    """Both."""
+    """Makes all checks of this file."""
     dispatches(lab)
     loops(lab)
 
 
 def counters(lab: Lab) -> list[list[events.Counter]]:
-    """The counters of each recording: loads are not counted everywhere, and need not fit beside the others."""
+    """Returns the counters of each recording. Not every processor counts loads, and they may not fit into the same
+    group."""
     chosen = lab.events
     name = chosen.loads.typed.split(":", 1)[0]
     has_loads = chosen.stand_in or not machine.why_not([name])
@@ -34,7 +36,8 @@ def counters(lab: Lab) -> list[list[events.Counter]]:
 
 
 def dispatches(lab: Lab) -> None:
-    """Each export is called once in a round, as one workgroup, through pointers that Counterpoint has replaced."""
+    """Checks dispatches. Each export is called once in a round, with one workgroup, through pointers that Counterpoint
+    has replaced."""
     with lab.result.check("dispatches of IREE") as said:
         library = lab.place.work / "known_iree.so"
         command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, pmu.PROGRAMS / "known_iree.c"]
@@ -50,7 +53,8 @@ def dispatches(lab: Lab) -> None:
 
 
 def loops(lab: Lab) -> None:
-    """What a hit of the longer loop counts more than one of the shorter, and the functions around them."""
+    """Checks the difference between a hit of the longer loop and a hit of the shorter one, and the same for the
+    functions around the loops."""
     with lab.result.check("instrumented loops") as said:
         program = instrumented(lab)
         own = lab.of_program(program)
@@ -78,7 +82,7 @@ def instrumented(lab: Lab) -> str:
 
 
 def hits(lab: Lab, program: str, counted: str) -> dict:
-    """The report of the loops of one recording."""
+    """Records the program, and returns the report of its loops."""
     profile = lab.place.fresh("loops.cpt")
     command = ["run", "--loops", "-e", counted, "-o", profile, "--", program, str(ROUNDS), "loops"]
     lab.place.counterpoint(command, lab.events.environment)
@@ -87,7 +91,7 @@ def hits(lab: Lab, program: str, counted: str) -> dict:
 
 
 def difference(report: dict, kind: str, name: str, typed: str) -> float:
-    """What a hit of `NAME_100000` has more than one of `NAME_10000`."""
+    """Returns how much more a hit of `NAME_100000` counts than a hit of `NAME_10000`."""
     rows = [row for module in report["modules"] for row in module["rows"]]
     means = []
     for n in (100_000, 10_000):

@@ -1,4 +1,4 @@
-"""Checks counts of loops of known length, in every way in which they are recorded."""
+"""Checks counts of loops whose number of instructions is known, in every way of recording them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 CALLS = 5 * ROUNDS
-# Rounds under a budget, and rounds that last for many turns of 4 ms.
+# SAMPLED rounds run with a budget. LONG rounds run if counters take turns, so that there are many turns of 4 ms.
 SAMPLED, LONG = 200, 4_000
 
 
@@ -39,12 +39,12 @@ def check(lab: Lab) -> None:
 
 
 def group(*names: str) -> str:
-    """Returns the text of counters as one group."""
+    """Returns the option text that puts the counters `names` into one group."""
     return "{" + ",".join(names) + "}"
 
 
 def reads(report: Report) -> int:
-    """Returns how many read(2) the recorded thread made."""
+    """Returns the number of read(2) calls that the recorded thread made."""
     found = re.search(r"^reads (-?\d+)$", report.printed, re.MULTILINE)
     expect(found is not None, f"the program printed {report.printed!r}")
     assert found is not None
@@ -52,8 +52,8 @@ def reads(report: Report) -> int:
 
 
 def ways(lab: Lab) -> None:
-    """Checks reading by system calls and without them, each alone and both in one run. The kernel's own count of the
-    thread's read(2) says which way it was."""
+    """Checks reading with system calls and without them, each way alone and both in one run. The kernel's own count of
+    the thread's read(2) calls shows which way was used."""
     events = lab.events
     names = [events.instructions.typed, events.branches.typed]
     why = "a group with a breakpoint, which stands in, has no such way" if events.stand_in else machine.reads_without_kernel()
@@ -70,10 +70,10 @@ def ways(lab: Lab) -> None:
             pmu.compare(report, counter, said)
         found = reads(report)
         if why:
-            # If they cannot be read without system calls, they are read by system calls.
+            # Counters that cannot be read without system calls are read with them.
             expect(found == 2 * CALLS, f"{found} read(2) in {CALLS} calls, expected {2 * CALLS}: {why}")
             raise Absent(f"{why}; counts by system calls are right: {'; '.join(said)}")
-        # A reading of a counter that is not on the processor at that moment is a system call.
+        # If a counter is not on the processor at that moment, reading it needs a system call.
         expect(found <= CALLS // 50, f"{found} read(2) in {CALLS} calls, expected none")
         said.append(f"{found} read(2) in {CALLS} calls")
     with lab.result.check("both ways in one run") as said:
@@ -93,7 +93,7 @@ def ways(lab: Lab) -> None:
 
 
 def refused(lab: Lab) -> None:
-    """Checks that a group that does not fit is refused, and that the counters work that the error names."""
+    """Checks that a group that does not fit is refused, and that the smaller group that the error proposes works."""
     events = lab.events
     with lab.result.check("a group that does not fit is refused") as said:
         if not events.stand_in:
@@ -115,7 +115,7 @@ def refused(lab: Lab) -> None:
 
 
 def turns(lab: Lab) -> None:
-    """Checks counters that take turns: estimates are marked and near, everything else is exact."""
+    """Checks counters that take turns. Estimates must be marked and close to the truth, and all other counts exact."""
     events = lab.events
     with lab.result.check("counters that take turns") as said:
         rounds = 30 if events.stand_in else LONG
@@ -137,7 +137,7 @@ def turns(lab: Lab) -> None:
 
 
 def passes(lab: Lab) -> None:
-    """Checks more counters than fit, in several runs of the program."""
+    """Checks more counters than fit at once, which are counted in several runs of the program."""
     events = lab.events
     with lab.result.check("more counters than fit, in passes") as said:
         report = lab.record(["--passes", "-e", ",".join(events.many)], str(ROUNDS))
@@ -173,7 +173,7 @@ def threads(lab: Lab) -> None:
 
 
 def forked(lab: Lab) -> None:
-    """Checks that a child that goes on after fork counts by itself, and that its parent does not count it."""
+    """Checks that a child that continues after fork has its own counts, which the parent's counts do not include."""
     events = lab.events
     with lab.result.check("counts after fork") as said:
         options = ["-e", group(events.instructions.typed, events.branches.typed)]

@@ -1,5 +1,5 @@
-"""Counts the same loop inside of ops of PyTorch and of TVM's virtual machine. The code around the loop is Python's,
-and the same for both lengths."""
+"""Counts the loop of known.c inside of ops of PyTorch and of TVM's virtual machine. The code around the loop is
+Python's, and is the same for both lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pmu import Lab
 
 ROUNDS = 200
-# Python's part of a call varies by some hundred instructions.
+# The number of instructions that Python needs for a call varies by some hundreds.
 TOLERANCE = 0.01
 
 
@@ -39,7 +39,7 @@ def check(lab: Lab) -> None:
 
 
 def inside(lab: Lab, name: str, program: list[str | Path], said: list[str]) -> None:
-    """Judges how much more a call of the longer op counts than one of the shorter."""
+    """Checks how much more a call of the longer op counts than a call of the shorter op."""
     counter = lab.events.instructions
     report = lab.record(["-e", counter.typed], program=program)
     rows = [report.op(name.format(n)) for n in (100_000, 10_000)]

@@ -14,7 +14,8 @@ from pmu_counts import group
 if TYPE_CHECKING:
     from pmu import Lab
 
-# Rounds of a recording, and of one with events that stand in, which cost more.
+# The number of rounds of a recording. Recordings with the kernel's events instead of a PMU have FEW, because they cost
+# more.
 ROUNDS, FEW = 200, 20
 PRICED = 20_000
 
@@ -38,7 +39,7 @@ def plain(name: str) -> str:
 
 
 def defaults(lab: Lab) -> None:
-    """Checks that without -e there are cycles and instructions, and that ipc is their ratio."""
+    """Checks that cycles and instructions are counted without -e, and that ipc is instructions divided by cycles."""
     with lab.result.check("the default counters, ipc") as said:
         row = lab.record([], str(FEW if lab.events.stand_in else ROUNDS)).op("loop_100000")
         totals = {plain(counter["name"]): counter["total"] for counter in row["counters"]}
@@ -55,7 +56,8 @@ def defaults(lab: Lab) -> None:
 
 
 def top_down(lab: Lab) -> None:
-    """Checks that top-down metrics are parts of all slots, and that those of the first level add up."""
+    """Checks that top-down metrics are fractions of all slots, and that the metrics of the first level add up to
+    100 %."""
     with lab.result.check("top-down metrics") as said:
         names = lab.events.slots
         if not names:
@@ -83,8 +85,9 @@ def top_down(lab: Lab) -> None:
 
 
 def price(lab: Lab) -> None:
-    """Compares an empty op with two readings of the same group by the shortest code. The difference
-    between an op with counters and one without is the cost of counting; it must not be far below the floor."""
+    """Compares the cost of counting with the floor: the cost of two readings of the same group by the shortest code.
+    The cost of counting is the difference between an empty op with counters and one without. It must be at least half
+    of the floor."""
     floor = lab.place.work / "floor"
     subprocess.run(["cc", "-O2", "-o", floor, pmu.PROGRAMS / "floor.c"], check=True, capture_output=True)
     rounds = str(ROUNDS if lab.events.stand_in else PRICED)
@@ -117,6 +120,6 @@ def price(lab: Lab) -> None:
                 bare = float(least[way])
                 text = f"{count} counters by {way}: {cost:.0f} ns, two bare readings {bare:.0f} ns ({cost / bare:.2f} times)"
                 lab.result.figure(text)
-                # Below half of the floor, something was not read. Without a PMU, nothing that is timed is judged.
+                # If the cost is below half of the floor, something was not read. Without a PMU, times are not checked.
                 expect(lab.events.stand_in or cost > 0.5 * bare, text)
         said.append(f"1 to {len(lab.events.priced)} counters")

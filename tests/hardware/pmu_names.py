@@ -1,4 +1,4 @@
-"""Checks names of counters, and compares with others that count: the kernel itself, `perf stat` and PAPI."""
+"""Checks names of counters, and compares counts with those of the kernel itself, `perf stat` and PAPI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(lab: Lab) -> None:
             unknown = []
             for counter in counters:
                 done = lab.place.tried(["doctor", "-e", counter.typed])
-                # Only a vendor's names may be unknown: they are read from tables that a machine can lack.
+                # Only a vendor's names may be unknown, because the tables of these names may be missing.
                 if done.returncode and giver == "the vendor's":
                     unknown.append(counter.typed)
                     continue
@@ -39,7 +39,7 @@ def check(lab: Lab) -> None:
 
 
 def beside_others(lab: Lab) -> None:
-    """Compares what 20 rounds more add to the whole program, without Counterpoint and with it."""
+    """Compares how much 20 more rounds add to the count of the whole program, without Counterpoint and with it."""
     events = lab.events
     expected = events.instructions.a_round() * ROUNDS
     few, many = str(ROUNDS), str(2 * ROUNDS)
@@ -65,7 +65,7 @@ def beside_others(lab: Lab) -> None:
 
 
 def perf(lab: Lab, name: str, rounds: str) -> int:
-    """Returns what perf counts in the whole program."""
+    """Returns the count of `perf stat` for the whole program."""
     command = ["perf", "stat", "-x,", "-e", f"{name}:u", str(lab.program), rounds]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     found = re.search(r"^(\d+),", done.stderr, re.MULTILINE)
@@ -75,7 +75,7 @@ def perf(lab: Lab, name: str, rounds: str) -> int:
 
 
 def papi(lab: Lab) -> None:
-    """Compares with PAPI's count of the same loop, in a program of its own."""
+    """Compares Counterpoint's count with PAPI's count of the same loop in a separate program."""
     with lab.result.check("PAPI itself") as said:
         binary = lab.place.work / "known_papi"
         command = ["cc", "-O1", *lab.flags, "-o", binary, pmu.PROGRAMS / "known_papi.c", "-lpapi"]

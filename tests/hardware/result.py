@@ -1,4 +1,4 @@
-"""Collects what was checked, and writes the page of text about it."""
+"""Collects the results of the checks, and writes a page of text about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Absent(Exception):
 
 
 def expect(condition: bool, text: str) -> None:
-    """Fails with a text unless the condition holds."""
+    """Raises `Failed` with this text if the condition is false."""
     if not condition:
         raise Failed(text)
 
@@ -54,7 +54,7 @@ class Result:
         print(f"{status:6}  {name}{': ' if said else ''}{said}", flush=True)
 
     def figure(self, text: str) -> None:
-        """Adds a measured number, which is not judged."""
+        """Adds a measured number, which is not checked."""
         self.figures.append(text)
         print(f"        {text}", flush=True)
 
@@ -63,7 +63,7 @@ class Result:
         return sum(status == FAILED for status, _, _ in self.rows)
 
     def page(self, head: list[str]) -> str:
-        """Returns the page that is kept."""
+        """Returns the page of text with all results."""
         width = max((len(name) for _, name, _ in self.rows), default=0)
         rows = [f"{status:6}  {name:{width}}  {said}".rstrip() for status, name, said in self.rows]
         count = {status: sum(row[0] == status for row in self.rows) for status in (OK, FAILED, ABSENT)}

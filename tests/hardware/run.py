@@ -30,7 +30,7 @@ class Place:
     dist: Path
     work: Path
     quick: bool
-    # None, or what stands in for a PMU: events.py.
+    # None if the PMU is used. Otherwise, the kind of events that replace it (events.py).
     stand_in: str | None
     tools: dict[str, str | None]
     used: int = field(default=0)
@@ -46,7 +46,7 @@ class Place:
         environment: dict[str, str] | None = None,
         status: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs Counterpoint. Any other exit status is an error with the end of its messages."""
+        """Runs Counterpoint. An exit status other than `status` is an error, whose text has the end of the messages."""
         done = self.tried(arguments, environment)
         if done.returncode != status:
             raise RuntimeError(f"{done.args}: status {done.returncode}: {done.stderr[-2000:]}")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from run import Place
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-# Device and host clocks are compared to some microseconds.
+# The device's clock and the host's clock are only compared to within a few microseconds.
 CLOCK_US = 5.0
 
 
@@ -22,7 +22,7 @@ def slices(file: Path) -> list[dict]:
 
 
 def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
-    """Returns count and microseconds of the work of devices, by name."""
+    """Returns the number and the total microseconds of the devices' activities, by name."""
     found: dict[str, list[float]] = {}
     for event in events:
         if event.get("cat") in WORK:
@@ -31,7 +31,7 @@ def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
 
 
 def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
-    """Returns the arrows to devices: how often each begins, and its ends."""
+    """Returns, for each arrow to a device, how often it begins, and its ends."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     found: dict[object, tuple[int, list[dict]]] = {}
@@ -47,8 +47,8 @@ def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
 
 
 def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
-    """Returns what `key_averages` says of the work of devices: count and microseconds. Its rows of ranges on
-    devices have names that no work has."""
+    """Returns the number and the microseconds of the devices' activities from `key_averages`. Only rows in `names` are
+    activities. The other rows of devices are ranges."""
     with open(file, encoding="utf-8") as opened:
         rows = json.load(opened)
     return {
@@ -65,7 +65,8 @@ def rows(place: Place, profile: Path, *options: str) -> list[dict]:
 
 
 def work_of(place: Place, profile: Path) -> dict[str, tuple[int, float]]:
-    """Returns count and microseconds of the work of devices in a profile, by name, from the calls themselves."""
+    """Returns the number and the microseconds of the devices' activities in a profile, by name, from the single
+    calls."""
     trace = place.fresh("work.json")
     place.counterpoint(["trace", "export", profile, "-o", trace])
     return totals(slices(trace))

@@ -1,4 +1,5 @@
-//! Links `c/reader.c`, which `cargo xtask pmu-vm` compiles. Clippy needs no linking.
+//! Adds the folder of `c/reader.c`, which `cargo xtask pmu-vm` compiles, to the linker's path.
+//! Clippy does not link, so it can run without that folder.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PMU_VM_LIBRARIES");

@@ -1,4 +1,5 @@
-//! `libcounterpoint_loops.a`: the two functions of the client, and nothing else.
+//! `libcounterpoint_loops.a`: exports the two functions of the client for instrumented loops, and
+//! nothing else.
 #![no_std]
 
 pub use looprt::*;

@@ -1,7 +1,8 @@
 """The entry point that `import torch` runs (group `torch.backends`).
 
-It is a module of its own, with a name that nobody else has: if the program has another module that is
-called `counterpoint`, then importing ours fails, and an entry point that fails makes `import torch` fail.
+An entry point that fails makes `import torch` fail. This could happen if the program has another module named
+`counterpoint`, because then importing this package fails. So the entry point is in a separate module whose
+name nobody else uses.
 """
 
 import os

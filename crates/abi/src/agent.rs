@@ -1,5 +1,5 @@
-//! The table through which code in a process finds the agent in the same process:
-//! `include/counterpoint/agent.h` in Rust.
+//! The table through which other code of a process calls the agent (the recorder) in the same
+//! process: `include/counterpoint/agent.h` in Rust.
 
 use core::ffi::{CStr, c_char};
 use core::mem::offset_of;
@@ -9,8 +9,8 @@ pub const TABLE_SYMBOL: &CStr = c"counterpoint_agent";
 /// The version of the table's layout. A later version only adds fields at the end.
 pub const TABLE_VERSION: u32 = 3;
 
-/// The table that the header describes. It is constant, the same in every process and after every
-/// fork.
+/// The table that `agent.h` describes. It is constant, and the same in every process and after
+/// every fork.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AgentTable {
@@ -23,7 +23,8 @@ pub struct AgentTable {
     /// Returns what the agent is doing: an [`AgentState`]. May be called on any thread, also in a
     /// signal handler.
     pub state: extern "C" fn() -> u32,
-    /// Since version 2: begins to record with this run file.
+    /// Since version 2: begins to record. The argument is the path of the session's run file, which
+    /// names the profile and the counters.
     pub session_begin: unsafe extern "C" fn(*const c_char) -> i32,
     /// Ends the session.
     pub session_end: extern "C" fn() -> i32,
@@ -31,7 +32,7 @@ pub struct AgentTable {
     pub ticks: extern "C" fn() -> u64,
     /// Returns the path of the profile that is being recorded.
     pub profile: unsafe extern "C" fn(*mut c_char, usize) -> usize,
-    /// Adds to the number of losses with this name.
+    /// Adds a number to the losses with this name.
     pub lose: unsafe extern "C" fn(*const c_char, u64) -> i32,
     /// Registers a user's collector.
     pub collector_add: unsafe extern "C" fn(*const crate::collector::Collector) -> i32,
@@ -55,7 +56,7 @@ pub mod session {
     pub const JOINED: i32 = 1;
     /// Another session is in progress.
     pub const BUSY: i32 = 2;
-    /// The run file or the pool cannot be used.
+    /// The run file, or the pool (the memory for records) that it names, cannot be used.
     pub const UNUSABLE: i32 = -1;
     /// The agent is off, or another agent records.
     pub const OFF: i32 = -2;

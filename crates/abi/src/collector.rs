@@ -1,4 +1,5 @@
-//! A collector that a user wrote: `include/counterpoint/collector.h` in Rust.
+//! The interface of a collector, with which a user's code adds values to ops:
+//! `include/counterpoint/collector.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
@@ -31,7 +32,7 @@ pub struct Value {
 /// The function of a collector that the agent calls after an op.
 pub type Stop = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut Value, u32) -> i32;
 
-/// The collector that the header describes.
+/// The description of a collector, which `collector.h` explains.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Collector {

@@ -1,9 +1,10 @@
-//! A host that announces itself: `include/counterpoint/host.h` in Rust.
+//! The interface through which a host (a library that runs ops, such as a virtual machine) reports
+//! its calls to the agent: `include/counterpoint/host.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
 
-/// The roles that the calls of such a host can have, with the numbers of `record::meta::Role`.
+/// The roles that a host's calls can have, with the numbers of `record::meta::Role`.
 pub mod role {
     /// A call of an operator.
     pub const OP: u32 = 1;
@@ -15,8 +16,8 @@ pub mod role {
     pub const COUNT: usize = 8;
 }
 
-/// A flag of [`Host::flags`]: the program itself runs between two ops, so that time is not the
-/// host's.
+/// A flag of [`Host::flags`]: between two ops, the program itself runs, so this time does not
+/// belong to the host.
 pub const PROGRAM_BETWEEN_OPS: u32 = 1;
 
 /// The description that a host gives of itself. The agent copies the struct and its texts; a null
@@ -46,10 +47,11 @@ pub struct Host {
     pub kinds: [*const c_char; role::COUNT],
 }
 
-/// A machine of a host: the address of data that only the agent reads.
+/// A machine of a host (for example, one virtual machine): the address of data that only the agent
+/// reads.
 pub type Machine = *const c_void;
 
-/// The function that announces a machine of a host.
+/// The function with which a host tells the agent about one of its machines.
 pub type AddMachine = unsafe extern "C" fn(*const Host, *const c_char) -> Machine;
 /// The function that begins a call. Its arguments are the machine, the role, the name, and an
 /// address that identifies the call until it ends.

@@ -10,7 +10,8 @@ use core::ffi::{c_char, c_int, c_void};
 /// The symbol that every executable library exports.
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_library_query";
 
-/// Interface versions with a known layout, in the order in which to query them.
+/// The versions of the interface whose layout is known, in the order in which a library should be
+/// asked for them.
 pub const VERSIONS: [u32; 2] = [6, 5];
 
 /// `iree_hal_executable_library_query_fn_t`. Returns null if the version is not supported. The
@@ -39,8 +40,8 @@ pub struct StringView {
 
 /// `iree_hal_executable_library_call_hook_begin` and `_end`. A runtime built with
 /// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls them before and after each workgroup, on the
-/// workgroup's thread, if these symbols exist. The view is the executable's name; the workgroup is
-/// not passed.
+/// workgroup's thread, if these symbols exist. `executable` is the executable's name. The id of the
+/// workgroup is not passed.
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 

@@ -20,9 +20,9 @@ pub const EXTENSION_VERSION: u32 = 3;
 /// The smallest number of a type that a plugin declares.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
-/// A state of the published interface. The interface is versioned by the sizes of its structs, but
-/// three changes did not change these sizes in a way that a host could see. So there are several
-/// states.
+/// A state of the published interface. The interface has no version numbers but the sizes of its
+/// structs, and three changes of the interface did not change these sizes in a way that a host
+/// could see. So there are several states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The commit of Kineto's pull request 1148 that ends with this state, abbreviated.
@@ -60,7 +60,7 @@ pub const OLDER: [Revision; 2] = [
 pub struct EventType {
     /// The type's number.
     pub number: u32,
-    /// The value of `cat` in Kineto's traces, and the name in a list of kinds.
+    /// The value of `cat` in Kineto's traces, and the name in Counterpoint's lists of kinds.
     pub name: &'static str,
 }
 
@@ -190,7 +190,7 @@ pub struct TraceBuilder {
     pub size: usize,
     /// First argument of the functions; only the host knows its meaning.
     pub handle: *mut c_void,
-    /// Begins an event, which the functions below complete.
+    /// Begins an event. The functions whose names contain `last` complete it.
     pub add_event: Option<unsafe extern "C" fn(*mut c_void, *const ProfileEvent) -> c_int>,
     /// Names the event that was begun last.
     pub set_last_name: Option<unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int>,
@@ -256,7 +256,7 @@ pub struct ProcessParams {
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// The functions that take the events, which are valid during the call.
+    /// The functions to which the plugin passes its events. They are valid during the call.
     pub builder: *const TraceBuilder,
 }
 
@@ -365,8 +365,9 @@ pub struct Host {
     /// Since version 2: makes the host call `flush` of a recording now, on the same thread. The
     /// second argument is the address that `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`], [`MISSING_TIMES`] or
-    /// [`MISSING_COUNTERS`]. The first argument is the handle of a trace builder.
+    /// Since version 3: adds a number to the missing data of a kind: [`MISSING_OVERFLOW`],
+    /// [`MISSING_TIMES`] or [`MISSING_COUNTERS`]. The first argument is the handle of a trace
+    /// builder.
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
@@ -431,12 +432,13 @@ pub struct Extension {
 /// The type of `CounterpointPlugin_extend`.
 pub type Extend = unsafe extern "C" fn(*const Host, *mut Extension) -> c_int;
 
-/// Defines structs whose first field is their size, which does not include padding at the end.
+/// Defines the constant `SIZE` of structs whose first field is their size. The size does not
+/// include padding at the end.
 macro_rules! sized {
     ($( $type:ident $last:ident $size:literal; )*) => { $(
         impl $type {
-            /// Number of bytes up to the end of the last field. A writer stores this number in
-            /// `size`.
+            /// Number of bytes up to the end of the last field. Whoever fills in the struct stores
+            /// this number in `size`.
             pub const SIZE: usize = $size;
         }
         const _: () = assert!(offset_of!($type, size) == 0);

@@ -22,7 +22,7 @@ pub const NOTE_NAME: &CStr = c"Counterpoint";
 /// The type of the ELF note: "LOOP".
 pub const NOTE_TYPE: u32 = 0x4c4f_4f50;
 
-/// The ways in which hits can be recorded.
+/// The ways in which hits (calls of functions and executions of loops) can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Mode {
@@ -30,7 +30,7 @@ pub enum Mode {
     Sampled = 0,
     /// Every hit is counted and timed.
     Timed = 1,
-    /// Every hit is counted, none is timed.
+    /// Every hit is counted, and no hit is timed.
     Count = 2,
     /// Each begin and each end of a hit calls a function.
     Log = 3,
@@ -80,11 +80,11 @@ pub struct Entry {
     pub iterations: AtomicU64,
     /// Sum of the squares of the times in `ticks`: the low and the high 64 bits.
     pub squares: [AtomicU64; 2],
-    /// Sampled mode: `ended` when the first random hit began.
+    /// Sampled mode: the value of `ended` when the first hit that was chosen at random began.
     pub first_ended: AtomicU64,
-    /// Sampled mode: `ticks` when the first random hit began.
+    /// Sampled mode: the value of `ticks` at the same moment.
     pub first_ticks: AtomicU64,
-    /// Sampled mode: `squares` when the first random hit began.
+    /// Sampled mode: the value of `squares` at the same moment.
     pub first_squares: [AtomicU64; 2],
     /// Number of hits whose iterations are known.
     pub iterated: AtomicU64,
@@ -101,7 +101,8 @@ pub struct Trips {
     pub least: AtomicU64,
     /// The largest number of iterations of a hit.
     pub most: AtomicU64,
-    /// Sampled mode: the iterations of all hits that ended before the first random one began.
+    /// Sampled mode: the iterations of all hits that ended before the first hit that was chosen at
+    /// random began.
     pub first: AtomicU64,
     /// The number of buckets less 1: 63, or 0 for a single bucket.
     pub mask: u64,
@@ -151,7 +152,8 @@ pub struct Module {
     pub gap_mask: AtomicU32,
     /// A word that only the runtime uses; 0 until the module is registered.
     pub handle: AtomicU64,
-    /// An `extern "C" fn(*mut Module)`, which the module's destructor calls, or null.
+    /// The runtime's function that the module's destructor calls: an `extern "C" fn(*mut Module)`,
+    /// or null.
     pub unregister: AtomicPtr<()>,
     /// Always zero.
     pub reserved: u64,

@@ -11,11 +11,11 @@
 //!
 //! The comparison uses self times instead of total times, so that an op is not blamed for the calls
 //! inside of it. Each rank is compared with the *median* over the ranks instead of the mean. If
-//! ranks wait for each other, the slow rank waits least, and all other ranks spend more time in the
-//! op that waits; so for this op, the median is a time with waiting. Therefore the slow rank is
-//! above the median in the op that makes it slow, and no rank is far above the median in the op
-//! that waits. The sum over all ops does not show the slow rank, because this sum is the same on
-//! all ranks.
+//! ranks wait for each other, for example in a collective op, the slow rank waits least, and all
+//! other ranks spend more time in the op that waits. So the median of this op includes waiting.
+//! Therefore the slow rank is above the median in the op that makes it slow, and no rank is far
+//! above the median in the op that waits. The sum over all ops does not show the slow rank, because
+//! ranks that wait for each other all have about the same sum.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +26,8 @@ mod result;
 
 pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 
-/// With fewer ranks, the median does not show what is usual, so no rank is reported as slow.
+/// With fewer ranks than this, the median does not show what is usual, so no rank is reported as
+/// slow.
 pub const FEWEST_RANKS: usize = 5;
 /// A rank stands out in an op if its excess over the median is more than this many standard
 /// deviations. If there is no slow rank, and there are 64 ranks and 200 ops, one of the 12,800
@@ -36,7 +37,8 @@ pub const DEVIATIONS: f64 = 6.0;
 /// in all ops. A smaller excess is not worth mentioning.
 pub const LEAST_PART: f64 = 0.01;
 
-/// Sums over some rows. A field is `None` if the number is not known for one of the rows.
+/// Sums over some rows. A field that is an `Option` is `None` if the number is not known for one of
+/// the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// Number of outermost calls.
@@ -91,7 +93,7 @@ pub struct Input<'a> {
     pub sums: Sums,
 }
 
-/// The identity of an op, as far as it was recorded.
+/// Properties of an op, as far as they were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
     /// The kind of call.
@@ -112,10 +114,10 @@ pub struct Place {
     pub hosts: Vec<String>,
     /// Number of processes of the rank.
     pub processes: u64,
-    /// How the rank's clock was aligned with the clocks of other ranks when profiles were merged.
-    /// `own` if it was not aligned.
+    /// How the rank's clock was aligned with the clocks of the other ranks when their profiles were
+    /// merged into a dataset. `own` if it was not aligned.
     pub clock: String,
-    /// The largest error of this alignment in ns; `None` if it is not known.
+    /// The largest possible error of the clock's alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
     /// The offset to the first rank of the run, if clocks were aligned by an op.
     pub offset: Option<clocks::Offset>,
@@ -179,15 +181,16 @@ impl Gathered {
         of.places.entry(rank).or_default();
         let op = of.op(input.key);
         of.cells.entry((rank, op)).or_default().add(&input.sums);
-        // If only some ranks are redacted, an op has two names. Which of them is chosen must not
-        // depend on the order of the rows.
+        // If the names of only some ranks were redacted, an op has two names. The smaller one is
+        // chosen, so that the choice does not depend on the order of the rows.
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
         }
     }
 
-    /// Adds the identity of an op. It is the same on all ranks, except for ranks that are redacted.
+    /// Adds the properties of an op. They are the same on all ranks, except for ranks whose names
+    /// were redacted.
     pub fn about(&mut self, run: &str, key: &str, about: About) {
         let of = self.run(run);
         let op = of.op(key);

@@ -1,5 +1,6 @@
 //! Computes how much of a value the recorder added, with an interval, from the classes of brackets
-//! (a bracket is the pair of readings around a call).
+//! (a bracket is the recorder's work before and after a call, with the readings of the clock and of
+//! counters).
 //!
 //! A *class* consists of a process, a set of counters, and whether the counters were read around
 //! the call. For each call inside of an outer call, the cost of a bracket of the inner call's own
@@ -19,8 +20,8 @@ use crate::estimate::Estimate;
 /// Number of parts into which a tick is divided.
 pub(crate) const PARTS: u64 = 16;
 
-/// Time for entering and leaving the recorder in a call that is only timed, without the reads of
-/// the clock. The values were measured.
+/// The time, measured in ns, that it takes to enter and leave the recorder for a call that is only
+/// timed, without reading the clock.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 pub(crate) fn parts(ticks: u64) -> u64 {
@@ -32,16 +33,16 @@ pub(crate) fn ticks(parts: u128) -> f64 {
     parts as f64 / PARTS as f64
 }
 
-/// The time that is subtracted for one bracket, in parts of a tick: from the call itself, and from
-/// the call around it.
+/// The time that is subtracted for one bracket, in units of 1/[`PARTS`] tick: from the call itself,
+/// and from the call around it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
     in_duration: u64,
     outside: u64,
 }
 
-/// What an empty call adds, for each class of bracket of a profile. A class is identified by a
-/// number.
+/// What the recorder adds to an empty call, for each class of bracket of a profile. A class is
+/// identified by its index in `all`.
 #[derive(Debug, Default)]
 pub(crate) struct Brackets {
     /// For each process and set of counters: the class of calls whose counters were read, and the
@@ -75,11 +76,11 @@ impl PageBrackets {
 }
 
 impl Brackets {
-    /// Reads the empty calls from the calibrations of a profile. With `raw`, nothing is subtracted
-    /// from any call.
+    /// Computes the values of empty calls from the calibrations of a profile. With `raw`, nothing
+    /// is subtracted from any call.
     ///
     /// A process is left out if some of its calls have a set of counters that was not calibrated: a
-    /// sum over corrected and uncorrected calls would mean nothing.
+    /// sum over corrected and uncorrected calls would be neither corrected nor recorded.
     pub fn new(profile: &Profile, raw: bool) -> Self {
         let mut brackets = Self { raw, ..Self::default() };
         for (index, process) in profile.processes.iter().enumerate() {
@@ -164,8 +165,8 @@ impl Brackets {
         &self.all
     }
 
-    /// Returns each empty call whose counters were read, with its process and set of counters, in
-    /// no particular order.
+    /// Returns the values of an empty call whose counters were read, for each process and set of
+    /// counters, in no particular order.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -178,8 +179,8 @@ impl Brackets {
     }
 
     /// Returns the time that was subtracted from a call, in ticks, with its interval. `taken` is
-    /// this time in parts of a tick. It consists of the call's own bracket, whose class is `class`,
-    /// and of the brackets of the calls inside.
+    /// this time in units of 1/[`PARTS`] tick. It consists of the time for the call's own bracket,
+    /// whose class is `class`, and the time for the brackets of the calls inside.
     pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
         let nothing = Estimate::exact(0.0);
         if self.raw {
@@ -215,9 +216,9 @@ impl Price {
 }
 
 /// For a call on a thread with counters that was only timed, returns what its bracket adds. If
-/// brackets without counters were not calibrated, this is estimated as a sum of two times: the time
-/// inside of the duration, which is the same with and without counters, and the time for entering
-/// and leaving the recorder.
+/// brackets without counters were not calibrated, the bracket's time is estimated as the sum of two
+/// times: that of reading the clock, which is the same with and without counters, and that of
+/// entering and leaving the recorder.
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -275,8 +276,9 @@ impl BracketCounts {
         }
     }
 
-    /// Adds up the contributions of the brackets of `calls` calls. `None` unless the brackets of
-    /// all these calls were calibrated.
+    /// Adds up what the brackets of `calls` calls added: `of` returns the number of calls of a
+    /// class, and `bracket` what one call's bracket added. `None` unless the brackets of all these
+    /// calls were calibrated.
     fn sum(
         &self,
         calls: u64,
@@ -316,7 +318,7 @@ impl BracketCounts {
         self.classes.iter().map(|class| class.calls).fold(0, u64::saturating_add)
     }
 
-    /// Returns the same classes, with each number of calls divided by `by` and rounded.
+    /// Returns the same classes with each number of calls divided by `by`, and rounded.
     pub fn divided(&self, by: u64) -> Self {
         let of = |count: u64| count.saturating_add(by / 2) / by;
         let class = |class: &ClassCount| ClassCount {
@@ -330,9 +332,9 @@ impl BracketCounts {
     /// Returns the time of the brackets of the calls inside of these calls, and an empty call. The
     /// empty call has the class that most of the calls with a value of this counter have: calls
     /// inside are recorded in the same process as the calls around them, and how much a bracket
-    /// adds to a counter is known only for classes in which the counter was counted. (It was not
-    /// counted in other passes and around book-keeping ops.) `None` if no call has a value of the
-    /// counter.
+    /// adds to a counter is known only for classes in which the counter was counted. (In other
+    /// passes and around book-keeping ops, the counter was not counted.) `None` if no call has a
+    /// value of the counter.
     fn of_calls_inside<'b>(
         &self,
         counter: usize,
@@ -398,8 +400,8 @@ impl BracketCounts {
         std::iter::once(None).chain((0..counters).map(Some)).map(of).collect()
     }
 }
-/// What is left of one call after the correction, and what was subtracted from it. Times are in
-/// units of 1/[`PARTS`] tick.
+/// What remains of one call's times after the time that the recorder added was subtracted, and what
+/// was subtracted. Times are in units of 1/[`PARTS`] tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The self time of the call, without the time that the recorder added.
@@ -413,7 +415,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark of a call of a flat page.
+    /// Returns the mark of a call of a flat page, which has no nested calls.
     pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
         let taken = brackets.in_duration(class).min(duration);
         Self { own: duration - taken, own_taken: taken, taken, inner: false }

@@ -10,14 +10,15 @@ use crate::summary::Summary;
 use crate::table::{By, Key, PassTotal, Row};
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// With fewer rows than this, a reader sees at a glance where the time went.
+/// With fewer rows than this, [`Summary::most`] returns nothing, because a reader sees at a glance
+/// where the time went.
 const ROWS: usize = 3;
 /// "Most" means more than this part of the time.
 const MOST: f64 = 0.5;
 /// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
-/// An op or range that takes a larger part of that time is the program's main loop or a run of the
-/// model, which says nothing new.
+/// An op or range that takes a larger part of its threads' time in calls is the program's main loop
+/// or a run of the model, which tells a reader nothing new.
 const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that together take more than half of the time.
@@ -35,9 +36,9 @@ pub struct Most {
 pub struct Outside {
     /// Number of threads.
     pub threads: usize,
-    /// The sum of that time over all threads, in ns.
+    /// The time outside of calls, summed over all threads, in ns.
     pub ns: f64,
-    /// The whole time of all threads, in ns.
+    /// The time of all threads, each from its first call on, in ns.
     pub wall_ns: f64,
     /// The part of `ns` in which the threads were on no CPU. `None` if this part is unknown for a
     /// thread, or if only a bound of it is known.
@@ -54,9 +55,9 @@ pub struct Outside {
 pub struct Preempted<'a> {
     /// The thread. Its [`ThreadTime::usage`] is known.
     pub thread: &'a ThreadTime,
-    /// How often the kernel took the CPU from the thread.
+    /// The number of times that the kernel took the CPU from the thread.
     pub times: u64,
-    /// `times` per second of the thread's processor time.
+    /// `times` divided by the thread's processor time in seconds.
     pub per_second: f64,
     /// A lower bound of the time that the thread's calls were on no CPU, in ns.
     pub in_calls_ns: f64,
@@ -120,7 +121,7 @@ pub fn are_means(profile: &Profile, by: By) -> bool {
     matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
 }
 
-/// Returns over how many passes each row of a report is averaged.
+/// Returns the number of passes over which each row of a report is averaged.
 pub fn passes(profile: &Profile, by: By) -> u64 {
     if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
@@ -135,7 +136,7 @@ pub struct SlowFirst {
     pub share: f64,
 }
 
-/// With fewer calls, the median is not meaningful.
+/// An op with fewer calls than this is not examined for slow first calls.
 const CALLS: u64 = 10;
 /// The longest first call must take more than this many times the median.
 const TIMES: f64 = 10.0;
@@ -181,7 +182,7 @@ impl ThreadTime {
 }
 
 impl Row {
-    /// Returns the row's numbers for one of this many passes.
+    /// Returns the row's numbers for one of `passes` passes.
     pub fn in_pass(&self, passes: u64) -> InPass {
         let agree = |number: fn(&PassTotal) -> u64| passes <= 1 || self.passes_agree(number);
         let dispatches = self.dispatches.filter(|_| agree(|pass| pass.dispatches));
@@ -339,8 +340,8 @@ impl Summary {
             .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
-    /// Returns the part of the threads' wall times that is in no row's self time, in ns. So this
-    /// time and all self times add up to the wall times. `None` if it is not known or is 0.
+    /// Returns the part of the threads' wall times that is in no row's self time, in ns. This time
+    /// and the self times of all rows add up to the wall times. `None` if it is not known or is 0.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
     }

@@ -35,8 +35,8 @@ impl Summary {
             if rows.iter().all(|row| arguments(row) == arguments(rows[0])) {
                 continue;
             }
-            // The intervals' ends are added, because the subtracted amount is too large in all rows
-            // or too small in all rows.
+            // `sum` adds the ends of the intervals: if the subtracted amount is too large in one
+            // row, it is too large in all rows.
             let own = sum(rows.iter().map(|row| row.in_pass(each).own));
             found.extend(rows.into_iter().map(|row| (row.key, own)));
         }
@@ -51,7 +51,8 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// `mm` is called with two shapes, for 100 + 30 and for 20. `add` is called with one shape.
+    /// `mm` is called with two shapes: with one of them for 100 and 30 ticks, and with the other
+    /// for 20 ticks. `add` is called with one shape.
     #[test]
     fn rows_of_one_op_add_up() {
         let mut script = ProfileScript::monotonic();

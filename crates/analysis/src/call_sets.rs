@@ -6,7 +6,7 @@ use profile::Profile;
 use crate::empty::EmptyCall;
 use crate::probe::in_place;
 
-/// What an empty call reads in the pages of one process with one set of counters.
+/// What the recorder measures for an empty call in one process with one set of counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSet {
     /// Process index.

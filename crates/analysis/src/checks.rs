@@ -1,6 +1,6 @@
-//! Checks every table, once before it is shown, for values that cannot be true. A violation is a
-//! bug in Counterpoint, or a sign that the time subtracted for the recorder is not the time that
-//! the recorder took in this program.
+//! Checks tables, before they are shown, for values that cannot be true. A violation is a bug in
+//! Counterpoint, or a sign that the time subtracted for the recorder is not the time that the
+//! recorder took in this program.
 
 mod trees;
 
@@ -28,7 +28,7 @@ pub struct Violation {
 /// The kinds of contradictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// In most calls, the time to be subtracted is at least the whole self time.
+    /// In most calls of the row, the time to be subtracted is at least the whole self time.
     NothingLeft,
     /// A value is negative, or outside of its own interval.
     Value,
@@ -41,8 +41,8 @@ pub enum Contradiction {
     /// A thread was in calls, or on a CPU, for longer than it lived, or off a CPU for longer than it was
     /// outside of calls.
     Thread,
-    /// Recording cost more processor time than the process used, or a part of the cost is negative or
-    /// outside of its interval.
+    /// The estimated cost of recording is higher than the processor time of the process, or a part
+    /// of the cost is negative or outside of its interval.
     Price,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
 }
 
 /// Whether `exhausted` calls, whose self time is 0 after the correction, are enough to be most
-/// calls of an op.
+/// calls of an op that has at least [`FEWEST`] calls.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }
@@ -89,7 +89,7 @@ pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    // Nothing else is known of calls that were only counted.
+    // Calls that were only counted have no times that could contradict each other.
     if calls == 0 || sampled.is_some_and(|sampled| sampled.timed == 0) {
         return None;
     }
@@ -203,8 +203,8 @@ mod tests {
         (left.calls, left.exhausted) = (40, 21);
         let violation = Violation { row: Some(left.key), what: Contradiction::NothingLeft };
         assert_eq!(exhausted_ops(&[row(), left.clone()]), [violation]);
-        // In the first row, 21 of 42 calls are not more than half. In the second row, there are too
-        // few calls.
+        // In the first row, the self time of 21 of 42 calls is 0, which is not more than half. In
+        // the second row, there are too few calls.
         left.calls = 42;
         let mut few = row();
         few.exhausted = 2;

@@ -1,6 +1,6 @@
 //! Finds the critical path: the chain of calls that ends with the last call of the recording, in
-//! which each call waited for the one before it. Also computes how much could be gained at most by
-//! shortening each op.
+//! which each call waited for the one before it. Also computes for each op by how much the
+//! recording would be shorter at most if the op took no time.
 //!
 //! ```text
 //!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
@@ -26,17 +26,18 @@
 //! | the call that launched it | the id that both have in a plugin's events or in a trace |
 //! | an activity that ended during it, if it has an id, too, and launched nothing | the same id |
 //!
-//! With the recorded gaps, this formula results in the recorded times again. The path is found
-//! backwards from the last end: of the nodes that a node waited for, the next one on the path is
-//! always the one that ended last. The gain of an op is how much earlier everything would end if
-//! all its steps took no time, with the same gaps and the same order. Other paths, which then
-//! become the longest ones, limit the gain. The gain of a range is computed for all steps inside of
-//! it: its own steps, those of the calls in it, and those of the tasks that these calls launched. A
-//! path without some of its steps is still as long as its other steps, so the gain of an op is at
-//! most the time of its steps on the path (of a range: of all steps inside).
+//! With the recorded gaps, these formulas result in the recorded times again. The path is found
+//! backwards from the last end: of the steps that a step waited for, the one that ended last is the
+//! next one on the path. The gain of an op is how much earlier everything would end if all its
+//! steps took no time, with the same gaps and the same order. The gain is limited, because another
+//! path then becomes the longest one. A range is a part of the program that the program named. Its
+//! gain is computed for all steps inside of it: its own steps, those of the calls in it, and those
+//! of the tasks that these calls launched. A path without some of its steps is still as long as its
+//! other steps, so the gain of an op is at most the time of its steps on the path (of a range: of
+//! all steps inside).
 //!
-//! Times are as recorded. All calls are stored in memory, so at most [`MOST_CALLS`] calls are
-//! analysed.
+//! Times are as recorded: the time that the recorder added is not subtracted. All calls are stored
+//! in memory, so at most [`MOST_CALLS`] calls are analysed.
 
 mod calls;
 mod graph;
@@ -85,10 +86,10 @@ pub struct CriticalPath {
     /// have rows, too.
     pub rows: Vec<CriticalRow>,
     /// Number of ops on the path whose gain was not computed, because there are too many ops and
-    /// steps. These are the ops with the least time on the path, including the time inside of them.
+    /// steps. These are the ops with the least `inside` time on the path.
     pub without_gain: usize,
-    /// The threads and streams on which the path runs. The one with the most time of the path is
-    /// first.
+    /// The threads and streams on which the path runs, sorted by the path's time on them, the
+    /// largest first.
     pub threads: Vec<OnThread>,
     /// Number of links that were found, besides the order of steps on each thread: between
     /// dispatches, between regions and their tasks, from a launch to its activity, and from a call
@@ -123,10 +124,10 @@ pub struct CriticalRow {
     pub on_path: u64,
     /// Number of the op's steps on the path.
     pub steps: u64,
-    /// The sum of the gaps before these steps. In a gap, the path waited for no call.
+    /// The sum of the gaps before the steps in `steps`. In a gap, no call of the path ran.
     pub gaps: u64,
     /// For an op, the same as `on_path`. For a range, the part of the path that is inside of the
-    /// range. The gain is never above this time.
+    /// range. `gain` is never above this time.
     pub inside: u64,
     /// How much shorter the whole recording could become at most if the op took no time; for a
     /// range, if nothing inside of it took time. `None` for the rows that
@@ -234,8 +235,8 @@ mod tests {
 
     use super::*;
 
-    /// `step` contains `f`, `g` and `f`. It takes 100, 5 of them as self time. `h` takes 40 after
-    /// it. `spare` is on another thread, and the end does not wait for it.
+    /// `step` contains `f`, `g` and `f` again. It takes 100 ticks, 5 of which are self time. `h`
+    /// comes after it and takes 40. `spare` runs on another thread, and nothing waits for it.
     fn script() -> ProfileScript {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
@@ -265,8 +266,8 @@ mod tests {
         (path.without_gain, path.rows.iter().map(row).collect())
     }
 
-    /// If only some gains are computed, these are the gains with the largest upper bounds, and not
-    /// those of the ops with the most self time.
+    /// If gains are computed for only some ops, these are the ops with the largest `inside` time,
+    /// and not those with the most self time.
     #[test]
     fn gains_that_are_not_computed_are_counted() {
         let all =

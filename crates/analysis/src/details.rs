@@ -1,11 +1,11 @@
 //! Computes the data for the pictures of an op, which show more than the numbers of its row: the
 //! distribution of its durations, how they changed over the recording, the longest calls, and which
 //! counter values occurred with which durations. Also computes how the rates of counters on each
-//! thread changed over the recording. All of this takes one pass over the same calls as in every
-//! other view.
+//! thread changed over the recording. All of this is computed in one pass over the calls, from the
+//! same calls as in other views.
 //!
 //! Pictures do not need exact values, so durations and counter values are counted in bins
-//! ([`bins`]). No number that a report prints is computed here.
+//! ([`bins`]). Numbers that a report prints are not computed here.
 
 pub mod bins;
 mod drift;
@@ -34,12 +34,13 @@ pub struct Options<'a> {
     pub longest: usize,
     /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
-    /// The largest number of parts into which that time is divided to compute the rates of counters
-    /// on threads.
+    /// The largest number of parts into which the time of the recording is divided to compute the
+    /// rates of counters on threads.
     pub rates: usize,
     /// The number of threads whose rates are computed. The threads with the most calls are chosen.
     pub threads: usize,
-    /// Whether durations are used as they were recorded, without subtracting anything.
+    /// Whether durations are used as they were recorded, without subtracting the time that the
+    /// recorder added.
     pub raw: bool,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
@@ -67,7 +68,8 @@ pub struct OpDetails {
     pub drift: Drift,
     /// The longest calls, sorted from the longest to the shortest.
     pub longest: Vec<LongCall>,
-    /// For each counter of the run, the number of calls for each combination of duration and value.
+    /// For each counter of the run, the number of calls for each combination of a bin of durations
+    /// and a bin of values.
     pub joints: Vec<Joint>,
 }
 
@@ -105,7 +107,8 @@ impl LongCall {
     }
 }
 
-/// Describes the calls of these ops. Reads every page once, and pages with nested calls twice.
+/// Describes the calls of the ops in `options`. Reads every page once, and pages with nested calls
+/// twice.
 ///
 /// Memory: about 4 KiB per op and thread, and 50 KiB per op. The rates take 100 bytes for each
 /// worker, counter, thread of [`Options::threads`] and part of [`Options::rates`].

@@ -1,5 +1,5 @@
-//! Compares runs: decides whether B is slower or faster than A, and in which ops. Also says what
-//! cannot be decided.
+//! Compares runs: decides whether B is slower or faster than A, and in which ops. A third result is
+//! that the difference cannot be decided.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
@@ -18,8 +18,8 @@
 //!
 //! Two statistics of a row are computed for each run. The *floor* is the 10th percentile of single
 //! calls, which other work on the machine changes least. The *typical* execution is the median over
-//! dispatches, where the duration of a dispatch is the sum of its workgroups. It shows what happens
-//! in half of the calls. For loops and modules, only a mean is known.
+//! dispatches, where the duration of a dispatch is the sum of its workgroups. Half of the
+//! dispatches take no longer than this. For rows that are loops or modules, only a mean is known.
 
 pub mod across;
 pub mod counters;
@@ -42,8 +42,9 @@ pub use whole::Whole;
 
 use crate::sampled::Estimated;
 
-/// With fewer pairs, nothing is tested. For example, 5 pairs have 32 combinations of signs, and at
-/// least two of these are as extreme as the observed one; 2 of 32 is more than 5 %.
+/// With fewer pairs than this, no difference is tested. For example, 5 pairs have 32 combinations
+/// of signs, and at least two of these are as extreme as the observed one; 2 of 32 is more than
+/// 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
@@ -51,7 +52,8 @@ pub const FEWEST_PAIRS: usize = 6;
 pub struct Options {
     /// The kind of the rows, for example ops.
     pub by: By,
-    /// The largest difference that counts as no difference, as a part: 0.03 for 3 %. Above 0.
+    /// The largest relative difference that counts as no difference: 0.03 for 3 %. It must be above
+    /// 0.
     pub threshold: f64,
 }
 
@@ -64,7 +66,7 @@ pub enum Untested {
     TooFew(usize),
 }
 
-/// A statistic of a run.
+/// A statistic that is computed for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
     /// 10th percentile of single calls, or of dispatches if the number of calls in a dispatch
@@ -92,7 +94,7 @@ impl Statistic {
 /// The result of [`compare`].
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Number of pairs; 0 if the runs are not paired.
+    /// Number of pairs of runs; 0 if the runs are not paired.
     pub pairs: usize,
     /// Number of runs of A and of B.
     pub runs: [usize; 2],
@@ -123,8 +125,8 @@ pub struct DiffRow {
     /// The row's contribution to the difference between the runs. `None` if its time is no part of
     /// a run's time.
     pub part: Option<Part>,
-    /// Whether all runs of each side made the same number of calls, but the numbers of the two
-    /// sides differ.
+    /// Whether all runs of A made the same number of calls, all runs of B did, too, and these two
+    /// numbers differ.
     pub calls_differ: bool,
     /// The differences of counters and metrics.
     pub readings: Vec<ReadingDiff>,
@@ -159,8 +161,9 @@ pub struct Side {
     pub estimated_total_ns: Option<Estimated>,
 }
 
-/// Compares runs. An element of `pairs` is the number of a run of A and of a run of B that were
-/// recorded back to back, in random order. `pairs` is empty if the runs are not paired.
+/// Compares runs. An element of `pairs` consists of an index in `a` and an index in `b`: of two
+/// runs that were recorded back to back, in random order. `pairs` is empty if the runs are not
+/// paired.
 pub fn compare(
     a: &[Recorded],
     b: &[Recorded],
@@ -173,8 +176,8 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // Modules and activities are sorted by their times, so their order is not the order of the
-    // program.
+    // Rows of modules and activities are sorted by their times, so their order is not the order in
+    // which the program runs them.
     let is_program = !matches!(options.by, By::Module | By::Activity)
         && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
@@ -220,8 +223,8 @@ pub fn compare(
     Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, processor, rows }
 }
 
-/// Compares the processor time of runs. This question is tested separately, so it does not change
-/// the answers about the times of calls.
+/// Compares the processor time of runs. It is tested separately from the times of calls, so it does
+/// not change their verdicts.
 fn processor(
     sides: [&[Recorded]; 2],
     pairs: &values::Pairs<'_>,

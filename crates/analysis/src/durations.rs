@@ -1,14 +1,15 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
-//! The durations are stored in pieces that are never moved, so neither growing nor joining needs a
-//! second copy. Quantiles of many durations are found by counting in two passes. The first pass
-//! counts the values of the upper 16 bits. The second pass counts the lower 16 bits of those
-//! durations whose upper bits are the right ones. Two passes suffice for all quantiles together.
+//! The durations are stored in pieces. Growing adds a piece, and joining moves only the list of
+//! pieces, so neither needs a second copy of the durations. Quantiles of many durations are found
+//! by counting in two passes. The first pass counts the values of the upper 16 bits. The second
+//! pass counts the lower 16 bits of those durations whose upper bits are those of a wanted
+//! quantile. Two passes suffice for all quantiles together.
 
 /// Number of durations that fit into a piece.
 const PIECE: usize = 1 << 16;
-/// If there are fewer durations, they are copied and partitioned, which takes less time than
-/// counting.
+/// If there are fewer durations than this, quantiles are found by partitioning a copy, which takes
+/// less time than counting.
 const FEW: usize = 1 << 17;
 /// Number of values that half of the bits can have.
 const HALF: usize = 1 << 16;
@@ -105,8 +106,8 @@ impl Durations {
             let (low, high) = pairs.next().map(|pair| (pair[0], pair[1]))?;
             let part = place - rank_of(place) as f64;
             let step = (high - low) as f64;
-            // Both forms are mathematically equal. As in numpy, the form that starts from the
-            // nearer end is used.
+            // The last two forms are mathematically equal. As in numpy, the form that starts from
+            // the nearer end is used.
             let from_high = part >= 0.5;
             Some(match from_high {
                 _ if part == 0.0 || step == 0.0 => low as f64,

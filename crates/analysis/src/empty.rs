@@ -9,8 +9,8 @@
 //!                         subtracted from sums, never from single calls
 //! ```
 //!
-//! An empty call in the calibration's warm loop differs from a call of the program. Three things
-//! widen the interval:
+//! The calibration makes empty calls in a loop with warm caches, so they differ from calls of the
+//! program. Three causes widen the interval:
 //!
 //! - **Calibrations differ** from thread to thread. The interval contains the means of all
 //!   calibrations, each with its standard error.
@@ -36,8 +36,8 @@ use crate::estimate::Estimate;
 const PART_OF_DURATION: f64 = 0.5;
 /// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
 const MISS_NS: f64 = 3.0;
-/// If the time of readings in the program is not known, they are assumed to take up to this many
-/// times as long as in the calibration.
+/// If the time of readings in the program is not known, readings are assumed to take up to this
+/// many times as long there as in the calibration.
 const UNKNOWN_RATIO: f64 = 2.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
@@ -60,7 +60,7 @@ impl Bracket {
     }
 }
 
-/// What the recorder records for an empty call, from the calibrations of its process.
+/// What the recorder measures for an empty call, from the calibrations of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmptyCall {
     /// Median duration in ticks.
@@ -68,11 +68,11 @@ pub struct EmptyCall {
     /// 10th and 90th percentile of the duration. Older profiles do not contain percentiles; then
     /// this field and `ranges` are `None`.
     pub ticks_range: Option<[u64; 2]>,
-    /// The median of each counter of the run. `None` for a counter that was not calibrated.
+    /// The median count of each counter of the run. `None` for a counter that was not calibrated.
     pub values: Vec<Option<u64>>,
     /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
-    /// The part of a call's recorded duration that the recorder added, in ticks.
+    /// The time that the recorder adds to a call's recorded duration, in ticks.
     pub duration: Bracket,
     /// The whole time by which a bracket lengthens a call around it, in ticks. This includes the
     /// time outside of the duration of the bracket's own call.
@@ -93,8 +93,8 @@ pub(crate) struct Place {
 }
 
 impl EmptyCall {
-    /// Corrects the values by the time that readings took in the program. `place` is `None` if that
-    /// time is not known.
+    /// Corrects the brackets of the counters by the time that readings took in the program. `place`
+    /// is `None` if that time is not known.
     pub(crate) fn placed(mut self, profile: &Profile, place: Option<Place>) -> Self {
         let line = &profile.timeline;
         let inside = self.duration.mean.times(line.ns_per_tick());
@@ -131,7 +131,7 @@ impl EmptyCall {
 
 impl EmptyCall {
     /// Returns what a bracket adds to a counter of the call around it, in addition to what the
-    /// bracket's own call contains.
+    /// counter counts in the bracket's own call.
     ///
     /// For a clock of the thread, this is the rest of the bracket's time. Any other counter was
     /// read once before and once after the call, and the values of an empty call contain one of

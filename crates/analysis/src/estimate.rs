@@ -1,8 +1,8 @@
 //! Represents a value together with its 95 % confidence interval.
 //!
-//! Every value that is not exact is passed on as an [`Estimate`]: values that were scaled up from a
+//! Values that are not exact are represented by an [`Estimate`]: values that were scaled up from a
 //! sample of the calls, and values from which the cost of an empty call was subtracted. The
-//! interval has the unit of the value. It contains the value, but need not be symmetric.
+//! interval has the unit of the value. The interval contains the value, but need not be symmetric.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// distinguished from zero. All three numbers are finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The most likely value.
+    /// The estimated value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -53,8 +53,9 @@ impl Estimate {
         }
     }
 
-    /// Whether the value can be distinguished from zero: it is exact, or the lower end is above
-    /// zero. Otherwise, if the quantity cannot be negative, it is only known to be below `high`.
+    /// Whether the value can be distinguished from zero: it is exact, or the lower end of its
+    /// interval is above zero. Otherwise, if the quantity cannot be negative, it is only known to
+    /// be below `high`.
     pub fn is_resolved(&self) -> bool {
         self.is_exact() || self.low > 0.0
     }
@@ -75,8 +76,8 @@ impl Estimate {
         Self { value: self.value - exact, low: self.low - exact, high: self.high - exact }
     }
 
-    /// Limits the value, because it is known that it cannot be above `limit`: any excess is an
-    /// error of the value.
+    /// Reduces the value and its interval to `limit`, for a quantity that is known to be at most
+    /// `limit`.
     pub fn at_most(self, limit: Self) -> Self {
         let value = self.value.min(limit.value);
         Self { value, low: self.low.min(value), high: self.high.min(limit.high).max(value) }

@@ -1,6 +1,6 @@
 //! Computes statistics that can be merged exactly. The result is the same to the last bit, however
 //! the data was divided into parts, and in whatever order the parts are merged. Datasets of many
-//! ranks consist of such statistics.
+//! ranks contain such statistics.
 //!
 //! ```text
 //!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
@@ -10,13 +10,14 @@
 //!
 //! The statistics are over the outermost calls of each op in each process. The time that the
 //! recorder added is subtracted from their durations, as in every other view. Here, each duration
-//! is a whole number of ns, as in the files. A total of a [`crate::Row`] is a sum of fractions of
-//! ticks that is rounded only once, so [`Moments::x`] can differ from it by half a ns per call.
+//! is rounded to a whole number of ns, as in the files of a dataset. A total of a [`crate::Row`] is
+//! a sum of fractions of ticks that is rounded only once, so [`Moments::x`] can differ from it by
+//! half a ns per call.
 //!
-//! Counters have the values that were read. They cannot be corrected call by call.
+//! Counters have the values that were read. Counters cannot be corrected call by call.
 //!
-//! In a run with a budget, the durations of most calls are not known, so there are no such rows.
-//! The estimates are in [`crate::Summary`].
+//! In a run with a budget, the durations of most calls are not known, so the result has no rows.
+//! [`crate::Summary`] has estimates for such a run.
 
 mod collect;
 mod histogram;

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! The analysed calls are the outermost ones of the op. The time that the recorder added is
-//! subtracted from their durations, as in every other view. Counters are as they were read, because
-//! a bracket adds about the same to each call. Counters of time (clocks of the thread) are not
-//! variables, because they measure the duration itself. But the rest of the duration, which is the
-//! time that a call was off a CPU, is a variable.
+//! subtracted from their durations, as in every other view. Counters are as they were read: the
+//! recorder's bracket around a call adds about the same to each call, so it does not change which
+//! calls differ. Counters of time (clocks of the thread) are not variables, because they measure
+//! the duration itself. But the difference between the duration and such a clock, which is the time
+//! that the call was off a CPU, is a variable.
 //!
 //! A variable that is associated with slow calls need not be the reason why they are slow.
 
@@ -67,7 +68,8 @@ pub enum What {
     OffCpu,
     /// The number of other threads that were in a call when this call began.
     OtherThreads,
-    /// The number of calls of this op that were running on other threads when the call began.
+    /// The number of calls of the op with this key that were running on other threads when the call
+    /// began.
     Beside(Key),
 }
 
@@ -103,7 +105,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Returns the class of a variable that has this number in [`Effect::Class`].
+    /// Returns the class of variable `what` that has the number `class` in [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }
@@ -136,11 +138,11 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
 /// Page faults in the sampled calls of an op that are not first calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaterFaults {
-    /// Number of these calls that have a value.
+    /// Number of calls that have a value of the counter.
     pub calls: usize,
     /// Number of calls with at least one fault.
     pub with_some: usize,
-    /// The mean number of faults over all calls.
+    /// The mean number of faults over the calls in `calls`.
     pub mean: f64,
 }
 
@@ -240,7 +242,8 @@ impl Variables<'_> {
         }
     }
 
-    /// Adds a variable with classes. Each of the most frequent values gets a class of its own.
+    /// Adds a variable with classes. Each of the most frequent values gets a class of its own, and
+    /// the other values share a class.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

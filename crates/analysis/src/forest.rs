@@ -1,5 +1,6 @@
-//! Marks calls that contain other calls. A mark contains the call's self time, the time that the
-//! recorder added to it, and whether another call of the same row is around it.
+//! Computes the self times of nested calls. The result for a call is a [`Mark`]: the call's self
+//! time, the time that the recorder added to the call, and whether another call of the same row is
+//! around it.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
@@ -11,10 +12,10 @@
 //! its self time is its duration, and it is outermost. The calls of a cluster (pages that overlap
 //! in time, [`crate::clusters`]) must be processed in the order in which they begin. Pages can have
 //! another order, because calls are recorded when they end, and imported traces can have any order.
-//! So the calls are collected in rounds. Each round takes as many of the earliest calls as fit into
-//! a buffer, and decodes only the pages that may contain some of these calls. The results of a call
-//! take twelve bytes, and are kept until all calls of its page have ended. Then the page is added
-//! to the sums. Usually its decoded columns are still in memory then.
+//! So the calls are collected in rounds. Each round takes as many of the earliest remaining calls
+//! as fit into a buffer, and decodes only the pages that may contain some of these calls. The mark
+//! of a call takes about twelve bytes, and is kept until all calls of its page have ended. Then the
+//! page is passed on with its marks. Usually its decoded columns are still in memory then.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
 //! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
@@ -46,7 +47,7 @@ pub(crate) const ROUND: usize = 1 << 18;
 /// Stands for "no row" or "no node".
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
-/// Assigns calls to rows, and to the nodes of a tree.
+/// Assigns calls to rows of a table, and to the nodes of a tree of calls.
 pub(crate) trait Rows {
     /// Appends the row of each call of a page. Appends [`NO_ROW`] for a call that belongs to no
     /// row.
@@ -61,8 +62,8 @@ pub(crate) trait Rows {
 
 /// Receives the marks of pages.
 pub(crate) trait Marked: Rows {
-    /// Receives the marks of the calls of a page. `number` is the page's index in its cluster. This
-    /// is called once for each page, in any order.
+    /// Receives the marks of the calls of a page. `number` is the page's index in its cluster. The
+    /// function is called once for each page, in any order.
     fn page(&mut self, number: usize, columns: &Columns, marks: Marks);
 }
 
@@ -84,7 +85,7 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     }
 }
 
-/// The pages that were used last, with up to `most` calls in total. They stay decoded because the
+/// The pages that were used last, with about `most` calls in total. They stay decoded because the
 /// next round begins in them, and because they are added to the sums when their calls have ended.
 struct Decoded<'a> {
     profile: &'a Profile,
@@ -163,7 +164,7 @@ impl Marks {
     }
 }
 
-/// The results for a cluster besides the marks.
+/// The results for a cluster (pages that overlap in time) besides the marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     /// The time in which any call was running, in ticks.
@@ -254,7 +255,7 @@ impl<'a, 'b> Marker<'a, 'b> {
             open: Vec::new(),
             of_row: Vec::new(),
         };
-        // Pages of which some calls were taken, and whose marks were not handed over yet.
+        // Pages from which some calls were taken, and whose marks were not passed to `places` yet.
         let mut begun: Vec<usize> = Vec::new();
         let mut after: Option<Begun> = None;
         loop {
@@ -303,10 +304,10 @@ struct Walk<'b> {
     /// The pages of the cluster.
     pages: &'b [PageSpan],
     marks: Vec<Marks>,
-    /// For each page from which calls were taken, the number of its calls that have not ended.
+    /// For each page from which calls were taken, the number of its calls that have not ended yet.
     left: Vec<Option<usize>>,
     open: Vec<Open>,
-    /// For each row, the number of its calls that are open.
+    /// For each row, the number of its calls that have begun and not ended.
     of_row: Vec<u32>,
 }
 
@@ -365,8 +366,8 @@ impl Marker<'_, '_> {
         left: &mut [Option<usize>],
         begun: &mut Vec<usize>,
     ) -> bool {
-        // The recorder writes calls when they end, so of two calls with equal times, the outer one
-        // is written last. Traces and plugins write it first.
+        // The recorder writes calls when they end, so of two calls with equal times, it writes the
+        // outer one last. Imported traces and plugins have the outer one first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();

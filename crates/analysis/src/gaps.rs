@@ -7,17 +7,18 @@
 //!                    a ─ b               b ─ a    a ─ b               b ─ (end)
 //! ```
 //!
-//! A gap is a part of a thread's life in which no call of the thread was running. Calls inside of
-//! other calls have no gaps here. The gaps of a thread, plus the time that the recorder added to
-//! the calls' durations, are the time that a report calls *between*. Times are as recorded, so the
+//! A gap is a part of a thread's life in which no call of the thread was running. The calls inside
+//! of other calls are ignored. The gaps of a thread, plus the time that the recorder added to the
+//! calls' durations, are the time that a report calls *between*. Times are as recorded, so the
 //! recorder's own time between calls is part of the gaps.
 //!
-//! Pages are gathered in any order. For each flat page, and for each cluster of nested pages, the
-//! gaps inside of it are added at once, and its first and last call are stored. The gaps between
-//! pages are added when all pages have been read. Memory: some 100 bytes for each pair of ops that
-//! follow one another on a thread (at most `MOST_PAIRS` for each worker), up to 512 bytes for the
-//! lengths of its gaps (or, for more than `FEW` gaps, 512 bytes for each doubling between the
-//! shortest and the longest), and 64 bytes for each page.
+//! Workers read pages in any order. A page without nested calls, or a cluster (pages with nested
+//! calls that overlap in time), is processed as a whole: the worker adds the gaps inside of it, and
+//! stores its first and last call. The gaps between pages are added when all pages have been read.
+//! Memory: some 100 bytes for each pair of ops that follow one another on a thread (at most
+//! `MOST_PAIRS` for each worker), up to 512 bytes for the lengths of its gaps (or, for more than
+//! `FEW` gaps, 512 bytes for each doubling between the shortest and the longest), and 64 bytes for
+//! each page.
 
 mod levels;
 
@@ -40,7 +41,7 @@ const MOST_PAIRS: usize = 100_000;
 /// are counted in a histogram.
 const FEW: usize = 64;
 
-/// What is at one end of a gap.
+/// The calls or the moment at one end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
@@ -148,15 +149,16 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // If several threads have the same time in calls, the first one is chosen.
+        // If several threads have the same time in calls, the one that is first in the list is
+        // chosen.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
         if let Some(busiest) = busiest {
             threads[..=busiest].rotate_right(1);
         }
-        // The time that the recorder added to calls is treated as time between them, as everywhere
-        // else.
+        // The time that the recorder added to calls is treated as time between calls, as in every
+        // other view.
         let of = |(sum, most): (u64, _)| {
             let (in_calls, wall_ns) = life(most);
             let gaps_ns = sum as f64 * self.ns_per_tick;
@@ -222,7 +224,7 @@ impl Sum {
 }
 
 /// The lengths of gaps, from which their median is computed. The variant depends only on the number
-/// of gaps, so it does not depend on the order of merging.
+/// of gaps, and not on the order in which the workers' gaps are merged.
 #[derive(Clone, Debug)]
 enum Lengths {
     /// Each length.
@@ -265,8 +267,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the median in ticks; 0 without lengths. It is limited to `longest`, because the
-    /// middle of a bucket may be above that.
+    /// Returns the median in ticks; 0 without lengths. The result is limited to `longest`, because
+    /// a histogram represents a value by the middle of its bucket, which may be above `longest`.
     fn median(self, longest: u64) -> f64 {
         match self {
             Self::Few(mut all) if !all.is_empty() => {
@@ -291,7 +293,7 @@ pub(crate) struct Edge {
     last: Place,
 }
 
-/// Which times between calls are gathered.
+/// Which times between calls a worker collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Gaps,
@@ -530,8 +532,8 @@ mod tests {
         let calls = [(1, 0, 10), (2, 15, 20), (1, 30, 40), (2, 47, 50), (3, 50, 60)];
         let found = sums(&gathered(&[&calls]));
         assert_eq!(found, [(1, 2, 2, 12, 7, 40), (2, 1, 1, 10, 10, 20)]);
-        // Two workers read the same calls, each a half of them. The gap between the halves is added
-        // at the end.
+        // Two workers read the same calls, each a part of them. `finish` would add the gap between
+        // the two parts.
         let mut two = gathered(&[&calls[..2]]);
         two.merge(gathered(&[&calls[2..]]));
         assert_eq!(sums(&two), [(1, 2, 2, 12, 7, 40)]);

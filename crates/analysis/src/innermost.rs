@@ -15,8 +15,8 @@
 //! but no moment is ever counted twice. So the self times of a thread always add up to the time in
 //! which any of its calls was running.
 
-/// Processes the calls of one thread in the order in which they begin. Memory grows with the depth
-/// of nesting.
+/// Computes the self times of the calls of one thread, which must be added in the order in which
+/// they begin. The needed memory grows with the depth of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
     /// Calls that have begun and have not ended. Each of them ends no later than the one before it
@@ -43,7 +43,7 @@ impl<T> Default for Innermost<T> {
 impl<T> Innermost<T> {
     /// Adds a call from `begin` to `end`. It must not begin before the previous call. Of calls that
     /// begin together, the longest must be added first. As soon as a call cannot own any more time,
-    /// `done` is called with the call and its self time.
+    /// this function calls `done` with the call's `of` and its self time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);

@@ -17,9 +17,10 @@ pub struct Sum {
     pub(crate) variance: f64,
     /// Σ Vᵢ²/νᵢ over the estimates, from which the degrees of freedom are computed.
     pub(crate) satterthwaite: f64,
-    /// The third central moment of the estimate; 0 if it is not known.
+    /// The third central moment of the estimate, from which its skewness is computed; 0 if it is
+    /// not known.
     pub(crate) third: f64,
-    /// An upper bound of the third central moment, for samples of hits.
+    /// An upper bound of the third central moment. It is only set for the hits of loops.
     pub(crate) lopsided: f64,
     /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) sampled: bool,
@@ -28,13 +29,13 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Makes a number without any uncertainty.
+    /// Makes a sum without any uncertainty.
     pub fn exact(value: f64) -> Self {
         Self { value, ..Self::default() }
     }
 
     /// Makes an estimate with this variance, these degrees of freedom (at least 1) and this third
-    /// central moment. If there are too few samples to know the interval, `variance` is `None`.
+    /// central moment. `variance` is `None` if there are too few samples to know it.
     pub fn sampled(value: f64, variance: Option<f64>, freedom: f64, third: f64) -> Self {
         let Some(variance) = variance else {
             return Self { value, unknown: true, ..Self::default() };
@@ -53,7 +54,8 @@ impl Sum {
         if self.unknown || !value.is_finite() || !variance.is_finite() {
             return None;
         }
-        // Subtracting sums leaves rounding errors.
+        // A variance that should be 0 may be slightly above it, because subtracting sums leaves
+        // rounding errors.
         if variance <= (value * 1e-12).powi(2) {
             return Some(Estimate::exact(value));
         }
@@ -82,7 +84,8 @@ impl Sum {
         self.variance == 0.0 && !self.unknown
     }
 
-    /// Returns the sum without one of the independent estimates that were added to it.
+    /// Returns the sum without `part`, which must be one of the independent estimates that were
+    /// added to it.
     pub fn without(&self, part: &Self) -> Self {
         Self {
             value: self.value - part.value,
@@ -95,9 +98,9 @@ impl Sum {
         }
     }
 
-    /// Returns this sum as a part of the whole, which is this sum plus `rest`. The two must be
-    /// independent. `None` if the whole is not above 0. To first order (the delta method), the
-    /// variance of a/(a + b) is (b² V(a) + a² V(b)) / (a + b)⁴.
+    /// Returns the fraction a/(a + b) where a is this sum and b is `rest`. The two must be
+    /// independent. `None` if a + b is not above 0. To first order (the delta method), the variance
+    /// of the fraction is (b² V(a) + a² V(b)) / (a + b)⁴.
     pub fn part_with(&self, rest: &Self) -> Option<Self> {
         let whole = self.value + rest.value;
         if whole.is_nan() || whole <= 0.0 {

@@ -1,5 +1,6 @@
-//! Adds up the activities that ops launched on devices. The plugins of the recording must have got
-//! an id for each op. Their events contain this id, so it shows to which op an activity belongs.
+//! Adds up the activities that ops launched on devices. While the program was recorded, the plugins
+//! must have got an id of each op that launched something. An activity's event then contains the id
+//! of its op.
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ pub struct Launched {
     /// Rows, grouped by op. The op whose activities took the most time is first. Within an op, the
     /// activity that took the most time is first.
     pub rows: Vec<LaunchRow>,
-    /// Sum of the durations of all activities that have the id of an op.
+    /// Sum of the durations of all activities that have the id of a recorded op.
     pub total_ns: i64,
     /// Number of activities on devices that have the id of an op which was not recorded, because it
     /// did not end or was lost.

@@ -1,5 +1,5 @@
-//! Computes how long a recording took, in all the ways in which views show it. For each length, it
-//! is defined from which moment to which moment it is measured.
+//! Computes how long a recording took, in the different ways in which views show it. [`LengthOf`]
+//! defines from which moment to which moment each length is measured.
 
 use profile::{Manifest, Origin, Profile, State};
 
@@ -11,13 +11,14 @@ use crate::threads::{ThreadTime, threads_of_program};
 pub enum LengthOf {
     /// The whole recording. It begins before the program is started, or when the session begins.
     Recording {
-        /// Whether a program was run. Otherwise, it was a session.
+        /// Whether `run` started the program. If not, the recording is a session, which attached to
+        /// a process.
         is_run: bool,
     },
     /// From the begin of the first call of any thread to the end of the last call.
     Calls,
-    /// The life of the thread with the most time in calls, from its first call to its last known
-    /// moment.
+    /// The life of the thread with the most time in calls. The life of a thread is the time from
+    /// its first call to its last known moment.
     Busiest(ThreadTime),
     /// The sum of the lives of this many threads.
     Threads(usize),
@@ -41,8 +42,8 @@ pub struct Length {
     pub ns: f64,
 }
 
-/// The time in ns between the first and the last snapshot of `run`. `None` if the recording did not
-/// finish.
+/// The time in ns between the first and the last snapshot (of the machine's state) in the manifest.
+/// `None` if the recording did not finish.
 pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -96,8 +97,8 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// There are two threads, from 1,000 to 1,400 and from 1,100 to 1,250. The snapshots are 1 s
-    /// apart.
+    /// Two threads live from 1,000 to 1,400 and from 1,100 to 1,250. The two snapshots in the
+    /// manifest are 1 s apart.
     #[test]
     fn lengths_on_paper() {
         let mut script = ProfileScript::monotonic();

@@ -1,6 +1,6 @@
-//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. The crate
-//! takes a profile that is already open and reads its columns page by page. It does not open files
-//! itself, and prints nothing.
+//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. A caller
+//! opens the profile; the functions of this crate read its columns page by page. The crate itself
+//! opens no profile, and prints nothing.
 //!
 //! ```text
 //!  Profile ─ visit ─► Columns ─┬─► clusters: finds pages with nested calls
@@ -20,6 +20,8 @@
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
 //! | [`diff`](mod@diff) | decides whether runs of B are slower or faster than those of A, and in which ops |
 //! | [`explain`](mod@explain) | finds recorded variables that differ in the slow calls of an op |
+//! | [`critical`] | finds the critical path: the chain of calls that waited for each other |
+//! | [`launches`] | adds up the activities that ops launched on devices |
 //! | [`rules`](mod@rules) | checks for causes that often hold a program back |
 //! | [`exact`](mod@exact) | sums and histograms that merge exactly, for datasets of many ranks |
 //! | [`across`] | compares the ranks of a job: finds the slow one, and the op that makes it slow |
@@ -49,10 +51,10 @@
 //! | `arguments` | adds up the rows of an op that has several because of its arguments |
 //! | `by_export` | maps exports to rows, for code that loops over all calls |
 //! | `clusters`, `forest` | finds pages that overlap in time, and the nesting of their calls |
-//! | `walk` | passes every page once, with the marks of its nested calls, to the code that adds calls up |
+//! | `walk` | reads every page once, and passes its calls to the code that adds them up |
 //!
-//! Sums are integers, so results do not depend on the number of worker threads. Missing is never
-//! zero: an unknown value is `None`.
+//! Worker threads add up integers, so results do not depend on the number of workers. Missing is
+//! never zero: an unknown value is `None`.
 #![forbid(unsafe_code)]
 
 pub mod across;

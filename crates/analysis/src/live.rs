@@ -1,10 +1,10 @@
 //! Adds up ops by time while a program is being recorded.
 //!
-//! A program that is being recorded is read in rounds, and the profile is opened again for each
+//! The caller reads a profile that is still being written in rounds, and opens it again for each
 //! round. In a round, only the new calls are added: [`Live`] remembers how many calls of each page
 //! were added before. The caller limits the work of a round. Calls beyond the limit are only
 //! counted, because page headers contain the number of calls. They are assumed to be like the calls
-//! that were read in the same round, so the values are then estimates.
+//! that were read in the same round, so the values in [`LiveRow`] are then estimates.
 //!
 //! Self times cover only calls that have ended. A call is recorded when it ends, so a call in
 //! progress is missing, although calls inside of it may already be recorded. The time that the
@@ -18,8 +18,8 @@ use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
 /// Start and duration of calls that may be inside of a call that has not ended yet.
 type Inside = Vec<(u64, u64)>;
-/// At most this many such calls are remembered for a thread. If there are more, the earliest calls
-/// are forgotten.
+/// At most this many elements of [`Inside`] are kept for a thread. If there are more, the earliest
+/// calls are forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
 /// The numbers of an op. Times are in ns, and are not corrected.
@@ -48,8 +48,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Adds the new calls of a recording. After each page that was read, `may_go_on` says whether
-    /// to read another page.
+    /// Adds the new calls of a recording. After each page, `may_go_on` decides whether to read
+    /// another one. The calls of the other pages are only counted.
     pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
         let mut threads: Vec<(usize, usize)> = Vec::new();
         for (process, p) in profile.processes.iter().enumerate() {
@@ -57,8 +57,8 @@ impl Live {
                 threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
             }
         }
-        // Each round begins with another thread, so that the threads that are not read change from
-        // round to round.
+        // Each round begins with another thread, so that it is not always the calls of the same
+        // threads that are only counted.
         self.round = self.round.wrapping_add(1);
         let round = self.round % threads.len().max(1);
         threads.rotate_left(round);
@@ -112,7 +112,7 @@ impl Live {
         rows
     }
 
-    /// Returns the number of calls in complete pages, read or only counted.
+    /// Returns the number of calls so far, read or only counted.
     pub fn calls(&self) -> u64 {
         self.calls
     }

@@ -12,7 +12,6 @@
 //! | module | what |
 //! |---|---|
 //! | [`estimate`] | the total time of sampled hits with its interval, and arithmetic with it |
-//! | `student` | quantiles of Student's t |
 //! | `merge` | adds up the counts of all threads and all registrations of one module |
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
@@ -24,9 +23,11 @@
 //! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
 //! | [`workgroups`] | mode log: the workgroup calls in which starts and ends happened |
 //!
-//! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. It
-//! may be registered several times, in one process or in several. Each thread of a registration has
-//! counts of its own. All counts are added up, and the numbers of each thread are kept as well.
+//! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. A
+//! *hit* is one entry into a function or a loop. Processes register the module when they load it,
+//! so it may be registered several times, in one process or in several. Each thread has its own
+//! counts for each registration. [`LoopTree`] has the sums over all of them, and the numbers of
+//! each thread.
 
 pub mod dispatches;
 pub mod estimate;
@@ -101,8 +102,8 @@ pub struct LoopData<'a> {
     /// Mode log: the recorded starts and ends. Those of one thread and module are in the order in
     /// which they happened.
     pub events: &'a [LoopEvent],
-    /// For each process, the profile's counters whose sums its rows contain, as indices. A process
-    /// that is missing has no counters.
+    /// For each process, the counters whose sums its rows contain, as indices of the profile's
+    /// counters. A process without an element has no counters.
     pub counters: &'a [Vec<usize>],
 }
 
@@ -111,7 +112,7 @@ pub struct LoopData<'a> {
 pub struct LoopTable {
     /// One tree for each module, in the order of their first registrations.
     pub modules: Vec<LoopTree>,
-    /// Number of rows whose module is not in the profile.
+    /// Number of rows and events whose module is not in the profile.
     pub strays: u64,
 }
 
@@ -123,8 +124,8 @@ pub struct LoopTree {
     pub mode: Mode,
     /// Number of ids that the module has.
     pub ids: u32,
-    /// Ticks per second; `None` if not known. If registrations differ, the value of the first one
-    /// is used.
+    /// Ticks per second; `None` if not known. If the registrations have different values, the first
+    /// registration's value is used.
     pub ticks_per_second: Option<f64>,
     /// The module's registrations, as indices in the profile's modules.
     pub registrations: Vec<usize>,
@@ -132,8 +133,8 @@ pub struct LoopTree {
     pub table: Option<SideTable>,
     /// Where the side table came from.
     pub choice: TableChoice,
-    /// Maps ids to loops of the schedule in the side table, by number of the loop. Ids without such
-    /// a loop are missing.
+    /// For each id that implements a loop of the schedule: the number of this loop in the side
+    /// table's schedule.
     pub scheduled: HashMap<u32, usize>,
     /// Functions and loops. Each of them comes after the function or loop around it, and siblings
     /// are sorted by id.
@@ -186,8 +187,8 @@ impl LoopTree {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// Returns the loop of the schedule that the node stands for, and the loop's number in the side
-    /// table.
+    /// Returns the loop of the schedule that the node implements, with the loop's number in the
+    /// side table. `None` if no such loop is known.
     pub fn scheduled(&self, node: &LoopNode) -> Option<(usize, &ScheduledLoop)> {
         let number = *self.scheduled.get(&node.id)?;
         Some((number, self.table.as_ref()?.schedule.get(number)?))

@@ -1,8 +1,8 @@
-//! Computes metrics. For each set of counters that a metric needs, this module adds up only those
-//! calls in which all of these counters were read and were counting all the time, and subtracts
-//! what empty calls count. There is no value if it would mostly describe the bracket (the readings
-//! around the call) and not the code inside, or if one of the metric's operands cannot be
-//! distinguished from that of an empty call.
+//! Computes metrics. The sums for a metric include only those calls in which all counters that the
+//! metric uses were read and were counting all the time. What empty calls count is subtracted from
+//! the sums. A metric has no value if the value would mostly describe the brackets (the recorder's
+//! work before and after calls) and not the code inside, or if one of the metric's operands cannot
+//! be distinguished from zero after the subtraction.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct MetricValue {
     /// The ends of the interval in which the value lies with 95 % confidence, from the uncertainty
     /// of the brackets. `None` without a value, or if the brackets were not calibrated.
     pub interval: Option<[f64; 2]>,
-    /// Number of calls that have all the metric's counters.
+    /// Number of calls that have values of all counters that the metric uses.
     pub calls: u64,
     /// The reason why there is no value although the metric could be computed.
     pub hidden: Option<Hidden>,
@@ -37,10 +37,11 @@ impl MetricValue {
 }
 
 /// The metrics of a row. Metrics without a value take no memory, because a profile can have many
-/// metrics and many rows. A clone shares the values.
+/// metrics and many rows. Clones share the memory of the values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricValues {
-    /// The metrics that at least one call has: indices in ascending order, and values.
+    /// The metrics for which at least one call has all counters: their indices, in ascending order,
+    /// and their values.
     known: Arc<[(u32, MetricValue)]>,
 }
 
@@ -51,7 +52,7 @@ impl MetricValues {
         at.map_or(MetricValue::NONE, |at| self.known[at].1)
     }
 
-    /// Returns the number of metrics that at least one call has.
+    /// Returns the number of metrics for which at least one call has all counters.
     pub fn known(&self) -> usize {
         self.known.len()
     }
@@ -65,7 +66,7 @@ impl FromIterator<MetricValue> for MetricValues {
     }
 }
 
-/// The reason why a metric is not shown.
+/// The reason why a metric has no value although it could be computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
     /// More than half of a counter's value comes from brackets, or the rest of the value cannot be
@@ -85,7 +86,7 @@ pub enum Hidden {
     /// The metric is a part of the time, but exceeds 100 % by more than the uncertainty of the
     /// bracket.
     MoreThanAll {
-        /// The value that the metric would have; 1 is 100 %.
+        /// The value that the metric would have as a part of the time; 1 is 100 %.
         part: f64,
     },
 }
@@ -136,7 +137,8 @@ pub(crate) struct SetSum {
 }
 
 impl SetSum {
-    /// Returns the sums divided by the scale of the weights.
+    /// Returns the sums in units of calls: divided by `scale`, the number that stands for a weight
+    /// of 1.
     fn of_calls(&self, scale: u64) -> Self {
         if scale == 1 {
             return self.clone();
@@ -144,8 +146,8 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // Afterwards, the weight must still equal the number of calls with brackets exactly if all
-        // calls have brackets.
+        // If all calls have brackets, the rounded weight must equal the rounded number of brackets.
+        // If not, it must be larger.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -249,9 +251,8 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. An element of `dispatches` is a number of calls and
-    /// their number of dispatches. The calls are all calls of a row, or all calls of one of its
-    /// passes.
+    /// Computes each metric from these sums. An element of `dispatches` consists of the number of
+    /// calls of a row, or of the row in one pass, and the number of dispatches of these calls.
     pub fn values(
         &self,
         profile: &Profile,
@@ -271,7 +272,7 @@ impl Sets {
 }
 
 /// Computes a metric. The values of empty calls are subtracted from the sums, and not from each
-/// call, so that calls that count less than an empty call balance calls that count more.
+/// call, because some calls count less than the mean empty call and others count more.
 fn value(
     profile: &Profile,
     metric: &Bound,
@@ -373,8 +374,8 @@ fn interval(
 const ROUNDING: f64 = 0.01;
 
 /// The values of an empty call that are subtracted to compute a metric that is a part of the time.
-/// They are used for values of single calls whose process is no longer known. So of all
-/// calibrations that include the clock, the one with the largest bracket is used.
+/// The process of a single call is not known where these values are used. So of all calibrations
+/// that include the clock, the one with the largest bracket is used.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfTime {
     clock_ns: f64,
@@ -392,7 +393,8 @@ impl PartOfTime {
         Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
     }
 
-    /// Does the same as [`Self::of_all`], with times of readings that are already known.
+    /// Does the same as [`Self::of_all`], without reading calls: `found` contains what the calls
+    /// show about the times of readings.
     pub(crate) fn of_each(
         profile: &Profile,
         metrics: &[Bound],
@@ -436,8 +438,9 @@ impl PartOfTime {
     }
 }
 
-/// For a single call, a part of the time is not shown if it exceeds 100 % by more than this, even
-/// if the scatter of the bracket could explain it: no interval is shown next to the value.
+/// A single call has no value if its part of the time exceeds 100 % by more than this, even if the
+/// scatter of the bracket could explain the excess, because views show no interval next to the
+/// value of a single call.
 const MOST_DOUBT: f64 = 0.1;
 
 /// Whether a metric is the time of a clock divided by the duration, where the clock stops while the

@@ -13,14 +13,15 @@
 //!
 //! A thread's calls are recorded when they end. So the calls inside of a call are those that began
 //! after its start, ended before it, and are not inside of another call yet. Finding them takes one
-//! pass over the pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`])
-//! collects the tasks of all threads. It also collects, for each page, the earliest start of any
-//! call in later pages, which shows when a tree is complete.
+//! pass over the pages; only the calls of the current tree are in memory. An earlier pass
+//! ([`OpTrees::new`]) collects the tasks of all threads. It also collects, for each page, the
+//! earliest start of any call in later pages, which shows when a tree is complete.
 //!
-//! Each moment of a run belongs to exactly one of three things: the run itself (before its first op
-//! and after its last one), a gap between its ops, or the self time of an op. Regions and tasks are
-//! part of their op. Therefore `duration = own + between + Σ self`, where the sum covers the ops of
-//! the run and all parts of the runs inside of it.
+//! Each moment of a run (a call of an entry function) belongs to exactly one of three things: the
+//! run itself (before its first op and after its last one), a gap between its ops, or the self time
+//! of an op. Regions and tasks are part of their op. Therefore `duration = own + between + Σ self`,
+//! where the sum covers the ops of the run, and `own`, `between` and the ops of the runs inside of
+//! it.
 
 mod rows;
 mod tasks;
@@ -51,7 +52,7 @@ pub struct OpFilter {
 pub struct RunCall<'a> {
     /// The run's number among the visited runs, from 0.
     pub number: u64,
-    /// The run that contains this run.
+    /// The number of the run that contains this run.
     pub parent: Option<u64>,
     /// Process index.
     pub process: usize,
@@ -83,11 +84,12 @@ pub struct RunCall<'a> {
     /// The value of each counter of the profile; `None` if not known.
     pub counters: &'a [Option<u64>],
     /// The counters without those of the run's ops. They cover the time of `own` and `between`, and
-    /// book-keeping ops that were only timed.
+    /// that of book-keeping ops, which are timed without reading counters.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How the call was chosen by sampling. The default value in a run without a budget.
+    /// How the recorder chose the call to be timed, in a run with a budget. The default value in
+    /// other runs.
     pub drawn: Drawn,
 }
 
@@ -97,9 +99,9 @@ pub struct OpCall<'a> {
     /// The op's number among the visited ops, from 0. It is higher than the number of the op that
     /// contains it.
     pub number: u64,
-    /// The innermost run that contains the op.
+    /// The number of the innermost run that contains the op.
     pub run: Option<u64>,
-    /// The innermost op that contains this op.
+    /// The number of the innermost op that contains this op.
     pub parent: Option<u64>,
     /// The number of ops around this one.
     pub depth: u32,
@@ -138,7 +140,8 @@ pub struct OpCall<'a> {
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How the op was chosen by sampling. The default value in a run without a budget.
+    /// How the recorder chose the call to be timed, in a run with a budget. The default value in
+    /// other runs.
     pub drawn: Drawn,
 }
 
@@ -154,7 +157,7 @@ pub struct Amount {
 /// A parallel region: work that a thread launched on several threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// The op whose name the region has.
+    /// The op by which the region was recorded; its name is the region's name.
     pub op: OpId,
     /// The region's start.
     pub start: u64,
@@ -220,7 +223,7 @@ pub trait OpVisitor {
 pub struct OpTrees<'a> {
     profile: &'a Profile,
     tasks: Tasks,
-    /// For each process, thread and page, the earliest start in the pages after it.
+    /// For each process, thread and page, the earliest start of a call in the thread's later pages.
     later: Vec<Vec<Vec<u64>>>,
     first_tick: Option<u64>,
     losses: Vec<LossCount>,
@@ -243,8 +246,8 @@ impl<'a> OpTrees<'a> {
         &self.losses
     }
 
-    /// Visits every tree that `filter` selects, sorted by process, thread and start. Runs and ops
-    /// get the same numbers every time.
+    /// Calls `visitor` for every tree that `filter` selects, sorted by process, thread and start.
+    /// Runs and ops get the same numbers in every visit with the same filter.
     pub fn visit(&self, filter: &OpFilter, visitor: &mut impl OpVisitor) {
         tree::visit(self, filter, visitor);
     }

@@ -26,7 +26,8 @@
 //!
 //! The cost is computed with a model. It cannot be measured by comparing periods with and without
 //! probes: without a budget, every call must be recorded, so calls would be lost in periods without
-//! probes. Only with a budget does PyTorch have such periods (`steps`).
+//! probes. Only in a run with a budget are there such periods: PyTorch then does not announce its
+//! ops in some steps (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,7 @@ pub use hits::Hits;
 pub(crate) use in_place::{InPlace, in_place};
 pub use price::Price;
 
-/// With fewer values than this, a mean is not meaningful.
+/// Means of fewer values than this are not used.
 const FEWEST: u64 = 30;
 
 /// Time in ns that the dynamic linker may need to map the library and to relocate it. It cannot be
@@ -61,9 +62,9 @@ const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording one process, in ns of processor time, added up over its threads.
-/// In a run with the budget 0, all calls were only counted. Calls whose set of counters was not
-/// calibrated are left out, because the cost with and without counters differs by a factor of
-/// thirty.
+/// In a run with the budget 0, all calls were only counted. A recorded call is left out if the set
+/// of counters that was read around it was not calibrated: the cost of another set cannot be used
+/// instead, because the cost with and without counters differs by a factor of thirty.
 ///
 /// The interval of each part contains the true cost, as far as the causes of its error are known.
 /// These causes are the same for all calls, so the ends of the parts' intervals are added.
@@ -71,17 +72,19 @@ const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 pub struct ProbeCost {
     /// Process index.
     pub process: usize,
-    /// Number of recorded calls whose set of counters was calibrated. The estimate covers only
-    /// these calls.
+    /// Number of recorded calls around which a calibrated set of counters was read (or none, if
+    /// that was calibrated). The estimate covers only these calls.
     pub calls: u64,
     /// Number of all recorded calls.
     pub of_calls: u64,
-    /// The mean time by which the probe of one of these calls slows the program down.
+    /// The mean time that the probe (the recorder's work before and after a call) takes per call in
+    /// `calls`.
     pub per_call_ns: f64,
     /// The same time according to the calibration alone: without the additional time that readings
     /// take in the program.
     pub calibrated_per_call_ns: f64,
-    /// The cost of the brackets of these calls.
+    /// The cost of the brackets (the recorder's work before and after a call) of the calls in
+    /// `calls`.
     pub probes: Estimate,
     /// The additional time that the program's own code takes after counters were read. Exactly 0
     /// without counters.
@@ -92,18 +95,19 @@ pub struct ProbeCost {
     /// The cost of the calls that were only counted.
     pub counting: Estimate,
     /// Number of recorded calls for which no counter was read, although their thread had counters.
-    /// They are the book-keeping ops of a virtual machine.
+    /// These are for example the book-keeping ops of a virtual machine, around which the recorder
+    /// reads no counters.
     pub uncounted: u64,
     /// The cost of the probe of one such call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
-    /// The time that a host itself needs to announce ops to the recorder, which means to call it
-    /// before and after each op. For a virtual machine of TVM, the upper end of the interval
-    /// includes the machine's step between two ops, because the two times cannot be separated. For
-    /// PyTorch, the time was measured with ops that do nothing. `None` if there is no such host, or
-    /// if too few times are known.
+    /// The time that a host (such as PyTorch or TVM's virtual machine) itself needs to announce
+    /// ops, that is, to call the recorder before and after each op. For a virtual machine of TVM,
+    /// the upper end of the interval includes the machine's step between two ops, because the two
+    /// times cannot be separated. For PyTorch, the time was measured with ops that do nothing.
+    /// `None` if there is no such host, or if too few times are known.
     pub way: Option<Estimate>,
     /// Whether `way` was computed by comparing steps of the program with and without announced ops.
-    /// It then includes the time of threads that waited meanwhile.
+    /// If so, `way` includes the time of threads that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
     /// was in the recorder. `None` if there are no such threads, if `way` includes this time, or if
@@ -111,8 +115,8 @@ pub struct ProbeCost {
     /// estimate. The interval begins at 0 if some tasks were only counted and others have calls
     /// inside.
     pub waiting: Option<Estimate>,
-    /// Whether there are threads that wait in this way, according to the recorded and the counted
-    /// calls. False if `way` includes their time.
+    /// Whether there are threads of parallel regions that wait for a thread in the recorder,
+    /// according to the recorded and the counted calls. False if `way` includes their time.
     pub waits: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
@@ -130,8 +134,8 @@ pub struct ProbeCost {
     /// and loading the run file. `None` in profiles of earlier versions.
     pub start: Option<Estimate>,
     /// Processor time of the process's threads, each from its first call to its last known moment.
-    /// The time of flushing and attaching is not included. `None` if it is not known for a thread
-    /// that has calls.
+    /// The time that the recorder took to flush pages and to attach threads is not included. `None`
+    /// if it is not known for a thread that has calls.
     pub cpu_ns: Option<f64>,
     /// Processor time of the whole process, including the cost of recording. `None` if the process
     /// did not end in an orderly way, if a session recorded only a part of the process, and in
@@ -139,14 +143,14 @@ pub struct ProbeCost {
     pub process_ns: Option<f64>,
     /// Time in dispatches, added up over the process's threads.
     pub dispatch_ns: Option<f64>,
-    /// The values of an empty call, for the calibrated set of counters that most calls had. It is
-    /// the default value if [`Self::calls`] is 0.
+    /// The values of an empty call, for the calibrated set of counters that most calls had. The
+    /// field has its default value if no calibrated set was used.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// Returns the mean cost of the probe of a call whose counters are read. If there are no such
-    /// calls, returns the mean over all calls.
+    /// Returns the mean cost of the probe of a call whose counters are read. If counters were read
+    /// around no call, returns the mean over all calls.
     pub fn counted_call_ns(&self) -> f64 {
         let counted = self.calls - self.uncounted;
         match counted {
@@ -158,8 +162,8 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the part of the cost that grows with the number of calls. Timing fewer calls would
-    /// reduce it.
+    /// Returns the part of the cost that grows with the number of calls. It would be smaller if
+    /// fewer calls were timed.
     pub fn of_calls(&self) -> Estimate {
         sum([self.among_calls(), Estimate::exact(self.flush_ns)])
     }
@@ -178,9 +182,9 @@ impl ProbeCost {
         sum([self.among_calls(), rest].into_iter().chain(self.start))
     }
 
-    /// Limits the cost to the processor time that the process used. If the estimate exceeds it, the
-    /// machine was slower during the calibration than during the calls. Then all calibrated parts
-    /// are reduced by the same factor until the sum fits.
+    /// Limits the cost to the processor time that the process used. If the estimate exceeds this
+    /// time, the machine must have been slower during the calibration than during the calls. Then
+    /// all calibrated parts are reduced by the same factor until the sum fits.
     fn within_what_was_used(mut self) -> Self {
         let (total, among) = (self.total().value, self.among_calls().value);
         let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
@@ -243,7 +247,8 @@ pub(crate) fn costs(
     threads: &[ThreadTime],
 ) -> Vec<ProbeCost> {
     let processes = 0..profile.processes.len();
-    // If loops cannot be read, they are left out here. Views report the reason elsewhere.
+    // If the loops cannot be read, their hits are left out. The code that shows loops reports the
+    // error.
     let loops = profile.loops().unwrap_or_default();
     let hits = |process| hits::hits(&loops, process);
     processes
@@ -271,7 +276,8 @@ fn cost(
         }
         flush_ns += flushing_ns(thread, line);
     }
-    // Calls for which no counter was read cost less. The lower cost is used if it was calibrated.
+    // Calls for which no counter was read cost less. If the cost of such calls is known, it is used
+    // for them.
     let timing = bracket(profile, process, 0, in_place).or_else(|| only_timed(profile, process));
     let (mut calls, mut uncounted, mut readings) = (0, 0, 0);
     let (mut ticks, mut calibrated) = (Estimate::exact(0.0), 0.0);
@@ -296,8 +302,8 @@ fn cost(
         .filter(|of| of.process == process)
         .map(|of| of.seen().saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
-    // With the budget 0, there are only counted calls, which need no calibration. Hits have a
-    // calibration of their own.
+    // With the budget 0, there are only counted calls, which need no calibration. Hits of loops
+    // have a calibration of their own.
     if calls == 0 && hits.is_empty() && (of_calls > 0 || only_counted == 0) {
         return None;
     }
@@ -310,7 +316,8 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // For calls that were not counted by a stub, the recorder measured the cost itself.
+    // Most calls that are only counted are counted by a stub. For the other ones, the recorder
+    // measured the cost itself.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
@@ -365,8 +372,9 @@ fn cost(
 }
 
 /// Returns the time that a host needs to announce ops. In a virtual machine, no code of the program
-/// runs between two ops. So all time between them is the machine's: it calls the instrument twice
-/// and makes its own step. `outside` is the part of a bracket in this time, in ticks.
+/// runs between two ops. So all of the time between two ops is the machine's own: it calls the
+/// instrument (the recorder's callback) twice, and steps to the next op. `outside` is the part of a
+/// bracket in this time, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();
     if hosts.any(|host| host.program_between_ops) {
@@ -377,13 +385,13 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
     Some(Estimate { value: ns * OF_GAP, low: 0.5 * ns, high: ns })
 }
 
-/// Of the time between two ops, without brackets, the part in which the machine calls the
+/// The part of the time between two ops, without brackets, in which the machine calls the
 /// instrument. Measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
 /// Returns the processor time that a thread used to flush pages, from the end of one page to the
-/// start of the next. If it is not known, returns the wall time of flushing, which includes
-/// waiting.
+/// start of the next. If this processor time is not known, returns the wall time of flushing, which
+/// includes waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();
     let used = headers.windows(2).map(|pair| {
@@ -426,8 +434,8 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     match any {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
-            // With a budget, counters are open only around the calls that were chosen for them. How
-            // many of the switches happened during these calls is not known, but it is a small
+            // With a budget, counters are open only around the calls that were chosen for them. It
+            // is not known how many of the switches happened during these calls, but it is a small
             // part.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {

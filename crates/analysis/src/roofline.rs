@@ -9,9 +9,10 @@
 //!
 //! where *peak* and *bandwidth* are the highest rates of as many cores as threads worked on the
 //! call. *Bandwidth* is the rate of the nearest level of memory that has room for all bytes of the
-//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise. `least
-//! / duration` is the op's part of the roof. In the usual picture, with operations per second over
-//! operations per byte, it is the op's height as a part of the height of the roof above it.
+//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise.
+//! `least / duration` is the op's part of the roof. In the usual picture, which shows operations
+//! per second over operations per byte, this part is the op's height divided by the height of the
+//! roof above it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,7 +30,7 @@ use crate::work::{Number, Rules, Work};
 /// The roofs of a machine: its highest measured rates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofs {
-    /// Number of cores that were measured at the same time.
+    /// Number of cores that worked at the same time in the measurement with all cores.
     pub cores: u32,
     /// The highest numbers of operations per second, by kind of number and number of cores.
     pub peaks: Vec<Peak>,
@@ -39,7 +40,8 @@ pub struct Roofs {
     pub caches: Vec<Cache>,
 }
 
-/// The highest number of operations per second that was measured.
+/// The highest number of operations per second that was measured for some kind of numbers and
+/// number of cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Bits of the floating-point numbers.
@@ -50,7 +52,8 @@ pub struct Peak {
     pub rate: f64,
 }
 
-/// The highest number of bytes per second that was measured.
+/// The highest number of bytes per second that was measured for some level of memory and number of
+/// cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub level: Level,
@@ -92,8 +95,8 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// Returns the highest number of operations per second for this many threads, on such numbers.
-    /// `None` if it was not measured.
+    /// Returns the highest number of operations on numbers of the kind `number` per second, for
+    /// this many threads. `None` if it was not measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
@@ -164,7 +167,7 @@ pub struct Placed {
     pub roof: Option<Roof>,
 }
 
-/// The operands that metrics of a [`Placed`] can use. They are its work.
+/// The operands that metrics of a [`Placed`] can use: its operations and its bytes.
 pub const WORK_COUNTERS: [Operand<'static>; 2] = [
     Operand { name: "flop", unit: Unit::Count, scale: 1.0, group: 0 },
     Operand { name: "bytes", unit: Unit::Bytes, scale: 1.0, group: 0 },
@@ -227,9 +230,9 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
 }
 
 /// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments.
-/// `recorded` contains ops from recordings of PyTorch's profiler. They are used if no op was
-/// recorded with its arguments. Without `roofs`, no row has a roof. The row with the most time
-/// comes first.
+/// `recorded` contains ops from recordings of PyTorch's profiler. They are used only if `profile`
+/// has no op whose work is known from its arguments. Without `roofs`, no row has a roof. The row
+/// with the most time comes first.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,
@@ -292,7 +295,8 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         /// Sum over the sites: wall time times the number of threads that could have worked.
         room: f64,
     }
-    // The names of most functions do not show their work. If no name does, calls need not be read.
+    // The names of most functions do not show their work. If no name shows it, the calls need not
+    // be read.
     let is_known = |op: &Op| op.role == Role::Workgroup && rules.of(&op.name, "").is_some();
     if !profile.ops.all().iter().any(is_known) {
         return Vec::new();

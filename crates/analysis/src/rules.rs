@@ -1,10 +1,10 @@
-//! Checks for causes that often hold a program back. For each rule that fires, there is evidence,
-//! and the part of the wall time that is at stake: the most that could be gained.
+//! Checks for causes that often hold a program back. Each rule that fires has evidence, and the
+//! part of the wall time that is at stake: the most that the program could gain.
 //!
 //! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
-//! not recorded. Rules about dispatches do not fire if other programs took the CPU from a thread
-//! for too long ([`CROWDED`]). Rules about dispatches of IREE use sites ([`crate::sites()`]). The
-//! idle time of workers in a site counts for only one rule:
+//! not recorded. Rules about dispatches do not fire if other threads took the CPU from a thread of
+//! the program for too long ([`CROWDED`]). Rules about dispatches of IREE use sites
+//! ([`crate::sites()`]). The idle time of workers in a site counts for only one rule:
 //!
 //! ```text
 //!  several workgroups, and one worker has much more of them ──► imbalance
@@ -43,9 +43,9 @@ pub const IMBALANCE: f64 = 1.3;
 pub const SMALL_NS: f64 = 2_000.0;
 /// The rule about memory fires if at least this part of the cycles are stalls for memory.
 pub const STALLED: f64 = 0.5;
-/// The least time that a page fault takes, in ns. It comes from measurements of others on Linux on
-/// x86-64 (0.25 µs for a page that only has to be cleared, and much more in virtual machines). It
-/// is not measured here.
+/// The least time that a page fault takes, in ns. It comes from published measurements on Linux on
+/// x86-64 (0.25 µs for a page that only has to be cleared, and much more in virtual machines).
+/// Counterpoint does not measure it.
 pub const FAULT_NS: f64 = 250.0;
 
 /// The rule about fresh memory fires if page faults take at least this part of an op's own time.
@@ -53,12 +53,13 @@ pub const FAULT_NS: f64 = 250.0;
 pub const FAULTS: f64 = 0.05;
 /// For the rule about fresh memory, the op must also take at least this part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
-/// For the rule about fresh memory, at least this part of the op's calls must have page faults.
-/// First calls are not considered.
+/// For the rule about fresh memory, at least this part of the op's calls must have page faults. The
+/// first call on each thread is not considered.
 pub const FAULTS_CALLS: f64 = 0.01;
 
-/// If other programs took at least this part of a thread's time in calls, wall times show more
-/// about those programs than about this one.
+/// If the kernel gave the CPU to other threads for at least this part of a thread's time in calls,
+/// rules about dispatches do not fire, because wall times then show more about those threads than
+/// about this program.
 pub const CROWDED: f64 = 0.2;
 
 /// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
@@ -92,9 +93,9 @@ pub enum Rule {
     /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
     /// mean wait.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
-    /// `.item()` is called thousands of times. The gaps right before and after its calls take
-    /// `around_ns` in all. As far as they are known, these gaps are at stake as well, because
-    /// Python's work for the call is in them.
+    /// `.item()` is called at least [`ITEM_CALLS`] times. The gaps right before and after its calls
+    /// take `around_ns` in all. If these gaps are known, they are at stake as well, because Python
+    /// works for the call in them.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
@@ -118,7 +119,8 @@ impl Fired {
 }
 
 /// Returns the rules that fire. The rule with the most time at stake is first. `sites` are the
-/// profile's dispatch sites, if there are any. `summary` must be by op and without a filter.
+/// profile's dispatch sites; `None` if there are none. `summary` must be by op, and without a
+/// filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -128,7 +130,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // In a crowded run, gaps and idle workers show only that threads had no CPU.
+    // In a crowded run, gaps and idle workers may only show that threads had no CPU.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -184,7 +186,7 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
 }
 
 /// For each rule, adds up the time at stake over all sites for which it holds. The site with the
-/// most time at stake is named.
+/// most time at stake is the one in the rule's evidence.
 fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
     for site in &sites.rows {
@@ -283,8 +285,9 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
 }
 
 /// Finds ops that have page faults not only in first calls, if the faults take much of the wall
-/// time or of the op's own time. The mean is over all calls, because an op may have few calls with
-/// large arguments. `wall` is the sum over all passes, like the sums of counters.
+/// time or of the op's own time. Page faults are averaged over all calls, because possibly only a
+/// few calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
+/// counters.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
@@ -310,7 +313,8 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = faults * FAULT_NS;
         ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
-    // For most ops, the page faults are too few to analyse single calls.
+    // First, ops with too few page faults in all are left out, so that the single calls of most ops
+    // need not be read.
     let many = |row: &&Row| {
         let of = value(row, counter);
         of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))

@@ -44,13 +44,14 @@ pub use strata::Strata;
 pub use values::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub(crate) use weights::{SCALE, Weights};
 
-/// Copies the estimates into the fields of a row that every view reads.
+/// Copies the estimates of `sampled` into the fields of `row`, so that views need not distinguish
+/// exact values from estimates.
 pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: bool) {
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // Taken times are scaled to the time that would have been subtracted if all calls had been
-        // timed.
+        // `taken` is the time that was subtracted from the timed calls. It is scaled to the time
+        // that would have been subtracted if all calls had been timed.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
@@ -67,8 +68,8 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
         // The workgroup is known only for timed calls.
         row.dispatches = None;
     }
-    // The sample contains nothing about CPUs, and nothing about ops and threads without a drawn
-    // call. Even if all calls were timed, counters may have been read in too few of them.
+    // The sample has no values for rows by CPU, or for ops and threads without a drawn call. Even
+    // if all calls of a row were timed, counters may have been read in too few of them.
     let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
     let counters = row.counters.iter_mut().enumerate();
     counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
@@ -95,12 +96,12 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     row.sampled = Some(Box::new(sampled));
 }
 
-/// Returns an estimate from a sample in whose values the cost of brackets was already subtracted.
-/// The interval includes the uncertainty of both.
+/// Widens the interval of `total`, an estimate from a sample, by the uncertainty of `taken`, the
+/// time that the recorder added and that was already subtracted from the sample's values.
 pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
     let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
     let taken = taken.unwrap_or_default();
-    // The value already includes this subtraction, so only its uncertainty is added.
+    // `taken` is already subtracted from the value, so only its uncertainty is added.
     of_sample.minus(Estimate {
         value: 0.0,
         low: taken.low - taken.value,

@@ -1,5 +1,6 @@
-//! Finds threads of a program that made no recorded call. They have no pages. Only their processor
-//! time is known, because the process reads it when it ends.
+//! Finds threads of a program that made no recorded call. The profile has no pages of such threads.
+//! Only their processor time is known, because the recorder in the process reads it when the
+//! process ends.
 
 use std::collections::HashSet;
 
@@ -7,8 +8,8 @@ use profile::{Profile, Thread};
 
 use crate::threads::ThreadTime;
 
-/// Processor time below this, in ns, is not reported for threads that ended before the process: it
-/// is the difference of numbers that were not read at the same moment.
+/// Processor time below this, in ns, is not reported for threads that ended before the process:
+/// this time is a difference of numbers that were not read at the same moment.
 const LEAST_NS: f64 = 1e6;
 
 /// One thread without calls, or all such threads that ended before their process.

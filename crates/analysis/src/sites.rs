@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Workgroups are assigned to dispatches in the same way as for timelines and exports
-//! ([`profile::dispatch`]), so all of them show the same dispatches.
+//! ([`profile::dispatch`]), so sites, timelines and exports show the same dispatches.
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
 //! position in this sequence is a site. Dispatches before the first iteration have sites without a
 //! position, one for each function. If dispatches can run at the same time, they can swap
-//! positions, so no sequence repeats. Then the number of iterations is the greatest common divisor
-//! of the functions' numbers of dispatches.
+//! positions, so no sequence repeats exactly. Then the number of iterations is assumed to be the
+//! greatest common divisor of the functions' numbers of dispatches.
 //!
 //! The calls of a thread are read page by page. So one page of each thread is in memory, and 76
 //! bytes for each dispatch.
@@ -77,8 +77,8 @@ pub struct Site {
 }
 
 /// The gaps before some dispatches. In a gap, the process is in no dispatch. A gap begins at the
-/// end of an earlier dispatch. The first dispatch of a process has no gap. Times are in ticks,
-/// unless a user of this type documents another unit.
+/// latest end of the earlier dispatches. The first dispatch of a process has no gap. Times are in
+/// ticks, unless a user of this type documents another unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Before {
     /// Number of the gaps.
@@ -91,7 +91,8 @@ pub struct Before {
 }
 
 impl Before {
-    /// Returns the same gaps with their times in another unit.
+    /// Returns the same gaps with their times multiplied by `factor`, to convert them to another
+    /// unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self {
             times: self.times,
@@ -137,7 +138,7 @@ impl Pauses {
     }
 }
 
-/// Statistics of the time of a dispatch, which is the sum of the durations of its workgroups, in
+/// Quantiles of the time of a dispatch, which is the sum of the durations of its workgroups, in
 /// ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
@@ -186,13 +187,14 @@ pub struct Sites {
     pub before: Before,
     /// For each row of a table by op, the time of a dispatch, over all sites of the function.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
-    /// The parts of the time that more threads could shorten, and the parts that they could not.
+    /// The parts of the time that more threads could shorten, and the parts that they could not
+    /// shorten.
     pub room: Room,
 }
 
-/// The time from the first dispatch to the end of the last one, divided into parts. It is as
-/// recorded, and added up over processes. If dispatches overlap, the time belongs to the one that
-/// began first. Times are in ticks.
+/// The time from the first dispatch to the end of the last one, divided into parts. The times are
+/// as recorded, and added up over processes. If dispatches overlap, the time belongs to the one
+/// that began first. Times are in ticks.
 ///
 /// ```text
 ///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
@@ -255,8 +257,8 @@ impl Sites {
         (all > 0.0).then(|| site.wall / all)
     }
 
-    /// Computes the mean run of the model. `None` if the program does not repeat itself, or if its
-    /// processes repeat different dispatches.
+    /// Computes the mean run of the model, if each iteration is one run. `None` if there are no two
+    /// iterations, or if the program's processes repeat different dispatches.
     pub fn run(&self) -> Option<ModelRun> {
         let placed = || self.rows.iter().filter(|site| site.position.is_some());
         let first = placed().find(|site| site.position == Some(0))?;
@@ -293,8 +295,8 @@ pub struct ModelRun {
 }
 
 /// Finds the sites. `None` if the profile has no known workgroups, or if only some calls were
-/// recorded (a run with a budget). With `raw`, nothing is subtracted for the recorder. Nothing is
-/// subtracted either if corrected values would contradict each other, as in a
+/// recorded (a run with a budget). With `raw`, the time that the recorder added is not subtracted.
+/// It is not subtracted either if corrected values would contradict each other, as in a
 /// [`Summary`](crate::Summary). If there are several passes, sums and numbers are means over the
 /// passes.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
@@ -303,16 +305,15 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
 }
 
 /// Finds the sites if it is already known whether corrected values contradict each other: `raw` is
-/// [`Summary::raw`](crate::Summary::raw) of the same profile. So this reads all calls once less
-/// than [`sites`].
+/// [`Summary::raw`](crate::Summary::raw) of the same profile. This function reads all calls once
+/// less than [`sites`].
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
     // The time of workgroups, and the time of all workers in dispatches.
     let (mut work, mut room) = (0.0, 0.0);
     let mut pauses = Pauses::default();
-    // The keys are the functions of one iteration, which are the same in all processes of a
-    // program.
+    // The keys are the functions of one iteration. Processes of the same program have the same key.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
         let assembled = assemble(profile, process, &brackets)?;

@@ -9,10 +9,11 @@
 //!                                                             └─► pairs ──────────► Pair
 //! ```
 //!
-//! The described calls are the outermost ones of each op. The time that the recorder added
-//! (`forest`) is subtracted from their durations, as in every other view. Counters can only be
-//! corrected as sums, so the values of single calls are as they were read; [`Scope::brackets`] has
-//! the mean that should be subtracted from them.
+//! The statistics describe the outermost calls of each op: those that are not inside of another
+//! call of the same op. The time that the recorder added to a call (computed by `forest`) is
+//! subtracted from the call's duration, as in every other view. A counter can only be corrected in
+//! a sum over many calls, so the counter values of single calls are as they were read;
+//! [`Scope::brackets`] has the mean that should be subtracted from them.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
 //! metric. A counter has a value if it was read and was counting all the time; otherwise the value
@@ -72,7 +73,8 @@ use work::{Workspace, parallel};
 
 /// The largest number of buckets: bucket numbers have two hexadecimal digits.
 pub const MOST_BUCKETS: usize = 256;
-/// The largest number of calls of one op, because doubled ranks have 32 bits.
+/// The largest number of calls of one op that can be described. The limit exists because twice the
+/// rank of a call is stored in 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
 /// A scope with fewer calls than this is described by one worker. In a larger scope, several
 /// workers share the variables.
@@ -101,7 +103,8 @@ pub struct Options {
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
-    /// Whether durations are described as they were recorded, without subtracting anything.
+    /// Whether durations are described as they were recorded, without subtracting the time that the
+    /// recorder added.
     pub raw: bool,
     /// The most memory for collected values, in bytes; `None` for 640 MiB. If the values need more,
     /// the ops are described in several batches, and every page is read once for each batch. If an
@@ -135,9 +138,9 @@ pub struct Stats {
     pub metrics: Vec<Bound>,
     /// The ops with described calls. The op with the largest sum of durations is first.
     pub ops: Vec<OpStats>,
-    /// Whether durations are as they were recorded, without a correction. They are if this was
-    /// requested, or if corrected durations would contradict each other. In the second case, the
-    /// contradiction is one of the `losses`.
+    /// Whether durations are as they were recorded, without a correction. This is so if
+    /// [`Options::raw`] is set, or if corrected durations would contradict each other. In the
+    /// second case, `losses` contains a [`Loss::Inconsistent`].
     pub raw: bool,
     /// The cost of the probes in each process that was calibrated.
     pub probes: Vec<ProbeCost>,
@@ -158,15 +161,16 @@ pub struct OpStats {
     pub estimated: Option<Estimated>,
     /// The calls of all threads together.
     pub all: Scope,
-    /// The calls of each thread, sorted by process and number. Empty with [`Options::by_rank`].
+    /// The calls of each thread, sorted by process index and thread index. Empty with
+    /// [`Options::by_rank`].
     pub threads: Vec<ThreadStats>,
     /// The calls of each rank, sorted. Empty without [`Options::by_rank`].
     pub ranks: Vec<(u32, Scope)>,
 }
 
 impl OpStats {
-    /// Whether the op's calls are described by rank (see [`Options::by_rank`]). True even if no
-    /// call has a rank.
+    /// Whether the op's calls are described by rank (see [`Options::by_rank`]). The result is true
+    /// even if no call has a rank.
     pub fn is_by_rank(&self) -> bool {
         // An op that is described by thread has at least one thread.
         self.threads.is_empty()
@@ -187,9 +191,10 @@ pub struct ThreadStats {
 /// The statistics of a set of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
-    /// Number of calls that are not inside of another call of the op.
+    /// Number of described calls: those that are not inside of another call of the op.
     pub calls: u64,
-    /// Number of the op's calls that are inside of one of these calls. They are not described.
+    /// Number of calls of the op that are inside of another call of the op. The statistics do not
+    /// include them.
     pub inner: u64,
     /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
@@ -201,24 +206,26 @@ pub struct Scope {
     /// is the number of calls of equal weight that would be as informative.
     pub effective: Option<f64>,
     /// In a run with a budget: the estimates for all calls, of which only `calls` were timed.
-    /// `None` if they are not known, for example because calls were chosen by time.
+    /// `None` if they are not known, for example because [`Options::skip_ns`] leaves out calls.
     pub sampled: Option<Box<SampledRow>>,
     /// For each variable except metrics: the mean and the standard deviation of the amount that the
-    /// recorder added to a value. The first element is for the duration in ticks, and is already
-    /// subtracted from the durations. The others are for the counters, and are not subtracted from
-    /// their values. `None` if the brackets (the readings before and after a call) were not
-    /// calibrated.
+    /// recorder added to a value. The first element belongs to the duration in ticks; this amount
+    /// is already subtracted from each duration. The other elements belong to the counters, whose
+    /// values still include the amount. `None` if the brackets (the readings before and after a
+    /// call) were not calibrated.
     pub brackets: Vec<Option<Bracket>>,
 }
 
 impl Scope {
-    /// Returns the number of all calls of a run with a budget, if it is known.
+    /// In a run with a budget, returns the number of all calls, timed or not, if it is known.
+    /// Otherwise `None`.
     pub fn counted(&self) -> Option<u64> {
         self.sampled.as_ref()?.calls
     }
 
-    /// Estimates the mean of a variable over all calls from the timed calls. `None` without a
-    /// budget, for metrics, and if there is no estimate. Durations are in ticks.
+    /// In a run with a budget, estimates the mean of a variable over all calls from the timed
+    /// calls. `None` without a budget, for metrics, and if there is no estimate. Durations are in
+    /// ticks.
     pub fn estimated_mean(&self, variable: usize) -> Option<Estimated> {
         let sampled = self.sampled.as_deref()?;
         match variable.checked_sub(1) {
@@ -261,9 +268,10 @@ pub struct Variable {
 /// A value of a variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// An exact number of ticks or of a counter.
+    /// A whole number: a duration in ticks, or the value of a counter.
     Whole(u64),
-    /// A value of a metric, in its unit, or a time with a part of a tick.
+    /// The value of a metric, in the metric's unit, or a duration that is not a whole number of
+    /// ticks.
     Real(f64),
 }
 
@@ -303,7 +311,8 @@ pub struct Pair {
 /// same as in [`Variable::bucket_means`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The cells that have calls, sorted by the bucket of `given`, then by the bucket of `of`.
+    /// The cells with at least one call, sorted by the bucket of `given`, then by the bucket of
+    /// `of`.
     pub cells: Vec<Cell>,
 }
 
@@ -342,28 +351,29 @@ impl Table {
     }
 }
 
-/// An op has more than [`MOST_CALLS`] calls.
+/// Error: an op has more than [`MOST_CALLS`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyCalls {
     pub key: Key,
     pub calls: u64,
 }
 
-/// Describes the calls of `profile`. Every page is read once for each batch of ops
-/// ([`Options::memory`]).
+/// Describes the calls of `profile`. Every page is read once for each batch of ops (see
+/// [`Options::memory`]), and once more if corrected durations may contradict each other.
 ///
 /// Memory: for all ops of a batch, as many bytes per call and variable as the value needs, and 8
 /// per call and metric. In addition, for the op that is being described, 9 bytes per call and
 /// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
 ///
 /// # Errors
-/// Fails with [`TooManyCalls`].
+/// Fails with [`TooManyCalls`] if an op has more than [`MOST_CALLS`] calls.
 pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
     let (stats, exhausted) = once(profile, options)?;
     if options.raw || !checks::may_contradict(exhausted) {
         return Ok(stats);
     }
-    // Whether values contradict each other does not depend on the choice of calls to describe.
+    // The contradictions are those of all calls of the profile, also of calls that `options` leave
+    // out.
     let contradictions = contradictions(profile, options.workers).len() as u64;
     if contradictions == 0 {
         return Ok(stats);
@@ -374,8 +384,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// Computes the statistics. Also returns how many of all calls have a self time of 0 after the
-/// correction.
+/// Computes the statistics once. Also returns the number of calls whose self time is 0 after the
+/// correction; calls that `options` leave out are included in this number.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -489,8 +499,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     }
     ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
-    // If calls are chosen by time, it is not known how many of the calls that were only counted
-    // belong to the choice.
+    // If `skip_ns` leaves out calls by their time, it is not known how many of the calls that were
+    // only counted are left out.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }
@@ -517,8 +527,9 @@ fn in_ticks(duration: &mut Variable) {
     duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
 }
 
-/// Describes calls that are already stored in columns, for data that does not come from a profile.
-/// [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are ignored.
+/// Describes calls whose values are already stored in columns. It is for data that does not come
+/// from a profile. [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are
+/// ignored.
 pub fn describe(samples: &Samples, buckets: usize, tables: bool) -> Scope {
     let kept = samples.len().min(MOST_CALLS as usize);
     Workspace::new(1).describe(&samples.slice(0, kept), buckets.clamp(1, MOST_BUCKETS), tables)

@@ -1,4 +1,4 @@
-//! Computes everything that a report shows in one pass over a profile.
+//! Computes, in one pass over a profile, everything that a report shows.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,8 @@ pub struct Options {
     /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The results do not
     /// depend on this number.
     pub round: Option<usize>,
-    /// Whether to find the gaps between the calls of threads. The filters do not apply to gaps.
+    /// Whether to find the gaps between the calls of threads. Calls that the filters leave out
+    /// count for this, too.
     pub gaps: bool,
     /// Whether to find [`Gaps::levels`], too, if `gaps` is set.
     pub levels: bool,
@@ -51,19 +52,21 @@ pub struct Options {
 pub struct Summary {
     /// The rows of the table, in no particular order.
     pub rows: Vec<Row>,
-    /// Number of all recorded calls. The filter does not apply to this and the following totals.
+    /// Number of all recorded calls. This number and the following totals include calls that the
+    /// filters leave out.
     pub calls: u64,
     /// Number of all dispatches. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Time in recorded calls, in ticks: the sum of the self times of all calls. Percentages are
     /// parts of this time. In a run with a budget, it is an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
-    /// The part of `total` that brackets (the readings around calls) took. `None` if they were not
-    /// calibrated for all calls.
+    /// The time of brackets (the recorder's work before and after calls) that was subtracted from
+    /// `total`. `None` if they were not calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// Whether values are shown as they were recorded, so nothing was subtracted.
+    /// Whether values are as they were recorded, without subtracting the time that the recorder
+    /// added.
     pub raw: bool,
     /// Number of calls that began inside of another call of their thread and ended after it; see
     /// [`crate::innermost::Innermost::overlapping`].
@@ -71,22 +74,23 @@ pub struct Summary {
     /// Numbers of calls that belong to no thread. These calls have rows in a table by op, and no
     /// other field includes them.
     pub apart: Apart,
-    /// The times of each thread that has calls. The filter does not apply.
+    /// The times of each thread that has calls. They include calls that the filters leave out.
     pub threads: Vec<ThreadTime>,
     /// The gaps between the threads' calls, if they were requested. `None` in a run with a budget,
-    /// because calls that were only counted would be in the gaps, and for several passes. The
-    /// filter does not apply.
+    /// because calls that were only counted would be in the gaps, and for several passes. Calls
+    /// that the filters leave out end a gap, too.
     pub gaps: Option<Gaps>,
-    /// Threads of the same processes that have no recorded calls.
+    /// Threads without recorded calls, in processes that have calls.
     pub silent: Vec<SilentThread>,
     /// The cost of recording in each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that was not calibrated in their process.
     pub uncalibrated_probes: bool,
-    /// Losses by process: those of the process itself, of its files, and inside of its pages.
+    /// For each process, its losses: those of the process itself, of its files, and inside of its
+    /// pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// The contradictions between the values. Each one is counted as a loss. If the correction may
-    /// have caused one of them, all values are shown as they were recorded.
+    /// The contradictions between the values. Each one is counted as a loss. If subtracting the
+    /// recorder's time may have caused one of them, all values are as they were recorded.
     pub violations: Vec<Violation>,
     /// All losses, including those of the run as a whole.
     pub losses: Vec<LossCount>,
@@ -96,7 +100,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts the processes, threads and devices that have calls. The filter does not apply.
+    /// Counts the processes, threads and devices that have calls, also of calls that the filters
+    /// leave out.
     pub fn places(&self, profile: &Profile) -> Counts {
         let timed = self.threads.iter().map(|time| (time.process, time.thread));
         // For calls that were only counted, begin and end are not known. So `threads` may lack
@@ -115,8 +120,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
 }
 
 /// Makes several summaries of one profile. Every page is read once for all of them, and pages with
-/// nested calls once more for each summary. The first options' `raw`, `workers`, `round`, `gaps`
-/// and `levels` apply to all summaries.
+/// nested calls once more for each summary. The `raw`, `workers`, `round`, `gaps` and `levels` of
+/// the first options apply to all summaries.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
         // The estimates of a run with a budget can only be made for one summary at a time.
@@ -169,8 +174,7 @@ pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// Makes one summary. Also returns how many of all calls have a self time of 0 after the
-/// correction.
+/// Makes one summary. Also returns the number of calls whose self time is 0 after the correction.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
 }
@@ -293,7 +297,7 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTi
         thread.off_cpu_in_calls_ns = None;
         thread.dispatch_known = of_thread.total.is_some();
         if let Some(total) = of_thread.total {
-            // An estimate must not say that a thread was in calls for longer than it lived.
+            // The estimated time in calls must not be longer than the thread's life.
             let ns = total.value * profile.timeline.ns_per_tick();
             thread.dispatch_ns = ns.min(thread.wall_ns);
         }

@@ -66,18 +66,19 @@ pub enum Key {
 }
 
 impl Key {
-    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans, or a
-    /// profiler's own work. They have rows of their own only in tables by op and by kind.
+    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans, or the
+    /// own work of the profiler that wrote an imported trace. They have rows of their own only in
+    /// tables by op and by kind.
     pub fn is_apart(self, profile: &Profile) -> bool {
         let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
     }
 }
 
-/// One row. Times are in ticks. The time that the recorder added is subtracted, unless the summary
-/// has recorded values. `own`, `dispatches`, `threads` and `cpus` are computed from all calls of
-/// the row, all other values from its outermost calls: those that are not inside of another call of
-/// the row.
+/// One row. Times are in ticks. The time that the recorder added is subtracted from them, unless
+/// [`Summary::raw`](crate::Summary::raw) is set. `own`, `dispatches`, `threads` and `cpus` are
+/// computed from all calls of the row, all other values from its outermost calls: those that are
+/// not inside of another call of the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub key: Key,
@@ -87,9 +88,10 @@ pub struct Row {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls, outermost or inner, whose self time is 0 after the correction.
+    /// Number of calls, outermost or inner, whose self time is 0 after the time that the recorder
+    /// added was subtracted.
     pub exhausted: u64,
-    /// Number of calls with workgroup id 0,0,0. There is one such call per dispatch. `None` if the
+    /// Number of calls with workgroup id 0,0,0. Each dispatch has one such call. `None` if the
     /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
@@ -97,11 +99,11 @@ pub struct Row {
     /// Sum of the self times: each call's duration without the time that belongs to calls that
     /// began later on the same thread ([`crate::innermost`]).
     pub own: Estimate,
-    /// The time of brackets (the readings around calls) that was subtracted from `total` and `own`.
-    /// `None` if the brackets were not calibrated for all of the calls.
+    /// The time of brackets (the recorder's work before and after calls) that was subtracted from
+    /// `total` and `own`. `None` if the brackets were not calibrated for all of the calls.
     pub taken: Option<Taken>,
-    /// The time of empty calls as a part of the recorded durations, from 0 to 1. `None` if empty
-    /// calls were not calibrated.
+    /// The part of the recorded durations that the same number of empty calls would have taken,
+    /// from 0 to 1. `None` if empty calls were not calibrated.
     pub empty_share: Option<f64>,
     /// Shortest duration.
     pub min: f64,
@@ -117,15 +119,16 @@ pub struct Row {
     pub counters: Vec<Option<CounterTotal>>,
     /// The value of each requested metric.
     pub metrics: MetricValues,
-    /// The row's numbers in each pass that was run. Empty in a profile without passes.
+    /// The row's numbers in each pass (a repetition of the program with other counters). Empty in a
+    /// profile without passes.
     pub passes: Vec<PassTotal>,
-    /// Threads that made these calls: process index and thread index.
+    /// Threads that made the row's calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
-    /// In a run with a budget: the estimates for all calls. The other fields then have the same
-    /// values, but without intervals. `min`, `max`, `first` and `cpus` describe the timed calls
-    /// only. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
+    /// In a run with a budget: the estimates for all calls. Other fields then have the same
+    /// estimated values, but without intervals. `min`, `max`, `first` and `cpus` describe the timed
+    /// calls only. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
     pub sampled: Option<Box<SampledRow>>,
 }
 
@@ -140,8 +143,9 @@ pub struct Taken {
     pub own: Estimate,
 }
 
-/// Subtracts what brackets added, in time or in counts, from a recorded sum. Sums of sampled calls
-/// must be scaled up before. If the brackets were not calibrated, nothing is subtracted.
+/// Subtracts from a recorded sum the time or the counts that brackets added. In a run with a
+/// budget, `brackets` must be scaled to the same number of calls as the sum. If the brackets were
+/// not calibrated, nothing is subtracted.
 pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
     brackets.map_or(recorded, |brackets| recorded.minus(brackets))
 }
@@ -164,7 +168,8 @@ pub struct PassTotal {
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.
     pub total: u128,
-    /// The sum without what the brackets added, unless the summary has recorded values.
+    /// The sum without what the brackets added. The same as `total` or `sampled` if
+    /// [`Summary::raw`](crate::Summary::raw) is set.
     pub value: Estimate,
     pub calls: u64,
     /// Number of calls whose value was estimated because the counter counted only part of the time.
@@ -200,9 +205,9 @@ impl CounterTotal {
         metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// Computes the value that is shown. It is the sum without what the brackets added or, if
-    /// `raw`, the recorded sum. It is not negative, because brackets cannot have counted more than
-    /// the sum.
+    /// Computes `value`: the sum without what the brackets added or, if `raw` is set, the sum as
+    /// recorded. A negative result is set to 0, because brackets cannot have counted more than the
+    /// sum.
     pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
@@ -225,7 +230,7 @@ impl CounterTotal {
 }
 
 impl Row {
-    /// Whether this number is the same in every pass. True without passes.
+    /// Whether `number` returns the same for every pass. True without passes.
     pub fn passes_agree(&self, number: impl Fn(&PassTotal) -> u64) -> bool {
         self.passes.windows(2).all(|pair| number(&pair[0]) == number(&pair[1]))
     }
@@ -283,7 +288,7 @@ impl Row {
 pub struct Apart {
     /// Number of asynchronous spans.
     pub spans: u64,
-    /// Number of entries about a profiler's own work.
+    /// Number of entries about the own work of a trace's profiler.
     pub bookkeeping: u64,
 }
 

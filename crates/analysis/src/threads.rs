@@ -1,5 +1,5 @@
-//! Computes three times for each thread: the time in dispatches, the time outside of dispatches,
-//! and the part of that in which the thread was off the CPU.
+//! Computes three durations for each thread: the time in calls (here also called *dispatches*), the
+//! time outside of calls, and the part of the latter in which the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment
@@ -7,13 +7,13 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end, so this module goes through them backwards. If a call
-//! ends after the earliest start seen so far, it is at least partly inside of another call, and
-//! only the part before that start is added. So one number of state suffices to compute the time in
-//! which any dispatch was running. Pages are added up separately, in any order, and joined
-//! backwards afterwards. A page must be read again only if a call of a later page reaches into it.
-//! Imported calls can have any order. For threads with nested calls, the time computed by
-//! [`crate::innermost`] is used.
+//! Most calls are recorded when they end, so the code goes through them backwards. If a call ends
+//! after the earliest start seen so far, it is at least partly inside of another call, and only the
+//! part before that start is added. So the code needs to keep only one number to compute the time
+//! in which any call was running. Pages are added up separately, in any order, and joined backwards
+//! afterwards. A page must be read again only if a call of a later page began before the page's
+//! last call ended. Imported calls can have any order. For threads with nested calls, the time
+//! computed by [`crate::innermost`] is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,7 +23,8 @@ use profile::{Columns, Homes, PageDecoder, PageHeader, PageKey, Profile, Status,
 use crate::clusters::PageSpan;
 use crate::table::devices;
 
-/// The times of one thread, in nanoseconds. They are as exact as the calibration of the clock.
+/// The times of one thread, in nanoseconds. They are as exact as the conversion of clock ticks to
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadTime {
     /// Process index.
@@ -38,7 +39,8 @@ pub struct ThreadTime {
     /// Wall time: from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
     /// Time in calls: the sum of their self times. The time that the recorder added is subtracted,
-    /// unless the summary has recorded values. In a run with a budget, this is an estimate.
+    /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, this is an
+    /// estimate.
     pub dispatch_ns: f64,
     /// The time that was subtracted from `dispatch_ns`. It is treated as time outside of calls.
     pub recorder_ns: f64,
@@ -53,10 +55,10 @@ pub struct ThreadTime {
     pub off_cpu_in_calls_ns: Option<f64>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
-    /// The kernel's counts for the thread, added up over its pages. They begin with the first call
-    /// and leave out flushes. If the process was killed, they also lack the time after the last
-    /// flush. `None` in older profiles, which do not contain these counts, and if no page has
-    /// ended.
+    /// The kernel's counts for the thread, added up over its pages. They begin with the first call,
+    /// and do not include the flushes of pages. If the process was killed, they also lack the time
+    /// after the last flush. `None` in older profiles, which do not contain these counts, and if no
+    /// page has ended.
     pub usage: Option<Usage>,
     /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`] or,
     /// for a page that has not ended, from the last reading of the thread's clocks.
@@ -69,7 +71,7 @@ pub struct OffCpu {
     /// The time off the CPU, in ns.
     pub ns: f64,
     /// The time in no dispatch between the first and the last reading of the thread's CPU clock, in
-    /// ns. It can be less than the thread's whole time in no dispatch.
+    /// ns; `ns` is a part of it. It can be less than the thread's whole time in no dispatch.
     pub of_ns: f64,
     /// Whether some calls had no counter group that shows how long they were on a CPU. These calls
     /// are assumed to have been on a CPU all the time, so `ns` may be too large.
@@ -84,7 +86,7 @@ impl ThreadTime {
     }
 }
 
-/// Returns the times of those threads that belong to the program. Streams of devices are left out.
+/// Returns the times of the program's threads: all but the streams of devices.
 pub(crate) fn threads_of_program<'a>(
     profile: &Profile,
     times: &'a [ThreadTime],
@@ -98,9 +100,9 @@ pub(crate) fn threads_of_program<'a>(
 struct Spent {
     /// The time in which any dispatch was running.
     ticks: u64,
-    /// The part of this time in which, according to a counter group, the thread was not on a CPU.
+    /// The part of `ticks` in which, according to a counter group, the thread was not on a CPU.
     off_ticks: u64,
-    /// The part of this time for which no group shows whether the thread was on a CPU.
+    /// The part of `ticks` for which no group shows whether the thread was on a CPU.
     assumed_ticks: u64,
 }
 
@@ -146,8 +148,8 @@ pub(crate) struct PageTime {
 struct Moment {
     ticks: u64,
     cpu_ns: u64,
-    /// The time in dispatches before this moment: first within its page and, after joining, within
-    /// its thread.
+    /// The time in dispatches before this moment: within the page at first, and within the thread
+    /// after the thread's pages were joined.
     before: Spent,
 }
 
@@ -200,8 +202,9 @@ impl PageTime {
             let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
             all.add(match told {
                 Some(column) => {
-                    // The group is read outside of the readings of the call's time, so it shows
-                    // slightly more time than the call took. It is limited to the call's duration.
+                    // The group is enabled slightly before the call's start is read, and until
+                    // after its end is read, so it shows slightly more time than the call took. It
+                    // is limited to the call's duration.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -269,8 +272,8 @@ impl PageTimes {
     }
 
     /// Joins the pages of each thread that has calls. `busy` is the time in which any call of the
-    /// thread's pages in `clusters` was running. Unlike the pages' own sums, it is right for calls
-    /// recorded in any order.
+    /// thread's pages in `clusters` was running. Unlike the pages' own sums, this time is right for
+    /// calls that were recorded in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -302,8 +305,7 @@ impl PageTimes {
                 others.entry(home).or_default().add(&time);
             }
         }
-        // If only another source recorded calls of a thread, the thread is still one of the
-        // program's threads.
+        // A thread whose calls were recorded only by a plugin is a thread of the program, too.
         for home in others.keys() {
             threads.entry(*home).or_default();
         }
@@ -318,7 +320,7 @@ impl PageTimes {
     }
 }
 
-/// The calls of a thread that another source recorded.
+/// The calls of a thread that were recorded by a plugin, in a separate process of the profile.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     calls: u64,
@@ -351,7 +353,7 @@ fn join(
     let mut cursor = u64::MAX;
     for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
         if time.last_end > cursor {
-            // A call of a later page reaches into this page.
+            // A call of a later page began before the last call of this page ended.
             let columns = decoder.decode(*key);
             if let Some(again) = PageTime::of(columns, profile, cursor) {
                 *time = again;
@@ -404,7 +406,7 @@ fn join(
         // time must be limited.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
-        // Calls that another source recorded do not show how long they were on a CPU.
+        // Calls that a plugin recorded do not show how long they were on a CPU.
         let assumed = inside.assumed_ticks > 0 || other.is_some();
         Some(OffCpu { ns, of_ns, assumed })
     });
@@ -431,7 +433,8 @@ fn join(
 }
 
 /// Adds up the processor time of each page, from its start to its end or, without an end, to its
-/// last clock reading. The time between two pages belongs to a flush, so it is not included.
+/// last clock reading. The time between two pages is not included, because the recorder flushes a
+/// page then.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

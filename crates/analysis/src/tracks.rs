@@ -1,14 +1,15 @@
-//! Summarises the series of tracks: totals, rates, and how evenly they were sampled. The samples
-//! are read in one pass, with a small state for each series. Only the order of samples within a
-//! series matters.
+//! Summarises the series of tracks (values that were sampled over time): totals, rates, and how
+//! evenly they were sampled. The samples are read in one pass, with a small state for each series.
+//! Only the order of samples within a series matters.
 //!
 //! The readings of a cumulative series (a sampled counter) divide the time into intervals. The
 //! count of an interval is the difference of the raw values at its two ends, modulo 2⁶⁴. If the
 //! kernel ran the counter during only a part of the interval, the difference is multiplied by
-//! enabled / running. The coverage is the part of the time in which the counter really counted. The
-//! intervals are far longer than the time slices in which the kernel multiplexes counters, so this
-//! is a fair estimate. If the counter did not run at all, the interval has no value. A failed
-//! reading does not end an interval: the next interval begins at the last successful reading.
+//! enabled / running. The *coverage* is the part of the time in which the counter really counted.
+//! The intervals are far longer than the time slices in which the kernel multiplexes counters, so
+//! this product is a good estimate. If the counter did not run at all, the interval has no value. A
+//! failed reading does not end an interval: the next interval begins at the last successful
+//! reading.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +33,8 @@ pub struct SeriesSummary {
     /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
     /// Shortest and longest time between two samples, in ns. `None` with fewer than two samples.
-    /// The end of the program cuts the last interval of a sampled series short, so this interval is
-    /// left out if there are others.
+    /// The last interval of a sampled series is shorter because the program ended, so it is left
+    /// out if there are others.
     pub steps_ns: Option<(f64, f64)>,
     /// The values of the series' readings; `None` if there are no readings.
     pub values: Option<Values>,
@@ -124,7 +125,8 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// A sample may be late by this part of an interval without being counted as an overrun.
+/// The tolerance, as a part of an interval, when it is computed in which interval a sample was
+/// taken.
 const LATE: f64 = 0.1;
 
 /// The state of a series while its samples are read.
@@ -182,7 +184,7 @@ impl State {
             Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
             // The interval's number is rounded down, because a sample may be late. `LATE` is added
-            // because the first sample may be late, too.
+            // because the first sample, from which intervals are counted, may be late, too.
             let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
             let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;
             self.overruns += turn.saturating_sub(self.turn + 1);

@@ -29,12 +29,12 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls with at least this many calls around them have no nodes of their own. All of them below a
-/// node share one node, which has the key of the node above.
+/// Calls with at least this many calls around them have no nodes of their own. All such calls below
+/// a node share one node, which has the key of the node above.
 const DEEPEST: u32 = 100;
 /// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;
-/// A parent with this number or a larger one is a thread.
+/// A parent number that is this large or larger stands for a thread.
 const THREADS: u32 = 1 << 30;
 
 /// One node. Times are in ticks.
@@ -86,14 +86,15 @@ impl CallTree {
     }
 }
 
-/// Builds the tree. Calls that belong to no thread are left out. If corrected values would be
-/// contradictory, the tree has recorded times, as in a [`Summary`](crate::Summary). `None` in a run
-/// with a budget, because the calls around a call are not known then.
+/// Builds the tree of the calls of all threads. Calls that belong to no thread are left out. If
+/// corrected values would be contradictory, the tree has recorded times, as in a
+/// [`Summary`](crate::Summary). `None` in a run with a budget, because the calls around a call are
+/// not known then.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     detailed(profile, raw, workers, Detailed::default())
 }
 
-/// Builds the tree with more options.
+/// Builds the tree as [`call_tree`] does, with more options.
 pub(crate) fn detailed(
     profile: &Profile,
     raw: bool,
@@ -113,7 +114,7 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// Builds the tree. Also returns how many of all calls have a self time of 0 after the correction.
+/// Builds the tree. Also returns the number of calls whose self time is 0 after the correction.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
@@ -149,11 +150,11 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
-    /// The parent of outermost calls. It is the thread of the page, if nodes are separate for each
-    /// thread.
+    /// The parent of outermost calls. If each thread has its own nodes, it is the number of the
+    /// page's thread.
     root: u32,
     by_thread: bool,
-    /// The number of counters whose values nodes have.
+    /// The number of counters whose values are added up in nodes; 0 if they were not requested.
     counters: usize,
     /// For each process, the number of its first thread among all threads of the profile.
     first_threads: Vec<u32>,
@@ -216,7 +217,8 @@ impl<'a> Nodes<'a> {
         self.page_rows = rows;
     }
 
-    /// Returns the thread that a parent is. `None` if it is a node.
+    /// Returns the thread for which the number `parent` stands. `None` if it is the number of a
+    /// node.
     fn thread(&self, parent: u32) -> Option<(usize, usize)> {
         if parent == NO_ROW || parent < THREADS {
             return None;

@@ -1,6 +1,7 @@
 //! Reads the pages of a profile, finds those with nested calls, and passes each page once to the
-//! code that adds calls up, with the marks of the page's calls. All code that adds up calls by op,
-//! thread or CPU uses this module, so all views have the same numbers.
+//! code that adds calls up (an [`Adder`]), together with marks: the self times of the page's calls,
+//! and how the calls are nested. The reports by op, thread, CPU and process use this code, and so
+//! do most other views, so that they all show the same numbers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ pub(crate) trait Adder: Rows + Send {
 
 /// The results after all pages were read.
 pub(crate) struct Walked<A> {
-    /// The adders. Each has added up a part of the calls.
+    /// The adders of all workers. Each has added up a part of the calls.
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
@@ -33,7 +34,7 @@ pub(crate) struct Walked<A> {
     pub busy: Vec<u64>,
     /// Number of calls that overlap other calls without being nested in them.
     pub overlapping: u64,
-    /// The threads whose calls were recorded by two sources.
+    /// The threads whose calls were recorded by the recorder and by a plugin.
     pub homes: Homes,
     /// The gaps between the calls, if they were requested.
     pub gaps: Option<Gathered>,
@@ -71,8 +72,9 @@ pub(crate) fn walk<A: Adder>(
 }
 
 /// Does the same as [`walk`], but each worker has several adders, each of which gets every page of
-/// the worker. The adders may assign the same call to different rows, so nested calls are marked
-/// once for each adder. `with_gaps` says which times between the calls are gathered.
+/// the worker. The adders may assign the same call to different rows, so the marks of nested calls
+/// are computed once for each adder. `with_gaps` selects which times between the calls are
+/// collected.
 pub(crate) fn walk_several<A: Adder>(
     profile: &Profile,
     workers: usize,
@@ -111,8 +113,8 @@ pub(crate) fn walk_several<A: Adder>(
         merge(&mut gaps, state.gaps);
     }
     let clusters = clusters(times.spans(&homes));
-    // A page that looks flat can be inside of a call of another page. If there are such pages, they
-    // were wrongly added as flat pages, so all flat pages are added again.
+    // The calls of a page without nested calls can be inside of a call of another page. Such a page
+    // was wrongly added without marks, so all pages are added again, to new adders.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts.clear();
         gaps = no_gaps();

@@ -1,5 +1,5 @@
 //! Computes the work of a call from the shapes of its arguments: its floating-point operations, and
-//! the bytes that it has to move. A table contains rules for each kind of op, and users can add
+//! the bytes that it has to move. A table contains rules for many kinds of ops, and users can add
 //! rules of their own.
 //!
 //! ```text
@@ -7,13 +7,13 @@
 //!  ─ name ────  ─ shapes ──────────  ─ formulas of the dimensions ───────────────
 //! ```
 //!
-//! The name is a glob. Shapes are compared with the first tensors, in their order. In a shape, a
-//! word stands for one dimension, a number for a dimension of that size, and `*word` for any number
-//! of dimensions; the value of `word` is then their product. A word that occurs twice must have the
-//! same value both times. A single shape without brackets, such as `mxnxk`, stands for dimensions
-//! in the name itself, as in the names of IREE's dispatches:
-//! `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas can use only the
-//! variables below.
+//! The name is a glob. The shapes of a rule are compared with those of the op's first arguments
+//! that are tensors, in their order. In a shape, a word stands for one dimension, a number for a
+//! dimension of that size, and `*word` for any number of dimensions; the value of `word` is then
+//! their product. A word that occurs twice must have the same value both times. A single shape
+//! without brackets, such as `mxnxk`, stands for dimensions in the name itself, as in the names of
+//! IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas
+//! can use only the variables below.
 //!
 //! | variable | value |
 //! |---|---|
@@ -92,7 +92,8 @@ pub struct RuleError {
 /// The variables that formulas can always use.
 const VARIABLES: [&str; 4] = ["size", "arguments", "elements", "last"];
 
-/// A rule with this word instead of formulas makes the work unknown. Later rules are not tried.
+/// A rule with this word instead of formulas makes the work of its ops unknown. Later rules are
+/// then not tried.
 const UNKNOWN: &str = "unknown";
 
 /// A table with more rules than this is refused.
@@ -126,7 +127,8 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// Adds `others` after these rules. They are used for ops that match none of these rules.
+    /// Adds `others` after these rules, so that they are used for ops to which none of these rules
+    /// applies.
     pub fn before(mut self, others: Self) -> Self {
         self.rules.extend(others.rules);
         self

@@ -1,7 +1,7 @@
-//! Checks what must be true of every table of a profile, for random profiles. They have nested and
-//! recursive calls, several threads, and brackets of two classes: of calls whose counters were
-//! read, and of calls that were only timed. Sums over outermost calls are compared with those of a
-//! search through all pairs of calls.
+//! Checks what must be true of every table of a profile, for random profiles. The profiles have
+//! nested and recursive calls, several threads, and two classes of brackets (the recorder's work
+//! around a call): of calls whose counters were read, and of calls that were only timed. The
+//! expected sums over outermost calls are found by comparing all pairs of calls.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 /// read.
 type Call = (u32, u64, u64, Option<u64>);
 
-/// The times that a bracket adds: to the duration of its own call, and, in all, to the call around
-/// it.
+/// Two times of an empty call: the recorded duration, and the whole time of the bracket, by which
+/// it lengthens the call around it.
 const READ: (u64, u64) = (40, 300);
 const TIMED: (u64, u64) = (20, 60);
 
@@ -156,7 +156,7 @@ fn random_profiles() {
             recursive += summary.rows.iter().map(|row| row.inner).sum::<u64>();
             let calls = summary.rows.iter().map(|row| row.calls + row.inner).sum::<u64>();
             assert_eq!(calls, summary.calls);
-            // In every table, the self times add up to the time in recorded calls.
+            // Whatever the rows are, their self times must add up to the time in recorded calls.
             let whole = summary.total.expect("without a budget").value;
             assert!((own(&summary) - whole).abs() < 1e-6, "round {round} by {by:?}");
             wholes.push(whole);
@@ -171,8 +171,9 @@ fn random_profiles() {
     assert!(recursive > 1_000, "{recursive}");
 }
 
-/// The bracket of the inner call is calibrated as longer than the outer call, so it cannot really
-/// have taken that long. At most the time of a call is subtracted, and no value becomes negative.
+/// In the calibration, a bracket took longer than the outer call takes here, so the inner call's
+/// bracket cannot have taken that long. At most the time of a call is subtracted, and no value
+/// becomes negative.
 #[test]
 fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
@@ -193,8 +194,9 @@ fn no_more_is_taken_than_there_is() {
     assert_eq!(summary.total.unwrap().value, 70.0);
 }
 
-/// If this happens in most calls of a row, the calibrated bracket is not right for this program.
-/// Then all values are shown as they were recorded, and a violation and a loss report the row.
+/// If nothing is left of the self time in most calls of a row, the calibrated bracket is not right
+/// for this program. Then all values of the summary are as they were recorded, a violation names
+/// the row, and a loss counts it.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
     let (_scratch, profile) = contradicted().opened();
@@ -225,8 +227,8 @@ fn contradicted() -> ProfileScript {
     script
 }
 
-/// All ops decide whether there is a contradiction. So a report with other rows, a filter for
-/// another op, and statistics of another op show recorded values, too.
+/// Whether there is a contradiction is decided from all ops of the profile. So a report with other
+/// rows, a filter for another op, and statistics of another op show recorded values, too.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
     let (_scratch, profile) = contradicted().opened();
@@ -252,11 +254,11 @@ fn a_filter_does_not_change_what_is_subtracted() {
     assert_eq!(of_c(&only), of_c(&all));
 }
 
-/// A counter is counted in only one of two passes, and each call of one op contains a call of
-/// another op. In the first pass, each call of the outer op has 50 faults. The call's own empty
-/// bracket counts 2 of them, and the bracket inside counts 4 (twice as many), so 44 are left. The
-/// same calls of the other pass have no value, so nothing must be subtracted for the brackets
-/// inside of them.
+/// The program ran in two passes, and the counter was counted in only one of them, and each call of
+/// one op contains a call of another op. In the first pass, each call of the outer op has 50
+/// faults. The call's own empty bracket counts 2 of them, and the bracket inside counts 4 (twice as
+/// many), so 44 are left. The same calls of the other pass have no value, so nothing must be
+/// subtracted for the brackets inside of them.
 #[test]
 fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     let mut script = ProfileScript::monotonic();
@@ -292,8 +294,8 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     }
 }
 
-/// The pages of a thread contain no calls, but the host's profiler recorded calls of it. So it is a
-/// thread of the program.
+/// The recorder's pages of a thread contain no calls, but the host's own profiler recorded calls on
+/// this thread. So it is a thread of the program.
 #[test]
 fn a_thread_that_only_another_source_saw_is_in_the_table() {
     let mut script = two_sources(false);
@@ -341,8 +343,8 @@ fn two_sources(sampled: bool) -> ProfileScript {
     script
 }
 
-/// If two sources recorded calls of one thread, these form one tree. The self time of `f` is 900 −
-/// 300 − 400, and the self time of `g` is 400 − 300.
+/// The calls of a thread that the recorder and the host's profiler recorded form one tree. The self
+/// time of `f` is 900 − 300 − 400, and the self time of `g` is 400 − 300.
 #[test]
 fn two_sources_of_one_thread() {
     for sampled in [false, true] {
@@ -389,8 +391,8 @@ fn streams_of_a_device_are_not_threads() {
     }
 }
 
-/// Four ops take 600, 100, 100 and 100 of 1,000 ticks. Between the third and the fourth op, nothing
-/// is recorded for 100 ticks.
+/// Four ops take 600, 100, 100 and 100 of 1,000 ticks. For 100 ticks between the third and the
+/// fourth op, no call runs.
 #[test]
 fn what_matters_most() {
     let mut script = ProfileScript::monotonic();

@@ -18,13 +18,15 @@ fn used(ticks: u64, cpu_ns: u64) -> Usage {
     Usage { ticks, cpu_ns, ..Usage::default() }
 }
 
-/// Makes `n` announcements of the same length. Below 32 ticks, each length has its own bucket.
+/// Makes the times of `n` announcements: each took `before` ticks before the op and `after` ticks
+/// after it. Below 32 ticks, each time has its own bucket.
 fn announced(thread_uid: u32, before: u64, after: u64, n: u32) -> Brackets {
     let times = |ticks| Histogram(vec![(bucket_of(ticks) as u16, n)]);
     Brackets { thread_uid, before: times(before), after: times(after), ..Brackets::default() }
 }
 
-/// Makes 100 ops of 300 ticks each, within 100,000 ticks, on one thread. An empty bracket takes 50.
+/// Makes 100 ops of 300 ticks each, within 100,000 ticks, on one thread. In the calibration, the
+/// bracket of an empty call takes 50 ticks.
 fn ops() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
@@ -42,8 +44,9 @@ fn ops() -> ProfileScript {
     script
 }
 
-/// Adds a region to the launching thread, and a worker thread with the region's task, which takes
-/// 10,000. From the task's begin until 100,000, the worker used `cpu_ns` of processor time.
+/// Adds a region to the thread of the ops (the launching thread), and a worker thread with the
+/// region's task, which takes 10,000 ticks. From the task's begin until 100,000, the worker used
+/// `cpu_ns` of processor time.
 fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
     let process = &mut script.processes[0];
     let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
@@ -72,8 +75,8 @@ fn announcing_ops_is_a_part_of_the_cost() {
         },
     ];
     let found = cost(&script);
-    // 100 ops took 30 each. The estimate is a tenth higher, and its interval reaches from four
-    // fifths to one and a half times this time.
+    // Announcing 100 ops took 30 each. The estimate is a tenth higher, and its interval reaches
+    // from four fifths to one and a half times this time.
     let way = found.way.unwrap();
     let expected = [3_300.0, 2_400.0, 4_500.0];
     for (found, expected) in [way.value, way.low, way.high].into_iter().zip(expected) {
@@ -82,7 +85,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!(found.probes.value, 5_000.0);
     assert!((found.of_calls().value - 8_300.0).abs() < 1e-6);
     assert_eq!(found.waiting, None, "no thread works for others");
-    // 29 times are too few, so the cost of announcing is not known.
+    // 29 recorded times are too few, so the cost of announcing is not known.
     script.processes[0].announced[1] = announced(0, 20, 10, 29);
     assert_eq!(cost(&script).way, None);
 }
@@ -96,8 +99,8 @@ fn threads_that_wait_pay_as_well() {
     half.processes[0].announced = script.processes[0].announced.clone();
     with_worker(&mut half, 10_000 + 45_000);
     let found = cost(&half);
-    // 101 of 102 brackets are on the launching thread. So the recorder made this thread's time
-    // longer by 101/102 of (102 · 50 + 3,300).
+    // 101 of 102 brackets are on the launching thread. So the recorder and the announcements made
+    // this thread's time longer by 101/102 of (102 · 50 + 3,300).
     let longer = |probes: f64, way: f64| (102.0 * probes + way) * 101.0 / 102.0;
     let waiting = found.waiting.unwrap();
     assert!((waiting.value - 0.5 * longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
@@ -115,8 +118,8 @@ fn threads_that_wait_pay_as_well() {
             "{cpu_ns} {waiting:?}"
         );
     }
-    // While the launching thread sleeps, nobody waits for the recorder. Here, it used its processor
-    // for half of the time, and so did the worker.
+    // While the launching thread sleeps, no worker waits for the recorder. Here, it used its
+    // processor for half of the time, and so did the worker.
     let mut idle = script.clone();
     idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
     with_worker(&mut idle, 10_000 + 45_000);
@@ -130,9 +133,9 @@ fn threads_that_wait_pay_as_well() {
     assert_eq!(cost(&script).waiting, None);
 }
 
-/// An empty bracket takes 50. Of this, 10 before and 20 after the call are timed. In the program,
-/// these parts take 24 and 31, so a bracket takes 25 more. It may take up to 45 more with PyTorch's
-/// shim, which is not timed and whose code may be as cold.
+/// An empty call's bracket takes 50 ticks. Of these, 10 before and 20 after the call are timed. In
+/// the program, the timed parts take 24 and 31, so a bracket takes 25 more. It may take up to 45
+/// more with PyTorch's shim, which is not timed and whose code may be as cold.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -169,8 +172,8 @@ fn ops_that_are_only_counted_are_announced() {
     assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
 }
 
-/// A worker may also launch regions inside of its tasks, as a library of PyTorch does. It still
-/// waits for the other thread.
+/// A worker may also launch regions inside of its tasks, as a library of PyTorch does. Such a
+/// worker still waits for the thread that launches its tasks.
 #[test]
 fn a_worker_with_regions_of_its_own_waits() {
     let mut script = ops();
@@ -182,15 +185,15 @@ fn a_worker_with_regions_of_its_own_waits() {
     // Before the end of the worker's task, a region is added. Its only task is on the same thread.
     threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
     let waiting = cost(&script).waiting.unwrap();
-    // 101 of 104 brackets are on the launching thread. These brackets and announcing 100 ops made
-    // its time longer.
+    // 101 of 104 brackets are on the launching thread. These brackets, and announcing 100 ops, made
+    // the launching thread's time longer.
     let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
-/// A task may call a library many times, which launches a region each time. Then most of the
-/// worker's tasks are its own. The worker still waits for the other thread, and the other thread
-/// waits for nobody.
+/// A worker's task may call a library many times, which launches a region each time. Then most
+/// tasks on the worker belong to its own regions. The worker still waits for the launching thread,
+/// and that thread waits for no other thread.
 #[test]
 fn a_worker_with_many_regions_of_its_own_waits() {
     let mut script = ops();
@@ -210,14 +213,14 @@ fn a_worker_with_many_regions_of_its_own_waits() {
     let Item::Call(around) = &mut threads[0].items[end + 3] else { panic!("the region") };
     *around = CallScript::op(region, 79_200, 20_400);
     let waiting = cost(&script).waiting.unwrap();
-    // 104 of 121 brackets are on the launching thread. Outside of tasks, the worker used 45,000
-    // while the launching thread used 70,000.
+    // 104 of 121 brackets are on the launching thread. Outside of tasks, the worker used 45,000 of
+    // processor time and the launching thread used 70,000.
     let longer = (121.0 * 50.0 + 3_300.0) * 104.0 / 121.0;
     assert!((waiting.value / longer - 45.0 / 70.0).abs() < 2e-2, "{waiting:?}, {longer}");
 }
 
-/// With the budget 0, nothing is timed, but announcing ops, counting them, and starting still cost
-/// time. The cost of the worker that waited meanwhile is not known.
+/// With the budget 0, no call is timed, but announcing ops, counting them, and starting the
+/// recorder still cost time. The cost of the worker that waited meanwhile is not known.
 #[test]
 fn a_budget_of_0_has_a_price() {
     let mut script = ops();
@@ -234,7 +237,7 @@ fn a_budget_of_0_has_a_price() {
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (0, 1_030));
     assert_eq!((found.per_call_ns, found.probes), (0.0, Estimate::exact(0.0)));
-    // Each counted call costs 5 ns. Each announced op costs 30, plus a tenth.
+    // Each counted call costs 5 ns. Announcing an op costs 30 ns, plus a tenth.
     assert!((found.counting.value - 5_150.0).abs() < 1e-6, "{found:?}");
     assert!((found.way.unwrap().value - 33_000.0).abs() < 1e-6, "{found:?}");
     assert!(found.total().value >= 38_150.0, "{found:?}");
@@ -253,7 +256,7 @@ fn a_budget_of_0_has_a_price() {
 
 /// In a run with a budget, a timed task represents several tasks according to its weight: here, the
 /// launching thread was in its own tasks for ten times as long as in the timed task. Outside of its
-/// tasks it used 45,000, as much as the worker.
+/// tasks it used 45,000 ticks of processor time, as much as the worker.
 #[test]
 fn a_timed_task_stands_for_those_that_are_only_counted() {
     let mut script = ops();
@@ -278,8 +281,9 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
 }
 
-/// A worker's task launches so many regions that they fill more than a page. Only the task is
-/// outside of all others, so the time in tasks is the time of this task.
+/// A worker's task launches so many regions that they fill more than a page. This task is not
+/// inside of another one, and the other tasks are inside of it, so the time in tasks is the time of
+/// this task.
 #[test]
 fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
     let mut script = ops();
@@ -300,8 +304,8 @@ fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
         (Some(used(9_000, 9_000)), Some(used(100_000, 55_000))),
     ];
     let waiting = cost(&script).waiting.expect("a thread works for others");
-    // 101 of 118 brackets are on the launching thread. It used 90,000 while the worker used 45,000
-    // outside of its task.
+    // 101 of 118 brackets are on the launching thread. The launching thread used 90,000 of
+    // processor time, and the worker used 45,000 outside of its task.
     let longer = (118.0 * 50.0 + 3_300.0) * 101.0 / 118.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
@@ -329,8 +333,8 @@ fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
         (Some(used(91_000, 81_000)), Some(used(100_000, 90_000))),
     ];
     let waiting = cost(&script).waiting.unwrap();
-    // 104 of 105 brackets are on the launching thread. Outside of its tasks, it used 90,000 −
-    // 18,000.
+    // 104 of 105 brackets are on the launching thread. Outside of its tasks, the launching thread
+    // used 90,000 − 18,000.
     let longer = (105.0 * 50.0 + 3_300.0) * 104.0 / 105.0;
     assert!((waiting.value / longer - 45.0 / 72.0).abs() < 1e-2, "{waiting:?}, {longer}");
 }

@@ -1,6 +1,6 @@
 //! Checks that the intervals of runs with a budget contain the true values, and that there is no
-//! estimate if the value cannot be known. For this, many samples are drawn from populations whose
-//! sums are known.
+//! estimate if the value cannot be known. For this, the tests draw many samples from populations
+//! whose sums are known.
 //!
 //! In each population, at least 93 of 100 intervals must contain the true value, minus two standard
 //! errors for chance. Over all populations, it must be 95 of 100. `COUNTERPOINT_SHOW=1` prints the
@@ -32,7 +32,7 @@ fn normal(random: &mut Random) -> f64 {
 /// The values of `calls` calls of one op on one thread.
 type Population = fn(&mut Random, usize) -> Vec<f64>;
 
-/// Times that scatter by 2 %, as the times of equal work usually do.
+/// Makes times that scatter by 2 % around what `of` returns, as the times of equal work usually do.
 fn times(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> f64) -> Vec<f64> {
     (0..calls).map(|i| of(i, r) * (1.0 + 0.02 * normal(r)).max(0.5)).collect()
 }
@@ -176,7 +176,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 if drawn > 2_200.0 {
                     assert_eq!(said.interval, DRAWS, "{what}: {said:?}");
                 }
-                // If there is an estimate for every sample, the estimates must be right on average.
+                // If there is an estimate for every sample, the mean error of the estimates must be
+                // near 0.
                 if said.nothing == 0 {
                     let n = f64::from(DRAWS);
                     let mean = said.error / n;
@@ -195,7 +196,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
 }
 
 /// Ops run on several threads, and their calls differ from thread to thread. Some threads have no
-/// drawn call. The row of an op adds up all threads.
+/// drawn call. The row of an op is the sum over all threads.
 #[test]
 fn rows_of_several_threads() {
     let mut random = Random(0x5eed_70a1);
@@ -244,15 +245,16 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
     ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
     ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
-    // A waiting thread repeats its calls as long as another program has the processor.
+    // While another program has the processor, a waiting thread repeats its calls, so some steps
+    // have more calls.
     ("preempted", |r, n| {
         steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
     }),
 ];
 
-/// Draws steps as the agent does: the first 8 steps are seen, the last 4 of these belong to the
-/// sample, and from then on one of `period` steps is drawn. Returns the counts of the seen steps,
-/// and the true number of calls.
+/// Draws steps as the agent does: it announces ops in the first 8 steps, of which the last 4 belong
+/// to the sample, and then in each later step with the probability 1/`period`. Returns the counts
+/// of these steps, and the true number of calls of all steps.
 fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
     let mut of = CountedSteps::default();
     let mut seen = 0;
@@ -308,7 +310,8 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 (all_held, all_stated) = (all_held + held, all_stated + stated);
                 let n = f64::from(stated);
                 let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
-                // If few samples result in an interval, these samples are not representative.
+                // If only few samples result in an interval, how often these intervals are right is
+                // not checked.
                 let some = 5 * stated > DRAWS;
                 if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
                     wrong.push(what.clone());

@@ -1,5 +1,5 @@
-//! Compares runs that are simulated with the scatter of real runs, and small runs whose results
-//! were computed on paper.
+//! Tests the comparison of runs: on simulated runs that scatter as real runs do, and on small runs
+//! for which the expected results were computed on paper.
 
 use analysis::diff::counters::Known;
 use analysis::diff::flips::split_mix;
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// Makes one op with 200 dispatches of 4 workgroups.
+/// Makes the row of one op with 200 dispatches of 4 workgroups.
 fn row(name: &str, floor: f64, typical: f64, mean: f64) -> RunRow {
     RunRow {
         identity: Identity { name: name.to_owned(), ..Identity::default() },
@@ -152,8 +152,7 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // 95 % of 200 is 190. A difference of up to three standard deviations, which are 9, may be
-    // chance.
+    // 95 % of 200 is 190. The number may be smaller by three standard deviations, which are 9.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
@@ -178,8 +177,8 @@ fn parts_and_remainder_add_up_to_the_difference() {
     let changed = diff.rows[0].verdict.change().unwrap();
     assert!((changed.by - 0.1).abs() < 1e-12 && !changed.floor_unchanged);
     assert_eq!(diff.rows[1].verdict, Verdict::Same(0.03));
-    // The mean of the bases is 1,025. An execution takes 102.5 more, so 200 executions take 20,500
-    // more. The recorded time increases by twice that.
+    // The mean of `base` over the pairs is 1,025. An execution of the changed op takes 102.5 more
+    // in B, so 200 executions take 20,500 more. The recorded time increases by twice that.
     let part = |row: usize| diff.rows[row].part.unwrap().ns;
     assert!((part(0) - 20_500.0).abs() < 1e-6, "{}", part(0));
     assert_eq!(part(1), 0.0);
@@ -307,8 +306,8 @@ fn counters_with_zeros_keep_their_medians() {
     assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
 }
 
-/// If nothing is left of an op's time after the compensation, it counts as 0 in the whole, and not
-/// as unknown.
+/// If an op's time is 0 after the recorder's time was subtracted, it is 0 in the sum over all ops,
+/// and not unknown.
 #[test]
 fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let (mut a, mut b, pairs) = exact_pairs(1.1);
@@ -318,7 +317,7 @@ fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.rows[2].verdict, Verdict::Missing);
     assert!((diff.whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
-    // A time that is not known makes the whole unknown.
+    // If the time of one row is not known, the sum over all rows is unknown.
     a[3].rows[2].total_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.whole.verdict, Verdict::Missing);
@@ -345,8 +344,8 @@ fn new_gone_and_missing_rows() {
     assert_eq!(of("same").verdict, Verdict::Same(0.03));
 }
 
-/// B uses 10 % less processor time in each pair, although its calls take as long as those of A. Of
-/// the 64 flips of six pairs, two are as extreme as that.
+/// B uses 10 % less processor time in each pair, although its calls take as long as those of A.
+/// With six pairs there are 64 combinations of signs, of which two are as extreme as that.
 #[test]
 fn processor_time_is_compared_beside_the_whole() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);

@@ -1,6 +1,6 @@
-"""Each line has the rows of one case, separated by `;`. Prints the estimate of the first row,
-whether the interval given after `|` is that of scipy's exact test, t, the deviation, and the
-adjusted p of all rows."""
+"""Each input line has the rows of one case, separated by `;`. For each line, prints the estimate of the first row,
+whether the interval given after `|` is that of scipy's exact test, t, the deviation, and the adjusted p of all
+rows."""
 
 import itertools, sys, warnings
 import numpy as np

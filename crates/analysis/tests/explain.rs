@@ -1,5 +1,5 @@
 //! Checks which variables are reported for slow calls: on data in which no variable has an effect,
-//! on data in which one has, and on scripted profiles.
+//! on data in which one variable has an effect, and on scripted profiles.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -42,7 +42,7 @@ impl Draw {
         (0..calls).map(next).collect()
     }
 
-    /// Makes classes. The class changes after about `stay` calls.
+    /// Makes classes. Each call has a random class, which stays the same for about `stay` calls.
     fn sticky(&mut self, calls: usize, classes: u32, stay: u64) -> Vec<u32> {
         let mut class = 0;
         let next = |_| {
@@ -256,7 +256,7 @@ fn of_a_profile() {
             let call = CallScript::new(0, 1_000 + call * 1_000, duration).on(4 + thread, 0);
             calls.call(call.group(duration, &[faults]));
         }
-        // The op on the other thread is always the same, so it explains nothing.
+        // This op runs on the other thread during every call, so it explains nothing.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
     let (_scratch, profile) = script.opened();
@@ -278,8 +278,8 @@ fn of_a_profile() {
             }
             (What::Thread, Effect::Class { class, share, of_slow, .. }) => {
                 let of = matmul.class(what, class).unwrap();
-                // The classes of the threads 0 and 1 are equally far from the middle, so either of
-                // them may be reported.
+                // The mean ranks of threads 0 and 1 are equally far from the middle, so either
+                // thread may be reported.
                 assert!(matches!(of, Class::Thread(0, 0 | 1)), "{of:?}");
                 let expected = if of == Class::Thread(0, 1) { 1.0 } else { 0.0 };
                 assert_eq!((share, of_slow), (0.5, expected));
@@ -323,7 +323,7 @@ fn time_off_a_cpu_comes_first() {
     assert!(share > 0.83 && share < 0.89, "{share}");
     assert!(means[0] >= 9_000.0 && means[0] < 9_530.0 && means[1] < 3_000.0, "{means:?}");
     assert!((share * means[0] - slow.mean).abs() < 1e-6);
-    // The effect must be computed from the same slowest calls as `slow`.
+    // The effect must be computed from the same slowest calls as `answer.slow`.
     assert_eq!(found[0].answer.slow.mean, means[0]);
     assert!(of_excess > 0.9 && of_excess <= 1.0, "{of_excess}");
 }

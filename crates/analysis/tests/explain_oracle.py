@@ -1,5 +1,5 @@
-"""Each line has the values of two variables, separated by `;`. Prints the mean ranks of the first
-one, Spearman's correlation, and the mutual information of the two as classes."""
+"""Each input line has the values of two variables, separated by `;`. For each line, prints Spearman's correlation, the
+mutual information of the two variables as classes, and the mean ranks of the first variable."""
 
 import sys, warnings
 import numpy as np

@@ -14,8 +14,8 @@ fn op(op: u32) -> Side {
     Side::Op(Key::Op(op))
 }
 
-/// Two calls of 1,000 ns are 3,000 ns apart, and a clock record follows 500 ns after the second
-/// call. The recorder took 10 ns of each call.
+/// There are 3,000 ns between two calls of 1,000 ns, and a clock record follows 500 ns after the
+/// second call. The recorder added 10 ns to each call.
 #[test]
 fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let mut script = ProfileScript::monotonic();
@@ -43,7 +43,8 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
     assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
-    // Sentences about gaps must use the same numbers as the table and the head of the report.
+    // The gaps by thread, from which a report makes sentences, must have the same numbers as the
+    // table.
     let threads = found.of_threads();
     assert_eq!((threads.len(), threads[0].total_ns, threads[0].wall_ns), (1, 3_520.0, 5_500.0));
 }

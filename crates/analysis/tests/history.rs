@@ -1,5 +1,6 @@
 //! Checks change points in histories: how often one is found although nothing changed, whether a
-//! change that the test made is found, and whether another program finds the same change points.
+//! change that the test made is found, and whether an independent program (`history_oracle.py`)
+//! finds the same change points.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -33,7 +34,7 @@ fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     (0..rows).map(|i| row(random, 1e5 * (i + 1) as f64)).collect()
 }
 
-/// At most 5 of 100 histories of five rows may have a change point. According to the level, 2 are
+/// At most 5 of 100 histories of five rows may have a change point. According to [`LEVEL`], 2 are
 /// expected.
 #[test]
 fn a_history_without_a_change_has_no_change_point() {

@@ -1,5 +1,5 @@
-"""Finds the change point of each history of a JSON document with numpy, with random orders of its own, and
-prints for each its row, its point, its Q and its p."""
+"""Finds the change point of each history of a JSON document with numpy and its own random orders. For each history,
+prints its row, its change point, its Q and its p."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ generator = np.random.default_rng(7)
 
 
 def best(distances):
-    """The best split by the definition, without any shortcut."""
+    """Returns the best split and its Q, computed by the definition without any shortcut."""
     n = distances.shape[-1]
     found = (3, 0.0)
     for at in range(3, n - 2):

@@ -1,4 +1,5 @@
-//! Compares trees of loops with numbers that were computed on paper from the rows in this file.
+//! Compares trees of loops with numbers that were computed on paper from the rows (counts and times
+//! of hits) in this file.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -150,8 +151,8 @@ fn a_timed_tree_on_paper() {
 
 #[test]
 fn children_and_self_add_up_exactly_for_each_thread() {
-    // This is also true if a hit of the parent did not end: then no time of the parent includes the
-    // time of the children in this hit.
+    // The times also add up if a hit of the parent did not end: then neither the parent's time nor
+    // `child_ticks` includes the time of the children in this hit.
     let mut rows = vec![
         timed(0, 1, 0, 3, 1_000, 900),
         timed(0, 1, 1, 9, 901, 7),
@@ -168,8 +169,8 @@ fn children_and_self_add_up_exactly_for_each_thread() {
     assert_eq!(node(tree, 0).threads[0].1.raw.unwrap().own, Some(exact(100.0)));
 }
 
-/// One module is registered in two processes and runs on several threads. All numbers are added up,
-/// and the numbers of each thread are kept, too.
+/// One module is registered in two processes and runs on several threads. The tree has the sums
+/// over all registrations, and the numbers of each thread.
 #[test]
 fn threads_and_registrations_add_up() {
     let other = LoopModule { process: 1, ..module(1, Some(COST)) };
@@ -195,7 +196,8 @@ fn threads_and_registrations_add_up() {
     assert_eq!((loop1.all.hits, loop1.all.raw.unwrap().inclusive), (5, exact(1_000.0)));
     let each: Vec<_> = loop1.threads.iter().map(|(t, n)| (*t, n.hits, n.ticks)).collect();
     assert_eq!(each, [(0, 1, 100), (1, 3, 600), (2, 1, 300)]);
-    // Each hit measures 1 of its own cost, so 99, 597 and 299 are left. Their mean is 995/3.
+    // Each hit measures 1 tick of its own cost, so 99, 597 and 299 ticks are left for the three
+    // threads. Their mean is 995/3.
     assert!((loop1.imbalance.unwrap() - 597.0 * 3.0 / 995.0).abs() < 1e-12);
     assert!((loop1.hit_imbalance.unwrap() - 3.0 / (5.0 / 3.0)).abs() < 1e-12);
     // Without a side table, there are only ids, and all numbers that depend on the nesting are

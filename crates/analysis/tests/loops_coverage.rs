@@ -36,7 +36,8 @@ impl Random {
     }
 }
 
-/// Makes the row for hits with these times. This code is independent of the code of the real hook.
+/// Makes the row that a thread would record for hits with these times. This code is independent of
+/// the code that instrumented programs call.
 fn sample(id: u32, times: &[u64], seed: u64) -> LoopRow {
     let mut row = LoopRow { id, tid: 1, ..LoopRow::default() };
     let (mut next, mut state) = (1, seed | 1);
@@ -103,7 +104,7 @@ fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     [Some(nodes[1].all.raw.unwrap().inclusive), nodes[0].all.raw.unwrap().own]
 }
 
-/// Estimates a function that is not inside of anything instrumented.
+/// Estimates the time of a function that is not inside of another instrumented function or loop.
 fn alone(times: &[u64], seed: u64) -> Estimate {
     let modules = [LoopModule { ids: 1, ticks_per_second: 1e9, ..LoopModule::default() }];
     let rows = [sample(0, times, seed)];

@@ -1,9 +1,9 @@
-"""Makes populations of hits, samples them as instrumented code does, and says what is true.
+"""Makes populations of hits (entries of loops), samples them as instrumented code does, and prints the true totals.
 
-Written from include/counterpoint/loops.h alone: all of the first 100 hits are timed, then one after
-each gap of 1 + (random & 127) hits, with xorshift64 (13, 7, 17). Expected totals and intervals come from numpy and
-scipy. Prints for each draw: its name, rows, what is true (`truth ID WHAT VALUE`), and for draws of
-one row what scipy says (`expect ID TOTAL MARGIN`; `none`: no interval is stated).
+This program is written from include/counterpoint/loops.h alone. All of the first 100 hits are timed, and then one hit
+after each gap of 1 + (random & 127) hits, with xorshift64 (13, 7, 17). Expected totals and intervals are computed by
+numpy and scipy. For each draw, prints its name, its rows, the true values (`truth ID WHAT VALUE`), and for draws of one
+row the result of scipy (`expect ID TOTAL MARGIN`; MARGIN is `none` if there must be no interval).
 """
 
 import math
@@ -17,7 +17,7 @@ BITS = (1 << 64) - 1
 
 
 def sampled(count, seed):
-    """The places of the timed hits of `count`, and how many of them are before the first random one."""
+    """Returns the indices of the timed hits among `count` hits, and how many of them precede the first random one."""
     state, place = seed | 1, FIRST
     places = list(range(min(FIRST, count)))
     while True:
@@ -31,7 +31,7 @@ def sampled(count, seed):
 
 
 def row(id, tid, times, seed):
-    """Prints the row of a thread whose hits took `times`; returns its estimate by numpy and scipy."""
+    """Prints the row of a thread whose hits took `times`. Returns its estimate by numpy and scipy."""
     places, first = sampled(len(times), seed)
     timed = [int(times[place]) for place in places]
     sums = [sum(timed), sum(t * t for t in timed), first, sum(timed[:first]), sum(t * t for t in timed[:first])]
@@ -45,8 +45,8 @@ def row(id, tid, times, seed):
         return total, 0.0
     error = population * math.sqrt(1 - len(rest) / population) * scipy.stats.sem(rest, ddof=1)
     t = scipy.stats.t.ppf(0.975, len(rest) - 1)
-    # First the largest third moment that is possible with these squares and this largest distance. Then
-    # the farther end of Hall's interval for this third moment.
+    # `third` is the largest third moment that is possible with these squares and this largest distance.
+    # `hall` is the farther end of Hall's interval for this third moment.
     squares = float(((rest - rest.mean()) ** 2).sum())
     most = min(math.sqrt(squares), max(max(timed) - rest.mean(), 0))
     third = (population / len(rest)) ** 3 * (1 - len(rest) / population) * squares * most
@@ -56,7 +56,8 @@ def row(id, tid, times, seed):
 
 
 def within(total, margin, around):
-    """The margin of hits that are inside of one that took `around`; None if that leaves too much room."""
+    """Returns the margin of hits that are inside of a hit that took `around`, or None if their total can be too far
+    below `around` for an interval."""
     if margin == 0:
         return margin
     left = around - total
@@ -66,7 +67,7 @@ def within(total, margin, around):
 
 
 def populations(random):
-    """Names, and what makes times of a number of hits."""
+    """Returns for each name the number of hits, and a function that makes the times of so many hits."""
     def warm(times):
         times[:FIRST] *= 10
         return times

@@ -115,7 +115,7 @@ fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usiz
 /// Computes what a visitor must receive for one thread. The numbers of runs and ops continue after
 /// those in `seen`.
 fn expected(calls: &[Call], seen: &mut Seen) {
-    // The innermost op or run at a tick owns the tick.
+    // Each tick belongs to the innermost op or run at that time.
     let last = calls.iter().map(|call| call.end).max().unwrap_or(0);
     let owner = |tick: u64| {
         let inside = |c: &Call| c.begin <= tick && tick < c.end && timed(c.role);
@@ -290,15 +290,15 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
 #[test]
 fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
-    // The tasks run at the same time on two processors, then one after the other on two processors,
-    // and finally one after the other on one processor.
+    // In these three cases, the two tasks run at the same time on two processors, one after the
+    // other on two processors, and one after the other on one processor.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
     // The two tasks overlap in time on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
-    // There is only one processor, or there are only as many processors as were used.
+    // In these cases, the machine has only as many processors as the tasks used.
     assert_eq!(serial(1, &[(0, 0, 10, 50), (1, 0, 50, 60)]), None);
     assert_eq!(serial(1, &[(0, 0, 10, 50), (0, 0, 50, 60)]), None);
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];

@@ -28,10 +28,11 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
     }
 }
 
-/// Makes one thread with `task-clock`, and two pages of forty calls. In the calibration, an empty
-/// call takes 40, counts 400 of its clock, and is enabled for 400, and a probe takes 900. In the
-/// program, each of the forty calls takes 1,000, but its clock counts 1,720. So a reading takes 720
-/// in the program instead of 360, and the bracket takes twice as long: 1,800.
+/// Makes one thread with the counter `task-clock`, and forty calls on two pages. In the
+/// calibration, an empty call takes 40 ns, its clock counts 400 ns and is enabled for 400 ns, and
+/// the whole bracket takes 900 ns. In the program, each of the forty calls takes 1,000 ns, but its
+/// clock counts 1,720 ns. So a reading takes 720 ns in the program instead of 360 ns, and the
+/// bracket takes twice as long: 1,800 ns.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -86,11 +87,11 @@ fn every_part_of_the_cost() {
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
     assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
     // There were (9 − 5) + (2 − 1) switches in the first page, and (23 − 20) + (5 − 3) in the
-    // second. The counters added 1,200 to each of them, with an interval from 1,100 to 1,400.
+    // second. The counters added 1,200 ns to each switch, with an interval from 1,100 to 1,400.
     let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
     assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
-    // Flushing took 110,000 − 90,000 between the pages and 7,000 at the end. The wall time of
-    // 50,000 is not processor time, so it is not used.
+    // Flushing took 110,000 − 90,000 ns between the pages, and 7,000 ns at the end. The 50,000 ns
+    // of wall time for flushing are not used, because processor times are known.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
     assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
     let rest = 27_000.0 + 300_000.0;
@@ -158,7 +159,7 @@ fn damaged_usages() {
     assert_eq!((cost.switches, cost.switched.map(|s| s.value)), (u64::MAX, Some(0.0)));
 }
 
-/// An unknown cost is not 0.
+/// If the cost of context switches was not measured, it is unknown and not 0.
 #[test]
 fn switches_that_were_not_measured() {
     let mut script = counted();
@@ -181,8 +182,8 @@ fn switches_that_were_not_measured() {
     assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
-/// The ops are consecutive. Between the end of an op and the begin of the next one are 700 ticks,
-/// of which the bracket explains 300 − 20.
+/// The ops follow each other directly. Between the end of an op and the begin of the next one are
+/// 700 ticks, of which the bracket takes 300 − 20.
 #[test]
 fn the_time_in_which_a_machine_calls_the_instrument() {
     let mut script = ProfileScript::monotonic();
@@ -196,7 +197,8 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     }
     let cost = cost(&script);
     assert_eq!(cost.probes.value, 15_000.0);
-    // The machine's calls of the instrument take four fifths of the rest, and at least half of it.
+    // The machine's calls of the recorder take four fifths of the remaining 420 ticks, and at least
+    // half of them.
     let gap = 50.0 * 420.0;
     assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
@@ -247,7 +249,7 @@ fn the_bracket_is_subtracted_from_metrics() {
 
 #[test]
 fn a_metric_that_is_mostly_the_bracket_is_absent() {
-    // A call takes 65. Of the 425 of its clock, 380 come from the bracket.
+    // A call takes 65 ns. Of the 425 ns that its clock counts, 380 come from the bracket.
     let busy = metric(&calls(65, 425), BUSY);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
     assert_eq!((busy.value, empty_share), (None, 380.0 / 425.0));
@@ -267,10 +269,11 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
-/// The same rule applies to single calls. 39 calls count 260 more than they take, and one call
-/// counts 660 more. The mean is 270, so the clock's bracket is 290. The result (1,300 − 290) /
-/// (1,040 − 20) is possible, and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than
-/// its call, the calibrated bracket is used, which is more than half of 799.
+/// A part of the time of a single call is missing, too, if it would be above 100 %. 39 calls count
+/// 260 more than they take, and one call counts 660 more. The mean is 270, so the clock's bracket
+/// is 290. The result (1,300 − 290) / (1,040 − 20) is possible, and (1,700 − 290) / (1,040 − 20) is
+/// not. If no reading is longer than its call, the calibrated bracket is used, which is more than
+/// half of 799.
 #[test]
 fn parts_of_the_time_of_single_calls() {
     for (usual, last, of, part) in
@@ -337,9 +340,9 @@ fn brackets(thread_uid: u32, rehearsed: bool, before: Histogram, after: Histogra
     Brackets { thread_uid, counters: 1, rehearsed, before, after }
 }
 
-/// An empty bracket takes 900. Of this, 10 before and 12 after the call are timed. In the program,
-/// these parts take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take
-/// twice as long, because the timed parts do (44 instead of 22).
+/// An empty call's bracket takes 900 ns. Of these, 10 before and 12 after the call are timed. In
+/// the program, the timed parts take 14 and 30 ns, so a bracket takes 922 ns there. The 878 ns that
+/// are not timed may take twice as long, because the timed parts do (44 instead of 22).
 #[test]
 fn brackets_that_were_timed_in_the_program() {
     let mut script = counted();
@@ -356,7 +359,8 @@ fn brackets_that_were_timed_in_the_program() {
     assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
     let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
     assert_eq!(found.probes, expected);
-    // 29 times are too few, so the cost must come from the readings of counters instead.
+    // 29 recorded times are too few, so the cost must be computed from the readings of counters
+    // instead.
     let process = &mut script.processes[0];
     process.brackets[2].after = times(30, 29);
     process.brackets.remove(1);
@@ -364,7 +368,8 @@ fn brackets_that_were_timed_in_the_program() {
 }
 
 /// The times of two threads form one sample: 100 × 20 and 300 × 28 have a mean of 26. Bucket 48
-/// contains the times from 64 to 67. A time of more than 20 µs was interrupted, so it is ignored.
+/// contains the times from 64 to 67. A bracket of more than 20 µs counts as interrupted, so its
+/// time is ignored.
 #[test]
 fn times_of_several_threads_and_interrupted_ones() {
     let mut script = counted();
@@ -383,8 +388,8 @@ fn times_of_several_threads_and_interrupted_ones() {
 }
 
 /// Forty calls have two readings each, and the program loses 50 ticks of 1 ns after each reading.
-/// The constructor and loading took 400,000 ns. The time of the dynamic linker must be added, and
-/// is not measured. The process used 10 ms in all.
+/// The constructor and loading took 400,000 ns. The time of the dynamic linker, which is not
+/// measured, must be added. The process used 10 ms in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();
@@ -427,7 +432,7 @@ fn calls_that_were_only_counted() {
 }
 
 /// In a run with a budget, the counters were not read in 10 of 40 timed calls. The brackets of
-/// these 10 calls took 8 before and 12 after the call. Another 20 ns are never timed.
+/// these 10 calls took 8 ns before and 12 ns after the call. Another 20 ns are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
     let mut script = counted();
@@ -445,8 +450,8 @@ fn calls_without_counters_that_were_not_calibrated() {
     assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }
 
-/// Ten calls of 90 ms are 10 ms apart. That is 990 ms, and the thread is on a CPU for 500 ms of it.
-/// Of the 490 ms off the CPU, at most 90 ms are between calls.
+/// Ten calls of 90 ms have gaps of 10 ms between them. They take 990 ms in all, and the thread is
+/// on a CPU for 500 ms of them. Of the 490 ms off the CPU, at most 90 ms are between calls.
 #[test]
 fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     let preempted_of = |dispatches: bool, voluntary, involuntary, cpu_ms: u64| {

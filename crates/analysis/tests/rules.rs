@@ -1,5 +1,5 @@
-//! Tests each rule on a scripted profile in which it fires, and on one in which it does not. One
-//! tick is 1 ns.
+//! Tests each rule on scripted profiles in which the rule fires, and on profiles in which it does
+//! not. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -99,8 +99,8 @@ fn most_of_the_time_is_between_runs() {
     assert!((share - total / wall_ns).abs() < 1e-9, "{share}");
 }
 
-/// Of every 27 µs, 9 are before a run and 8 are between its dispatches. Neither of these alone is
-/// most of the time.
+/// A run starts every 27 µs. There are 9 µs before it and 8 µs between its two dispatches. Neither
+/// of these gaps alone is most of the time.
 #[test]
 fn gaps_before_and_inside_of_runs_are_between_dispatches() {
     let (rule, share) = only(&runs(8_000, |run| 27_000 * run));
@@ -109,8 +109,8 @@ fn gaps_before_and_inside_of_runs_are_between_dispatches() {
     assert!((share - gaps / (99.0 * 27_000.0 + 18_000.0)).abs() < 1e-9, "{share}");
 }
 
-/// Worker 0 takes 16 µs and worker 1 takes 4 µs. With equal work, both would take 10, so worker 0
-/// takes 1.6 times as long.
+/// Worker 0 takes 16 µs and worker 1 takes 4 µs. With equal work, both would take 10 µs, so worker
+/// 0 takes 1.6 times as long.
 #[test]
 fn one_worker_does_the_most() {
     let (rule, share) = only(&dispatches(16_000, &[&[8_000, 8_000], &[4_000]]));
@@ -119,7 +119,8 @@ fn one_worker_does_the_most() {
     assert_eq!(fired(&dispatches(11_000, &[&[5_500, 5_500], &[4_500, 4_500]])), []);
 }
 
-/// There is one workgroup for two workers. The other worker ran a workgroup only once.
+/// Each dispatch has one workgroup, and there are two workers. The second worker ran a workgroup
+/// only once.
 #[test]
 fn the_workers_wait_for_workgroups() {
     let mut script = dispatches(10_000, &[&[9_900]]);

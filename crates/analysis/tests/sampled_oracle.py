@@ -1,9 +1,9 @@
-"""Makes populations of calls, draws some of them as `run --budget` does, and says what is true.
+"""Makes populations of calls, times a random sample of them as `run --budget` does, and prints the true totals.
 
-Written from docs/sampling.md alone. A thread times a call with probability 1/period. It draws the
-distance to the next timed call when it has timed one, from a geometric distribution. The first 16
-calls of an op have the period 1. Counters are read in a timed call with probability
-1/counter_period. Expected totals and intervals come from numpy and scipy.
+This program is written from docs/sampling.md alone. A thread times a call with probability 1/period. After it has
+timed a call, it draws the distance to the next timed call from a geometric distribution. The first 16 calls of an op
+have the period 1. Counters are read in a timed call with probability 1/counter_period. Expected totals and intervals
+are computed by numpy and scipy.
 
 Prints for each draw: its name, `call WEIGHT SKIPPED VALUE` for each call whose value is known,
 `calls N`, `truth TOTAL` and `expect TOTAL BELOW ABOVE`, where the last two are distances to the ends
@@ -21,7 +21,7 @@ random = numpy.random.default_rng(19)
 
 
 def drawn(times, controller, counter_period=1):
-    """Weight, skipped calls and value of each call that is known."""
+    """Returns the weight, the number of skipped calls before it, and the value of each call whose value is known."""
     known, skipped, gap, cost, passed = [], 0, 0, 0.0, 0.0
     period = 1
     for place, time in enumerate(times):
@@ -35,14 +35,14 @@ def drawn(times, controller, counter_period=1):
         else:
             skipped += 1
         cost += 60.0
-        # The period of the next timed call is chosen now, based on the calls so far.
+        # The period until the next timed call is chosen now, based on the calls so far.
         period = 1 if place + 1 < FIRST else controller(cost, passed, len(known), place + 1)
         gap = int(random.geometric(1 / period)) - 1
     return known
 
 
 def margins(error, freedom, third):
-    """Distances to both ends of the interval, for an estimate with this third cumulant."""
+    """Returns the distances from an estimate, whose third cumulant is `third`, to both ends of its interval."""
     # Tables of Student's t contain only whole numbers of degrees of freedom.
     t = scipy.stats.t.ppf(0.975, max(1, math.floor(freedom + 1e-6)))
     skew = third / error**3 if error > 0 else 0.0
@@ -54,7 +54,8 @@ def margins(error, freedom, third):
 
 
 def estimate(known, calls):
-    """Total and margin, as docs/sampling.md computes them, however few calls were drawn."""
+    """Returns the total and the distances to the interval's ends, as docs/sampling.md computes them, even if few calls
+    were drawn."""
     frame = numpy.array(known, dtype=float)
     weight, skipped, value = frame.T
     strata = numpy.floor(numpy.log2(weight)).astype(int)
@@ -74,7 +75,7 @@ def estimate(known, calls):
     total, variances, freedoms, third = value[alone].sum(), [], [], 0.0
 
     def spread(which):
-        """Variance and third moment of the values of a class, and its effective number of calls."""
+        """Returns the variance and the third moment of the values of a class, and its effective number of calls."""
         w, y = weight[which], value[which]
         difference = y - numpy.average(y, weights=w)
         n = which.sum()
@@ -143,7 +144,7 @@ controllers = {
     "smooth": (4_000, recent),
     # The period is a power of two that depends on the cost so far.
     "powers": (4_000, lambda cost, passed, known, place: 1 << min(9, max(0, int(math.log2(cost / (0.005 * passed)))))),
-    # A new weight for each timed call.
+    # Each timed call has another weight.
     "restless": (4_000, lambda cost, passed, known, place: 10 + known % 30),
 }
 

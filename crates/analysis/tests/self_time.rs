@@ -7,7 +7,7 @@ use analysis::{By, CallTree, Key, Options, Summary, call_tree, summarize};
 use profile::Origin;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// A call, as op, begin and end.
+/// A call: its op, its begin and its end.
 type Call = (u32, u64, u64);
 
 /// The calls of one thread in the order in which they are recorded.
@@ -53,7 +53,7 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // The calls are recorded as an agent records them: each call at its end.
+        // The calls are in the order in which an agent records them: sorted by their ends.
         0 => nest(r, 0, 300, &mut calls),
         // The calls are in any order, nested or not, as in an imported trace.
         1 => {
@@ -127,8 +127,8 @@ fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
     found
 }
 
-/// This leaves out nested calls without a duration. If such a call begins where another call ends,
-/// their times do not show whether it is inside of that call.
+/// The test leaves out nested calls without a duration. If such a call begins where another call
+/// ends, their times do not show whether it is inside of that call.
 #[test]
 fn the_tree_has_a_node_for_each_way_to_call_a_function() {
     let mut r = Random(0x2545_f491_4f6c_dd1d);
@@ -220,9 +220,9 @@ fn random_calls() {
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
 }
 
-/// A call lengthens the call around it by its whole bracket, 50. Half of the duration of an empty
-/// call, 20, is inside of the call's own duration. The other 40 of the bracket are in the self time
-/// of the call around it.
+/// A call lengthens the call around it by its whole bracket, which takes 50 ticks. Half of the
+/// duration of an empty call (20 ticks) is inside of the call's own duration. The other 40 ticks of
+/// the bracket are in the self time of the call around it.
 ///
 /// ```text
 ///  a  0 ─────────────────────────── 1,000    total 1,000 − 10 − 3 · 50    self 400 − 10 − 2 · 40

@@ -6,7 +6,8 @@ use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
 use testkit::{CallScript, Item, ProfileScript};
 
-/// A workgroup, as (thread, export, id, number, begin, duration).
+/// A workgroup, as (thread, export, workgroup id, how many workgroups its dispatch has, begin,
+/// duration).
 type Workgroup = (usize, u32, u32, u32, u64, u64);
 
 fn program(workgroups: &[Workgroup]) -> ProfileScript {
@@ -103,7 +104,7 @@ fn each_place_of_the_program_has_a_row() {
     let before = gaps_of(600.0, 2);
     let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before };
     assert_eq!(found.run(), Some(run));
-    // Six of the 8 gaps are 50, and two are 300.
+    // Six of the 8 gaps take 50 ticks, and two take 300.
     let all = Before { times: 8, total: 900.0, mean: 112.5, median: 50.0, longest: 300.0 };
     assert_eq!(found.before, all);
     // The sums must equal the sums of the table by op.
@@ -166,8 +167,8 @@ fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     for workgroups in [inside, beside] {
-        // This is repeated because the readers of threads were once in the order of a hash map,
-        // which differs from run to run.
+        // This is repeated because an earlier version read the threads in the order of a hash map,
+        // which differed from run to run.
         for _ in 0..20 {
             let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
@@ -187,8 +188,7 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
 }
 
 /// Two calls of 1,000 ns are on a thread that is known for 5,000 ns. The recorded duration of an
-/// empty call is 20 ns. Half of it comes from reading the clock, which the duration of every call
-/// includes.
+/// empty call is 20 ns. Half of it is subtracted from the duration of each call.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();

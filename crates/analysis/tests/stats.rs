@@ -67,8 +67,8 @@ fn one_call_and_none() {
     assert_eq!((scope.pairs[0].pearson, cells(&scope, 0)), (None, vec![]));
 }
 
-/// Sorted, x is 1 1 | 1 1 | 1 2 | 3 4. The ones span three buckets, and all of them count for the
-/// first bucket. The 2 is the last value of the third bucket.
+/// Sorted, x is 1 1 | 1 1 | 1 2 | 3 4. The values 1 span three buckets, and all of them are counted
+/// in the first bucket. The 2 is the last value of the third bucket.
 #[test]
 fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     let scope = of(&[&[1, 1, 1, 1, 1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]], 4);
@@ -261,8 +261,9 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// There are thousands of calls on many pages. The number of workers, reused buffers, and batches
-/// of ops must not change the result, not even in the last bit.
+/// There are thousands of calls on many pages. The result must be the same to the last bit,
+/// whatever the number of workers, and whether buffers are used again and ops are described in
+/// batches.
 #[test]
 fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();

@@ -124,8 +124,8 @@ fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> 
             }
         }
     }
-    // With or without ranks, the statistics over all processes must be the same, including
-    // processes without a rank.
+    // The statistics over all processes, including those without a rank, must be the same whether
+    // calls are described by rank or by thread.
     for (name, op) in of(&dir, None, false) {
         assert_alike(&all[&name].all, &op.all, &name);
     }

@@ -153,8 +153,9 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
 
 /// Makes a thread that begins at 1000. Its calls run from 1000 to 1400 and from 2000 to 2500, and
 /// are on a CPU for 300 and 500 of that. The clock is read at 1000 and 3000, and shows 1300 on a
-/// CPU between these readings. The wall time is 2000: 900 in dispatches and 1100 outside. Outside
-/// of dispatches, the thread is on a CPU for 1300 − 800 = 500, so it is off the CPU for 600.
+/// CPU between these readings. The wall time is 2000 ticks: 900 in dispatches (calls) and 1100
+/// outside. Outside of dispatches, the thread is on a CPU for 1300 − 800 = 500, so it is off the
+/// CPU for 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -196,8 +197,8 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
-/// The page begins 9 ms before the first call, and the thread sleeps for 8 ms of these. That is the
-/// start of the recorder itself, which is over at the first clock record. The wall time and the
+/// The page begins 9 ms before the first call, and the thread sleeps for 8 ms of these. During this
+/// time the recorder itself starts; it is ready at the first clock record. The wall time and the
 /// measured time are from 10,000,000 to 10,002,000.
 #[test]
 fn the_recorders_own_start_is_not_off_the_cpu() {
@@ -219,20 +220,20 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
     // The thread is on a CPU for 1600 of 2000, and in dispatches for 1000 of these 1600.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // A clock record is 300 before the first call, and the thread was off the CPU until then. The
-    // result is limited to the time in no dispatch.
+    // The first clock record is 300 ticks before the first call, and the thread was off the CPU
+    // between the two. The result is limited to the time in no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
     assert_eq!((off.ns, off.of_ns), (1_000.0, 1_000.0));
-    // Without such a record, the record after the first call is used. The thread is on a CPU for
-    // 1000 of 1400, and in dispatches for 500 of these 1000.
+    // Without a clock record before the first call, the first record after it is used. The thread
+    // is on a CPU for 1000 of 1400, and in dispatches for 500 of these 1000.
     let off = with(None);
     assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
 }
 
-/// A group is read outside of the readings of the call's time, so for an empty call it was enabled
-/// for longer than the duration.
+/// A group of counters is enabled before the call's start is read, and until after its end is read.
+/// So it is enabled for longer than an empty call takes.
 #[test]
 fn a_group_that_was_enabled_for_longer_than_the_call() {
     let mut script = ProfileScript::monotonic();
@@ -242,8 +243,8 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     for i in 0..10 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
     }
-    // The thread is on a CPU all the time. It is in no dispatch for 800, and not off the CPU in
-    // this time.
+    // The thread is on a CPU all the time. It is in no dispatch for 800 ticks, and never off the
+    // CPU during them.
     thread.then(Item::Clock(2_000, 1_000, 2_000));
     let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
@@ -322,8 +323,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// Makes a random tree of calls over several pages, and compares the time in dispatches with that
-/// of a bitmap of ticks.
+/// Makes a random tree of calls over several pages, and compares the time in calls with the number
+/// of ticks that are marked in a bitmap.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -437,8 +438,8 @@ fn what_is_around_most_of_the_time() {
     assert_eq!(flat, None, "no call is inside of another one");
 }
 
-/// One function takes 60 %, including its region and the region's tasks. It is called with two
-/// shapes. There is one other function.
+/// One function takes 60 % of the time, including its parallel region and the region's tasks. It is
+/// called with two shapes. There is one other function.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

@@ -46,8 +46,8 @@ fn count(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<Reading> {
     Some(Reading::Count { raw, enabled_ns, running_ns })
 }
 
-/// The samples are 100 ms apart, and differ by 10 and 30 raw steps of 2 J. The counter wraps around
-/// at 2⁶⁴ in the first interval.
+/// The samples are taken every 100 ms. The raw values differ by 10 and by 30, and a step of the raw
+/// value is 2 J. The counter wraps around at 2⁶⁴ in the first interval.
 #[test]
 fn totals_and_rates_of_a_counter() {
     let ms = 1_000_000;
@@ -70,14 +70,14 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The last step may be cut short, so it does not show how evenly the sampler worked, and is
-    // left out.
+    // The end of the program may have made the last step shorter, so it does not show how evenly
+    // the sampler worked, and is left out.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
 
-/// The times are 0, 100, 200, 600, 700, 710. Three samples are missing before 600, and the last
-/// step is short.
+/// Samples were taken at 0, 100, 200, 600, 700 and 710 ns. Three samples are missing before 600,
+/// and the last step is short.
 #[test]
 fn missed_and_failed_samples() {
     let times = [0i64, 100, 200, 600, 700, 710];

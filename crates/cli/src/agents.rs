@@ -1,6 +1,7 @@
 //! `counterpoint help agents`: prints what a program, or a language model, has to know to use
-//! Counterpoint. The text is made from the options that the program itself parses and from the
-//! pages that people read, so it cannot contradict them.
+//! Counterpoint. The introduction and the rules (`HEAD`, `RULES`) are written by hand. The rest of
+//! the text is made from the commands that the program itself parses and from pages that people
+//! read, so this part agrees with them.
 
 use std::io::Write;
 use std::process::ExitCode;

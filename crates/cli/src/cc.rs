@@ -11,12 +11,12 @@
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
-//! A build must never fail because of the instrumentation. Errors and warnings come from the first
-//! step, which gets all of the user's options. They are shown at the end. If a file's LLVM IR
-//! cannot be instrumented, or clang rejects the instrumented IR, the second step gets the original
-//! IR, and one line says so. If the second step then still prints a message that the first step did
-//! not print (a stack frame is too large, the assembler finds an error), clang runs again with the
-//! original arguments.
+//! A build must never fail because of the instrumentation. The first step (clang makes LLVM IR)
+//! gets all of the user's options. Its errors and warnings are shown at the end. If a file's LLVM
+//! IR cannot be instrumented, or clang rejects the instrumented IR, the second step gets the
+//! original IR, and one line says so. If the second step then still prints a message that the first
+//! step did not print (a stack frame is too large, the assembler finds an error), clang runs again
+//! with the original arguments.
 
 mod arguments;
 mod compile;

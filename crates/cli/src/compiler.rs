@@ -39,8 +39,8 @@ impl Language {
     }
 }
 
-/// Returns the compiler that the environment variable of the language names, or else `clang`, or
-/// else the newest `clang-N`.
+/// Returns the compiler that `COUNTERPOINT_CC` or `COUNTERPOINT_CXX` names, or else the `clang` or
+/// `clang++` in `PATH`, or else the newest version there that has a number in its name.
 pub fn find(language: Language) -> Result<PathBuf, Failure> {
     let variable = language.variable();
     if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
@@ -133,7 +133,8 @@ pub struct Ended {
     pub messages: Vec<u8>,
 }
 
-/// Runs a step with `input` as its standard input. Returns its output and its messages.
+/// Runs a step (one run of a compiler) with `input` as its standard input. Returns its output and
+/// its messages.
 pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     if input.is_some() {
         command.stdin(Stdio::piped());
@@ -157,7 +158,7 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     Ok(Ended { status: end(child)?, output: output?, messages: messages? })
 }
 
-/// Runs a step whose output and messages go to the user.
+/// Runs a step (one run of a compiler) whose output and messages go to the user.
 pub fn status(mut command: Command) -> io::Result<ExitStatus> {
     end(start(&mut command)?)
 }
@@ -212,7 +213,7 @@ fn end(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends this process with the signal that arrived, if one arrived.
+/// Ends this process with the signal that [`start`] has caught, if there was one.
 pub fn end_if_interrupted() {
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
@@ -247,8 +248,8 @@ pub fn first_error(messages: &[u8]) -> String {
     telling.or_else(|| text.lines().next()).unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// Builds the command of the second step for every language. The command compiles LLVM IR from
-/// standard input to an object. `flags` are placed before the input.
+/// Builds the command of the second step, which compiles LLVM IR from standard input to an object.
+/// The first step has made the IR from C, C++ or Rust. `flags` are placed before the input.
 pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
     let mut command = Command::new(compiler);
     // The IR is already optimised. Optimising it again would move code into and out of loops.

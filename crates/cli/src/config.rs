@@ -9,8 +9,9 @@
 //! repository (the directory with `.git`); outside of a repository, it can only be in the working
 //! directory. The project's file comes with a checkout, so a stranger may have written it.
 //! Therefore it can choose what is counted and how tables look, but it cannot name a program, a
-//! library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`. It is an error
-//! if a file belongs to another user than this user or root, or if everybody can write it.
+//! library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`, or
+//! `counterpoint/counterpoint.toml` below `XDG_CONFIG_HOME`. It is an error if a file belongs to
+//! another user than this user or root, or if everybody can write it.
 //!
 //! A command that uses the files reads them once, before it gives up the right to open files.
 
@@ -48,15 +49,15 @@ pub struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// Reads the files and stores their settings for [`text`] and [`number`]. Without a call of this
-/// function, a command has no settings.
+/// Reads the configuration files and stores their settings for [`text`] and [`number`]. A command
+/// that does not call this function has no settings.
 pub fn load() -> Result<(), Failure> {
     let config = read()?;
     let _ = CONFIG.set(config);
     Ok(())
 }
 
-/// Returns the settings in the files.
+/// Reads the configuration files and returns their settings.
 pub fn read() -> Result<Config, Failure> {
     let mut config = Config::default();
     let project = std::env::current_dir().ok().and_then(|folder| project(&folder));
@@ -84,7 +85,7 @@ fn setting(key: Key) -> Option<&'static Value> {
     Some(&found.value)
 }
 
-/// Returns the text that a file sets for `key`.
+/// Returns the text that a configuration file sets for `key`.
 pub fn text(key: Key) -> Option<&'static str> {
     match setting(key)? {
         Value::Text(text) => Some(text),
@@ -92,7 +93,7 @@ pub fn text(key: Key) -> Option<&'static str> {
     }
 }
 
-/// Returns the number that a file sets for `key`.
+/// Returns the number that a configuration file sets for `key`.
 pub fn number(key: Key) -> Option<u64> {
     match setting(key)? {
         Value::Number(number) => Some(*number),

@@ -90,7 +90,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings: Vec<Row> =
         findings.chain(left_in_memory()).chain(configuration()).chain(torch::bridge()).collect();
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
-    // On a machine where counters do not work, opening one may kill this process.
+    // The resolution is measured with the counters of `-e` only if all of them work, because
+    // opening a counter that does not work may kill this process.
     let list = args.events.as_deref().filter(|_| works);
     let asked = list.and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
     let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
@@ -246,7 +247,8 @@ fn library() -> Option<PathBuf> {
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
-/// Returns a sentence with the number of findings of each level and the names of the problems.
+/// Returns a sentence that says how many findings are problems and notes, and names the first
+/// problems.
 fn summary(rows: &[&Row]) -> String {
     const NAMED: usize = 3;
     let of = |level: Level| rows.iter().filter(move |row| row.level == level.name());

@@ -20,7 +20,8 @@ static STARTING: AtomicBool = AtomicBool::new(false);
 /// A signal that arrived while a process was being started and that has not been handled yet, or 0.
 static LATE: AtomicI32 = AtomicI32::new(0);
 
-/// Sets the file that a signal removes from now on. It replaces the file that was set before.
+/// From now on, a signal that ends this process removes the file `path`, and no longer the file of
+/// an earlier call.
 pub fn removes(path: CString) {
     watch();
     forget(FILE.swap(path.into_raw(), Ordering::SeqCst));
@@ -84,8 +85,8 @@ fn watch() {
     extern "C" fn end(signal: libc::c_int) {
         if STARTING.load(Ordering::SeqCst) {
             LATE.store(signal, Ordering::SeqCst);
-            // The process may have been started in the meantime. Then either this handler takes the
-            // signal out of `LATE` and continues, or `start` has taken it and raises it again.
+            // `start` may have finished in the meantime. Then either this handler takes the signal
+            // out of `LATE` and continues, or `start` has taken it and raises it again.
             if STARTING.load(Ordering::SeqCst) || LATE.swap(0, Ordering::SeqCst) == 0 {
                 return;
             }
@@ -159,7 +160,8 @@ mod tests {
         }
     }
 
-    /// Sends the signal to this process when the child exists but `spawn` has not returned.
+    /// Starts `sleep` as a [`Group`]. The new process sends `signal` to this process before it
+    /// executes `sleep`, so `spawn` has not returned yet.
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");

@@ -98,10 +98,10 @@ struct View<'a> {
     /// The op that the user asked for; `None` for the op with the most time.
     glob: Option<&'a str>,
     ops: &'a [Explained],
-    /// The number of further ops that match but are not shown.
+    /// How many further ops match but are not shown.
     left_out: usize,
-    /// The rules that hold. Each rule names something that may limit the program. The list is empty
-    /// if the user asked for an op.
+    /// The rules (docs/explain.md) that hold for this profile. Each rule names something that may
+    /// limit the program. The list is empty if the user asked for an op.
     rules: Vec<Fired>,
     raw: bool,
 }
@@ -186,8 +186,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the ops that match; the op with the most time comes first. Rows that differ only in
-/// their arguments are one op.
+/// Returns the ops that match `glob`, each as the keys of its rows; the op with the most self time
+/// comes first. Rows that differ only in their arguments are one op.
 fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>> {
     let mut groups: BTreeMap<(String, String), (f64, Vec<Key>)> = BTreeMap::new();
     for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {

@@ -298,7 +298,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // These formats contain stacks and no rows. They are written elsewhere.
+        // `stacks.rs` writes these formats, which contain stacks and no rows.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
@@ -314,7 +314,7 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints a note that long texts were cut, and which format contains them in full.
+/// If long texts were cut, prints a note that also says which format contains them in full.
 fn say_cut(texts: &Texts) {
     if texts.were_cut {
         let (longest, all) = (lines::LONG, lines::MOST_OF_LONG >> 20);

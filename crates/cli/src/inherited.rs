@@ -2,8 +2,9 @@
 //!
 //! A Rust program changes some state that its child would otherwise inherit. Rust's runtime ignores
 //! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint changes the
-//! action of SIGCHLD to wait for the program, and raises `RLIMIT_FSIZE` for the recorder's files.
-//! This module stores the original state before `main` and restores it between fork and exec.
+//! action of SIGCHLD to wait for the program, ignores SIGXFSZ, and raises `RLIMIT_FSIZE` for the
+//! recorder's files. This file stores the original state, and restores it in the child process
+//! before that executes the program.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,7 +68,7 @@ fn go_without_stack_overflow_message() {
     }
 }
 
-/// The state that is restored before the program starts.
+/// The state that the child process restores before it executes the program.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     file_size: libc::rlimit,
@@ -115,7 +116,7 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// Returns the size in bytes of the largest file that the program may make.
+    /// Returns the size in bytes of the largest file that the profiled program may write.
     pub fn longest_file(&self) -> u64 {
         self.file_size.rlim_cur
     }

@@ -58,7 +58,7 @@ impl Input {
         &self.name
     }
 
-    /// Returns the number of bytes of the data.
+    /// Returns how many bytes the file has after the offset at which the data begins.
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
     }
@@ -128,8 +128,7 @@ fn copy(mut from: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens such a file on file systems that have no unnamed files: creates a file and removes its
-/// name.
+/// Opens an unnamed file on a file system without `O_TMPFILE`: creates a file and removes its name.
 fn named(place: &Path) -> io::Result<File> {
     loop {
         let path = place.join(format!(".counterpoint-{:016x}.tmp", crate::whole::random()?));

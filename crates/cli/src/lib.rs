@@ -171,8 +171,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // The files affect only the appearance of a view, so a view is shown even if there is an
-        // error in a file.
+        // For a view (such as `report`), the configuration files change only its appearance. So a
+        // view is shown even if there is an error in a file.
         terminal::say!("{}; the file is left out", failure.messages().join("; "));
     }
     terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
@@ -198,7 +198,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
 }
 
 /// Returns the arguments of this process. `help agents` becomes the command `agents`, because clap
-/// would show the options of that command.
+/// would show the options of that command. `--json` becomes `--format=json` if [`short_for_json`]
+/// finds it.
 fn words() -> Vec<std::ffi::OsString> {
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
@@ -298,9 +299,9 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
     }
 }
 
-/// Returns the arguments of `run`, if the command is `run` and its arguments are valid. The parser
-/// for the options of all other commands is not constructed, because this takes 0.1 ms and would
-/// delay the user's program.
+/// Returns the arguments of `run`, if the command is `run` and its arguments are valid. This
+/// function does not construct the parser for the options of all other commands, because that takes
+/// 0.1 ms and would delay the user's program.
 fn run_alone() -> Option<run::Args> {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek()? != "run" {
@@ -318,7 +319,7 @@ fn is_run_without_dashes() -> bool {
 }
 
 /// Prints help, the version, or an error message about the arguments. An error message contains the
-/// arguments, so it is escaped like all text from elsewhere, and has no colours.
+/// user's arguments, so hidden characters in it are replaced, and it has no colours.
 fn usage(mut error: clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp

@@ -1,5 +1,5 @@
-//! `counterpoint list`: prints every name that `-e` accepts, and whether the counter opens on this
-//! machine.
+//! `counterpoint list`: prints names of counters that `-e` accepts, and whether each counter opens
+//! on this machine.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -105,7 +105,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// or which names are similar.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // If the text is a pattern, an error about the syntax of counter lists would not help.
+        // If the user typed a pattern, an error about the syntax of counter lists would not help.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };

@@ -8,9 +8,9 @@
 //!                                         OUT.cpt
 //! ```
 //!
-//! The contents of the profiles may come from somebody else. Therefore they are read and copied by
-//! a thread that has given up all other rights. [`profile::merged`] describes how the result is
-//! read.
+//! The contents of the profiles may come from somebody else. Therefore a thread reads and copies
+//! them that may only read the profiles and write to the new directory. [`profile::merged`]
+//! describes how the result is read.
 
 mod datasets;
 
@@ -107,7 +107,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The result of merging.
+/// The result of [`merge`], in words.
 struct Done {
     /// A line for each profile. It says how the profile's clock was aligned.
     lines: Vec<String>,
@@ -156,8 +156,8 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     Ok(Done { lines, contents })
 }
 
-/// Opens the profiles. A merged profile is replaced by its members. A profile that occurs twice is
-/// used once.
+/// Opens the profiles. Instead of a profile that was itself merged, it returns the profiles of
+/// which that one was made. A profile that occurs twice is used once.
 fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     let mut found: Vec<Found> = Vec::new();
     let mut known: HashMap<String, String> = HashMap::new();
@@ -286,8 +286,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         merged: found.iter().map(|one| one.name.clone()).collect(),
         created_unix_ns: found.iter().map(|one| of(one).created_unix_ns).min().unwrap_or(0),
-        // These fields are in each member's own manifest, because their values belong to a single
-        // recording.
+        // Each of the merged profiles keeps these fields in its own manifest, because their values
+        // belong to a single recording.
         counters: Vec::new(),
         snapshots: Vec::new(),
         watch: Vec::new(),
@@ -351,7 +351,7 @@ fn notes(found: &[Found]) -> Vec<String> {
     all.into_iter().map(text).collect()
 }
 
-/// Returns a text that says how the clock of a profile was aligned.
+/// Returns a text that says how the clock of a profile was aligned with that of the first profile.
 fn in_words(member: &Member, found: &Found) -> String {
     let rank = found.profile.label_of_recording();
     let host = Some(&member.host).filter(|host| !host.is_empty());

@@ -33,7 +33,7 @@ pub struct MetricArgs {
     pub metrics_file: Vec<PathBuf>,
 }
 
-/// Whether a view shows built-in metrics that the user did not ask for.
+/// Whether a view (such as `report`) shows built-in metrics that the user did not ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Nothing,
@@ -259,8 +259,9 @@ const COLUMNS: &[&str] = &[
     "duration",
 ];
 
-/// Returns what already has this name. A metric cannot have the same name, because a table would
-/// then have two columns of that name.
+/// Returns which kind of thing already has the name `name`; `None` if a metric can have it. A
+/// metric and a column, or a metric and a counter, of the same name would be two columns of that
+/// name in a table.
 fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
     let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
         || (name.starts_with("group") && name.ends_with("_ns"));

@@ -18,16 +18,16 @@ fn is_over(orphan: &Orphan) -> bool {
     }
 }
 
-/// Removes the pools that nobody can need, without a message. Counterpoint made these pools, so the
-/// user is not asked. If a pool cannot be removed, `doctor` shows it.
+/// Removes the pools that no recording or profile can need, without a message. Counterpoint made
+/// these pools, so it does not ask the user. If a pool cannot be removed, `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
         let _ = orphan.remove();
     }
 }
 
-/// Removes the pools that nobody can need, or all orphans with `all`, and prints a line about each
-/// removed pool. Returns the number of orphaned pools that are left.
+/// Removes the pools that no recording or profile can need, or all orphaned pools with `all`.
+/// Prints a line about each removed pool. Returns how many orphaned pools are left.
 pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {

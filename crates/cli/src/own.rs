@@ -1,5 +1,5 @@
-//! Finds the counters that also count the recorder's own system calls, if the number of these calls
-//! is known exactly.
+//! Finds the counters that also count the recorder's own system calls and for which the number of
+//! these system calls is known exactly.
 //!
 //! ```text
 //!  begin of a call                      end of it

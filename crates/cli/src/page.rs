@@ -8,10 +8,10 @@
 //!                        app/*.js, page.css, page.html ─┘
 //! ```
 //!
-//! All numbers are passed as the texts that the report prints, so the page cannot contradict the
-//! report. Pictures are drawn from bins and points in time, which the report does not print.
-//! `app/data.js` describes the data that the page's JavaScript gets, and `data.rs` has the same
-//! structures in Rust.
+//! The page shows numbers in tables as the texts that the report prints. Beside such a text, the
+//! page may get the number itself, to sort by it. Pictures are drawn from bins and points in time,
+//! which the report does not print. `app/data.js` describes the data that the page's JavaScript
+//! gets, and `data.rs` has the same structures in Rust.
 
 mod assemble;
 pub mod compare;
@@ -52,7 +52,7 @@ pub use explained::Explained;
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
-/// The page has details only of the ops with the most time, and of at most this many ops.
+/// The page has details of at most this many ops, those with the most self time.
 const DETAILED: usize = 200;
 /// A table on the page has at most this many rows.
 const ROWS: usize = 2_000;
@@ -75,14 +75,14 @@ pub struct Form {
     pub table: Table,
     /// The column by which the table is sorted.
     pub sort: String,
-    /// For a tree, the index of each row's parent.
+    /// If the rows are a tree: for each row, the index of its parent.
     pub parents: Option<Vec<Option<usize>>>,
     /// The op of each row; `None` for a row that is not about an op. The list is empty if no row is
     /// about an op.
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,
-    /// The lines below the table, without the lines that explain the marks in its cells.
+    /// The lines below the table that explain it, without those that explain marks in its cells.
     pub explained: Vec<Explained>,
 }
 
@@ -123,7 +123,7 @@ impl Group {
     }
 }
 
-/// Describes the exported trace that the page names.
+/// Describes the exported trace of `report --trace`, to which the page refers.
 ///
 /// # Errors
 /// Returns an error if the extension of the file name does not belong to a trace format.
@@ -252,8 +252,8 @@ fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
-/// Returns some of the lines above a report: with `in_words` the lines that are sentences,
-/// otherwise the lines that begin with a label.
+/// Returns some of the lines that a report has above its table: with `in_words` those that are
+/// sentences, otherwise those that begin with a label.
 fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);

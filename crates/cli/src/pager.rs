@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::config::{self, Key};
 use crate::terminal::{self, say};
 
-/// With these options, the output goes to a file, so no pager is started.
+/// With these options, the view is written to a file, so no pager is started.
 const NOT_READ: [&str; 2] = ["--html", "--output"];
 
 /// A pager that is running.
@@ -113,8 +113,8 @@ fn is_installed(program: &str) -> bool {
 }
 
 impl Pager {
-    /// Ends the output, and waits until the pager has ended. Returns the exit status of this
-    /// process.
+    /// Closes the pipe to the pager, and waits until the pager has ended. Returns the exit status
+    /// for this process: `code`, or 2 if the pager could not be started.
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {

@@ -2,9 +2,9 @@
 //! interface) without a program to profile.
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
-//! it (`plugin/child.rs`), and writes its results to a pipe. If the child crashes, it is known
-//! which plugin it had loaded, and this process continues. `plugin/answer.rs` describes how this
-//! process is protected from a child.
+//! it (`plugin/child.rs`), and writes its results to a pipe. If the child crashes, this process
+//! knows which plugin it had loaded, and continues. `plugin/answer.rs` describes how this process
+//! is protected from a child.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin

@@ -1,4 +1,4 @@
-//! Adds the events that profiler plugins have handed over to a profile.
+//! Takes the events that profiler plugins have handed over, and adds them to a profile.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -11,7 +11,8 @@ use plugin_host::fit;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The environment variable that names a directory of plugins. Hosts of Kineto use it.
+/// The environment variable that names a directory of plugins. Programs that use Kineto read it,
+/// too.
 pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
 
 /// Returns the plugin files that `words` name, in the order of the words. A word is a file, a
@@ -111,8 +112,9 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Returns an error if the file is not a regular file. For root, it is also an error if other users
-/// can change the file, because a plugin runs with the rights of the program.
+/// Returns an error if the file is not a regular file. If the user is root and others can change
+/// the file, a message says so, or it is an error (see [`fit::exposed_to_others`]), because a
+/// plugin runs with the rights of the program.
 fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
     let plugin = format!("plugin {}", file.display());
     fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;

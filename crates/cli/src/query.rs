@@ -48,8 +48,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Err(missing(format!("start {}: {error}", program.display())))
 }
 
-/// Finds the program. It is the program that the variable names, or the program in the directory of
-/// this program, or the first such program in PATH.
+/// Finds `counterpoint-query`: the program that `COUNTERPOINT_QUERY` names, or else the one in the
+/// directory of this program, or else the first one in PATH.
 fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return Some(named.into());

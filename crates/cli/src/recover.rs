@@ -1,4 +1,5 @@
-//! `counterpoint recover`: moves the records that a crash left in the pool into the profile.
+//! `counterpoint recover`: moves the records that a crash left in the pool (shared memory) into the
+//! profile.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,8 +43,8 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let dir = &args.profile;
     let root = if args.orphans { None } else { Some(Dir::open(dir)) };
-    // An orphaned pool names its profile, which can be anywhere, so this process must be able to
-    // read any path.
+    // A pool contains the path of its profile, which can be anywhere. To find out whether that
+    // profile still exists, this process must be able to read any path.
     let reads = vec![Path::new("/")];
     let change = Change::Inside;
     let pools = pools::own_directories();
@@ -72,7 +73,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// Returns the exit status, and a message about what was done.
+/// Returns the exit status of the command, and a message about what [`collect`] has done.
 fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
     match &collected.pool {

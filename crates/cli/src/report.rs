@@ -209,7 +209,7 @@ impl RowKind {
     }
 }
 
-/// The content of all three formats.
+/// The data that the formats (text, JSON and CSV) print.
 struct Report<'a> {
     overview: Overview<'a>,
     table: Table,
@@ -218,7 +218,8 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Returns an error if the user gave options about calls for a table that is not made of calls.
+/// Returns an error if the user gave an option that the table of `by` cannot apply, because its
+/// rows are not made of calls.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -263,7 +264,7 @@ fn output<D: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the kind of rows that is shown if the user names none.
+/// Returns the kind of rows for a table if the user gave no `--by`.
 fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
     let has_calls = profile.calls() > 0 || !profile.counted().is_empty();
     let has_loops = recorded.rows.iter().any(|row| row.hits > 0);

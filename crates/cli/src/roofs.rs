@@ -4,8 +4,8 @@
 //! The name of a file is derived from everything that the measurement depends on: the processor's
 //! model and microcode, the processors that may be used, and their caches. The file is the document
 //! that `counterpoint roofline --format json` prints. Its contents are checked, because somebody
-//! else may have written them. The directory is used only if nobody but the user and root can
-//! change it and the directories above it.
+//! else may have written them. The directory is used only if nobody but the user, the user's group
+//! and root can change it and the directories above it.
 
 use std::env;
 use std::ffi::OsString;
@@ -133,7 +133,7 @@ impl Document {
         }
     }
 
-    /// Parses a document. The error is a short text about what is wrong.
+    /// Parses and checks a document of measurements. The error is a short text about what is wrong.
     fn read(content: &[u8]) -> Result<Self, String> {
         let document: Self = serde_json::from_slice(content).map_err(|e| e.to_string())?;
         if document.schema != SCHEMA {
@@ -173,7 +173,8 @@ impl Document {
         }
     }
 
-    /// Whether a profile was recorded on this machine.
+    /// Whether the profile of `manifest` was recorded on the machine that was measured. Compares
+    /// the host's name and the processor's model.
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         self.machine.host == manifest.host && self.machine.cpu_model == manifest.cpu_model
     }
@@ -207,7 +208,8 @@ impl MachineOut {
     }
 }
 
-/// Returns the measurements of this machine from the cache; `None` if there are none.
+/// Returns the measurements of the machine of `cpus` from the user's cache; `None` if the cache has
+/// none that can be trusted.
 pub fn kept(cpus: &Cpus) -> Option<Document> {
     let machine = MachineOut::of(cpus);
     let path = folder(false).ok()?.join(machine.file_name());
@@ -222,7 +224,7 @@ pub fn kept(cpus: &Cpus) -> Option<Document> {
     (document.machine == machine).then_some(document)
 }
 
-/// Returns the roofs of the machine that this process runs on, if they were measured.
+/// Returns the measurements of the machine that this process runs on, if the user's cache has them.
 pub fn here() -> Option<Document> {
     kept(&Cpus::of(&Machine::here()))
 }
@@ -246,7 +248,8 @@ fn limited(file: fs::File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes a document to the cache. Returns the path, or the reason why the document is not stored.
+/// Writes a document to the user's cache. Returns the file's path, or the reason why the document
+/// is not stored.
 pub fn keep(document: &Document) -> Result<PathBuf, String> {
     let folder = folder(true)?;
     let path = folder.join(document.machine.file_name());
@@ -305,9 +308,9 @@ fn folder(make: bool) -> Result<PathBuf, String> {
     Ok(wanted)
 }
 
-/// Whether somebody except this user and root can change this directory. Without `strict`, a
-/// directory of root with a sticky bit is allowed: everybody may create files in it, but nobody may
-/// remove the files of other users.
+/// Whether somebody except this user, this user's group and root can change this file or directory.
+/// Without `strict`, a directory of root with a sticky bit is allowed: everybody may create files
+/// in it, but nobody may remove the files of other users.
 fn untrusted(about: &Metadata, strict: bool) -> bool {
     // SAFETY: both calls have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

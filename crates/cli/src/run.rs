@@ -1,8 +1,8 @@
 //! `counterpoint run`: starts a program with the agent (the library that records) loaded into it.
 //!
-//! While the program runs, nothing is printed. Signals that are sent to `run` are passed on to the
-//! program. Signals from the terminal reach the program directly. `run` ends with the exit status
-//! of the program.
+//! Without `--live`, `run` prints nothing while the program runs. `run` passes on signals that
+//! another process sends to it. Signals from the terminal reach the program directly. `run` ends
+//! with the exit status of the program.
 
 mod begin;
 mod dataset;
@@ -108,9 +108,9 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 }
 
 /// Runs the command. If `WHOLE` is false, this is the small program (`bin/counterpoint-start.rs`),
-/// which has no passes, series, datasets, live view or sampler. If one of these is needed, the
-/// program with all commands replaces this process. The small program also cannot read profiles, so
-/// it starts the other program for the summary.
+/// which has no passes, series, datasets, live view or sampler. If the user asks for one of these,
+/// the program with all commands replaces this process. The small program also cannot read
+/// profiles, so it starts the other program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let needs_all =
         args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.dir.is_some();
@@ -199,11 +199,11 @@ struct Running {
     pid: libc::pid_t,
     prepared: Prepared,
     manifest: Manifest,
-    /// The size of the largest file that the program may make.
+    /// The largest file in bytes that the program may write (its `RLIMIT_FSIZE`).
     longest_file: u64,
 }
 
-/// Starts the program. If the program cannot be started, everything that was prepared is removed.
+/// Starts the program. If this fails, the profile's directory and the pool are removed.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
@@ -218,8 +218,8 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // Orphaned pools are removed now, because the program starts meanwhile and does not
-            // have to wait for it.
+            // The pools (shared memory) of recordings that nobody finished are removed now: the
+            // program is already starting in its own process and does not wait for this.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -239,7 +239,7 @@ fn begin(
     inherited: Inherited,
 ) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
-        // If the program would not start with the library, the library is not preloaded:
+        // If the program would not start with the agent in it, the agent is not preloaded:
         // `LD_PRELOAD` keeps the value that it has in this process's environment.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
@@ -266,8 +266,8 @@ fn begin(
 }
 
 impl Running {
-    /// Waits for the program's end. Meanwhile, appends full pages of the program's records to the
-    /// profile.
+    /// Waits for the program's end. Meanwhile, appends pages that the program has filled with
+    /// records to the profile.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
         let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
         let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
@@ -298,8 +298,8 @@ fn sampler<const WHOLE: bool>(
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Finds the program's file. This is done before anything is created, so that nothing has to be
-/// removed if the file is missing.
+/// Finds the file of the program that the user named. The caller does this before it creates files,
+/// so that nothing has to be removed if the program is missing.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -310,7 +310,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // Shells use the same exit codes. Most programs use other exit codes for their own errors.
+        // Most programs use other exit codes than these two for their own errors.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -332,25 +332,26 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns whether the library can be loaded into the program.
+/// Returns whether the dynamic linker can load the agent into the program.
 fn carrier_of(program: &Path) -> Carrier {
     let path = std::ffi::CString::new(program.as_os_str().as_bytes());
     path.map_or(Carrier::Able, |path| preloadable::examine(libc::AT_FDCWD, &path))
 }
 
-/// The process id of the running program; 0 before the program starts and after it has ended.
+/// The id of the running child process to which signals are passed on: the recorded program, or a
+/// program that [`attend`] runs. 0 if there is none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that arrived before the program was started and has not been passed on yet, or 0.
+/// A signal that arrived while [`CHILD`] was 0 and that waits for the next child, or 0.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// A signal of [`ENDING`] that arrived while no program was running, or 0. The value is never
-/// cleared.
+/// The last signal of [`ENDING`] that arrived while [`CHILD`] was 0; 0 if there was none. The value
+/// is never cleared.
 static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
 
 /// The signals with which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The signal of [`ENDING`] that arrived last, even if a program was running then; or 0. The value
-/// is never cleared.
+/// The last signal of [`ENDING`] that arrived, whether or not a child was running; 0 if there was
+/// none. The value is never cleared.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
 const FORWARDED: [i32; 10] = [
@@ -366,9 +367,10 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Installs handlers that pass signals on to the program. Ignoring the signals with `SIG_IGN` would
-/// be wrong, because an ignored signal is still ignored in the program after `exec`, but a signal
-/// with a handler is not. A signal that this process's parent ignored (nohup) is still ignored.
+/// Installs handlers that pass the signals of `FORWARDED` on to the program. Ignoring the signals
+/// with `SIG_IGN` would be wrong, because an ignored signal is still ignored in the program after
+/// `exec`, but a signal with a handler is not. A signal that this process's parent ignored (nohup)
+/// is still ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // A positive `si_code` means that the kernel sent the signal: the terminal has sent it to
@@ -398,8 +400,8 @@ fn forward_signals() {
             stop(forward as *const () as usize);
         }
     }
-    // Stops this process until SIGCONT, as if it had no handler. If the process group is orphaned,
-    // nobody could continue the process, so the kernel does not stop it. Makes only
+    // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. If the process group is
+    // orphaned, nobody could continue the process, so the kernel does not stop it. Makes only
     // async-signal-safe calls.
     fn stop(handler: usize) {
         // SAFETY: zeros are values of `sigaction` and of sets, and all pointers outlive the calls.
@@ -514,7 +516,8 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // That program has printed the name of the page's file, or why it did not write the file.
+        // The program that writes the page has printed the file's name, or why it did not write the
+        // file.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -529,7 +532,8 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let pid = child.id();
     CHILD.store(pid.cast_signed(), Ordering::SeqCst);
     pass_on_early_signal();
-    // With `WNOWAIT`, the child is not reaped, so its id is not used for another process.
+    // With `WNOWAIT`, this call does not reap the child, so no other process gets its id before
+    // `CHILD` is 0.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
         // SAFETY: zeros are a value of `siginfo_t`, which outlives the call.
@@ -557,7 +561,7 @@ fn end_as(status: ExitStatus) -> ExitCode {
 /// Ends this process with `signal`, as if this process had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
     // SAFETY: the limit and the action outlive the calls. The limit prevents a core dump of this
-    // process, which would only hide that of the program.
+    // process, which would only hide the program's core dump.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -1,5 +1,5 @@
 //! The options that all instrumenting commands share. They choose the functions and loops to
-//! instrument, and the mode. The module also makes the line that says what was instrumented.
+//! instrument, and the mode. This file also makes the line that says what was instrumented.
 
 use std::collections::BTreeMap;
 use std::path::Path;

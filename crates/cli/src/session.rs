@@ -143,7 +143,7 @@ fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
     told
 }
 
-/// Like [`prepare`], but leaves out counters that do not work.
+/// Like [`prepare`], but leaves out counters that do not work on this machine (`--skip-missing`).
 fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepared, Failure> {
     let machine = Machine::here();
     let resolver = recording.naming.resolver(&machine);
@@ -187,9 +187,9 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Moves the remaining records of a recording into its profile. The exit status is 1 if a process
-/// is still recording into it. The data of processes that have ended is collected in any case, and
-/// the command can be repeated.
+/// Moves the records of a session that are still in memory into its profile. The exit status is 1
+/// if a process is still recording into the profile. The data of processes that have ended is
+/// collected in any case, and the user can repeat the command.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;

@@ -6,8 +6,8 @@
 //! a process creates a directory, it removes old ones in the same place: directories with such a
 //! name that belong to the same user and that no process has locked.
 //!
-//! A new directory is not locked for a moment. If another process removes the directory in that
-//! moment, another directory is created.
+//! Between its creation and the lock, a directory can be removed by another process. Then this
+//! process creates another directory.
 
 use std::fs::{self, File};
 use std::io;

@@ -93,7 +93,7 @@ pub struct Args {
     format: StatsFormat,
 }
 
-/// The number of ops that are shown if the user names none.
+/// How many ops are shown to people if the user selects neither ops nor threads.
 const OPS: usize = 3;
 
 /// `--by`.
@@ -134,7 +134,7 @@ struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
     args: &'a Args,
-    /// The loops; `None` if options select calls by thread name or by time.
+    /// The instrumented loops; `None` if options select calls by thread name or by time.
     loops: Option<&'a Loops<'a>>,
 }
 

@@ -1,8 +1,9 @@
-//! Determines, for the whole program, how text from elsewhere is printed for people.
+//! Determines, for all commands, how text from other programs and files is printed for people.
 //!
-//! Names of ops, threads, counters and metrics, paths, commands and arguments come from other
-//! people's programs and files. A terminal would execute escape sequences in such text, hide
-//! zero-width characters, and reorder text after a right-to-left mark. Therefore:
+//! Counterpoint prints texts from other people's programs and files: names of ops, threads,
+//! counters and metrics, paths, commands and arguments. A terminal would execute escape sequences
+//! in such text, hide zero-width characters, and reorder text after a right-to-left mark.
+//! Therefore:
 //!
 //! | destination | what happens |
 //! |---|---|
@@ -72,7 +73,7 @@ pub enum When {
     Never,
 }
 
-/// When colours are used: a value of [`When`] as a number.
+/// The value of [`When`] that [`choose_colour`] has set, as a number.
 static COLOUR: AtomicU8 = AtomicU8::new(0);
 /// The width in columns, plus 1, of the terminal on which the pager runs; 0 without a pager.
 static PAGED: AtomicUsize = AtomicUsize::new(0);
@@ -121,8 +122,9 @@ pub fn is_screen() -> bool {
     PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
 }
 
-/// Returns the width of the terminal on stdout in columns. If stdout is not a terminal, returns the
-/// value of `COLUMNS`; `None` if this variable is not set either.
+/// Returns the width in columns of the terminal on which stdout is shown, directly or through the
+/// pager. Without a terminal, returns the value of `COLUMNS`; `None` if this is not a number
+/// either.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -177,7 +179,7 @@ impl Style {
         (Self::Off, '\u{fdd3}', "\x1b[0m"),
     ];
 
-    /// Returns the character to write for this style. The text is empty if colours are off.
+    /// Returns the character to write for this style. The result is empty if colours are off.
     pub fn mark(self) -> &'static str {
         match self {
             _ if !colour() => "",

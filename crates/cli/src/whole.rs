@@ -7,7 +7,8 @@
 //! `SIGKILL`, no file remains. If the file system does not support unnamed files, or `/proc` is not
 //! mounted, the new file has a random name, `.counterpoint-….tmp`. It is removed if something
 //! fails, and if SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another
-//! file also has such a name for a moment, until it is renamed.
+//! file also has such a name for a moment, until it is renamed. If no new file can be made in the
+//! directory, an existing file is overwritten.
 //!
 //! How the file is written depends on what the name refers to:
 //!
@@ -57,8 +58,8 @@ enum Naming {
 }
 
 impl WholeFile {
-    /// Begins a file for output of the given kind. The file gets the name `path` when it is
-    /// complete.
+    /// Opens the output that `path` names, for text or data of the given kind. A new file gets this
+    /// name only in [`Self::finish`].
     pub fn create(path: &Path, kind: Kind) -> io::Result<Self> {
         if path.as_os_str() == "-" {
             return descriptor(io::stdout().as_fd(), kind);
@@ -80,8 +81,8 @@ impl WholeFile {
         };
         match (fresh(&target), old) {
             (Ok((file, end)), old) => {
-                // This value is created first, so that the file is removed when the value is
-                // dropped if the next call fails.
+                // `whole` is created before `take_mode` is called: if that call fails, `whole` is
+                // dropped, and this removes the file.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
                     take_mode(whole.out.inner(), &old)?;
@@ -207,8 +208,8 @@ fn own_descriptor(path: &Path) -> Option<i32> {
     (fs::canonicalize(directory(path)).ok()? == ours).then_some(number)
 }
 
-/// Returns an error for a file that another user may have put into a directory to which everybody
-/// can write.
+/// Returns an error if `path` is in a sticky directory to which everybody can write, and another
+/// user may have put the file there.
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
@@ -260,7 +261,8 @@ fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
-/// Returns `file` if it is still the file that was checked. Otherwise, returns an error.
+/// Returns `file` if it is the file that `looked_at` describes. Otherwise, it was replaced after
+/// the check, and this returns an error.
 fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
@@ -364,8 +366,8 @@ impl Drop for Temporary {
 /// Returns a random number. It is used for names that nobody should be able to guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // The system call is used directly, because glibc's function is newer than the oldest glibc
-    // that the release supports.
+    // The system call is used directly, because the oldest glibc that the release supports has no
+    // function `getrandom`.
     //
     // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };

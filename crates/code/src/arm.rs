@@ -6,7 +6,7 @@ use yaxpeax_arm::armv8::a64::InstDecoder;
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// The number that encodes the stack pointer or the zero register.
+/// The register number that encodes the stack pointer or the zero register.
 const SP: u32 = 31;
 /// The register with the return address.
 const LINK: u32 = 30;
@@ -56,7 +56,8 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // The decoder writes addresses in the code as distances.
+    // The decoder writes the targets of branches and other addresses as distances from the
+    // instruction.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -69,7 +70,7 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(format!("{before}0x{target:x}"))
 }
 
-/// Returns the bit of a general register that is written; 0 for the zero register.
+/// Returns the bit of a general register in [`Insn::writes`]; 0 for the zero register.
 fn written(register: u32) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
@@ -239,7 +240,7 @@ fn of_registers(word: u32, insn: &mut Insn) {
 
 fn vector(word: u32, insn: &mut Insn) {
     let to = bits(word, 4, 0);
-    // `movi d0, #…` is encoded as an operation on vectors of 64 bits, but sets one number.
+    // `movi d0, #…` is encoded as an operation on vectors of 64 bits, but sets a scalar.
     let is_one = word & 0xfff8_fc00 == 0x2f00_e400;
     let width = match (bits(word, 31, 30), bits(word, 28, 28)) {
         _ if is_one => Class::SCALAR,
@@ -266,8 +267,8 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits. It counts as an operation of 128
-/// bits.
+/// Whether a vector operation has operands of 64 and of 128 bits. Such an operation counts as one
+/// of 128 bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {
@@ -322,7 +323,8 @@ fn access(word: u32, insn: &mut Insn) {
         _ => None,
     };
     let Some(bytes) = known else {
-        // Memory tags and copies have an unknown size, and an unknown effect on registers.
+        // These are operations on memory tags and copies of memory. Their size is not known, so the
+        // registers in both fields count as written.
         insn.writes = written(bits(word, 4, 0)) | written(bits(word, 20, 16));
         return;
     };
@@ -342,7 +344,7 @@ fn access(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Returns the kind that a register of a vector load or store counts as.
+/// Returns the class of a load or store of one vector register of this size.
 fn vector_class(bytes: u16) -> u16 {
     if bytes == 16 { Class::VECTOR_128 } else { Class::SCALAR }
 }
@@ -514,7 +516,7 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
 fn structure(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let is_load = bits(word, 22, 22) == 1;
     (memory.read, memory.written) = (is_load, !is_load);
-    // If one element is accessed, this bit is a part of its index.
+    // If the instruction accesses one element, bit 30 is a part of the element's index.
     let is_element = bits(word, 24, 24) == 1 && bits(word, 15, 14) != 0b11;
     let full = if bits(word, 30, 30) == 1 || is_element { 16 } else { 8 };
     insn.class.bits |= if full == 16 { Class::VECTOR_128 } else { Class::VECTOR_64 };

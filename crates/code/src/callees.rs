@@ -1,8 +1,8 @@
 //! Finds the functions that the calls of a function reach.
 //!
 //! A call names the address of the function, or the address of a *stub*, which jumps to the address
-//! in a slot. An indirect call uses an address that the function has loaded from a slot, or that it
-//! has as a number. Other indirect calls are not followed: the program decides what they reach.
+//! in a slot. An indirect call uses an address that the function has loaded from a slot, or a
+//! constant address. Other indirect calls are not followed: the program decides what they reach.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
     slot.and_then(|slot| image.in_slot(slot)).unwrap_or(to)
 }
 
-/// Whether an instruction does nothing that matters here.
+/// Whether an instruction neither writes registers, accesses memory nor jumps.
 fn is_mark(insn: &Insn) -> bool {
     insn.flow == Flow::Next && insn.writes == 0 && insn.memory.is_none()
 }

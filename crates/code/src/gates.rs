@@ -1,10 +1,11 @@
-//! Finds the hooks of each id in the machine code of a function.
+//! Finds the hooks (the inserted code at the start and end of hits) of each id in the machine code
+//! of a function.
 //!
 //! The code of a hook shows the id: the hook counts in the entry `table + id × 128`. The table is
-//! the value that the call of the descriptor's `enter` returned. So following this one value (see
-//! [`crate::values`]) finds each access to an entry, and the offset of the access gives the id and
-//! the field. Nothing has to be added to the code for that, and it also works in code without
-//! symbols.
+//! the value that the call of the descriptor's `enter` returned. So this module follows this one
+//! value (see [`crate::values`]) to find each access to an entry. The offset of the access gives
+//! the id and the field. The instrumenter has to add nothing to the code for this, and it also
+//! works in code without symbols.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`
@@ -112,8 +113,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
             _ => {}
         }
     });
-    // If no hits begin in a function, the function is not instrumented, and its code reads the
-    // clock for its own purposes.
+    // If no hits begin in a function, the function is not instrumented. If such a function reads
+    // the clock, it does so for its own purposes.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }
@@ -127,7 +128,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     Hooks { gates, is_hook }
 }
 
-/// Marks the branch at the end of a block that leads to a hook, and the comparison before it.
+/// `block` ends with a branch to a hook. Marks this branch, and the comparison before it, as parts
+/// of the hook.
 fn branch_to_hook(code: &Code, block: usize, is_hook: &mut [bool]) {
     let insns = code.of(block);
     let first = code.blocks[block].first;

@@ -1,9 +1,9 @@
 //! Builds the control-flow graph of a function in machine code, from the instructions that can be
 //! reached from the function's first instruction.
 //!
-//! A call is assumed to return. A jump to the beginning of another function leaves this one. Jumps
-//! through tables are followed if the table is found; otherwise the code after them is missing, and
-//! the graph counts such jumps.
+//! A call is assumed to return. A jump to the beginning of another function leaves this one. A jump
+//! through a table is followed if the table is found. Otherwise, the code that only this jump
+//! reaches is missing, and the graph counts the jump as unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,12 @@ use crate::{arm, x86};
 
 /// The largest number of instructions of one function.
 const MOST_INSNS: usize = 1 << 18;
-/// The largest number of stack slots that are remembered in all blocks of a function.
+/// The largest number of stack slots whose values are stored, over all blocks of a function.
 const MOST_SLOTS: usize = 1 << 22;
 /// The largest number of entries of one jump table.
 const MOST_JUMPS: u64 = 4096;
-/// A function is read again at most this many times because a jump table was found.
+/// The largest number of times that a function is read. It is read again each time that jump tables
+/// were found.
 const MOST_ROUNDS: usize = 8;
 
 /// A basic block.
@@ -189,7 +190,8 @@ impl Code {
         let mut work = vec![self.entry];
         let mut slots = 0;
         let mut queued = vec![false; self.blocks.len()];
-        // Each value can change twice; real functions need a few visits of each block.
+        // The budget limits the number of interpreted instructions. Each value can change twice,
+        // but real functions need only a few visits of each block.
         let mut budget = 64 * self.insns.len() + (1 << 16);
         while let Some(block) = work.pop() {
             queued[block] = false;
@@ -281,7 +283,7 @@ impl Code {
     }
 }
 
-/// Whether a jump to `to` leaves the function, because another function begins there.
+/// Whether a jump to `to` leaves the function, because another function begins at `to`.
 fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
     match own {
         Some((start, end)) if (start..end).contains(&to) => false,
@@ -302,7 +304,7 @@ fn targets(insn: &Insn, tables: &BTreeMap<u64, Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// Finds all instructions that can be reached, by address.
+/// Returns all instructions that can be reached from `start`, sorted by address.
 fn reach(
     image: &Image,
     start: u64,

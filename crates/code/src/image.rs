@@ -1,8 +1,8 @@
-//! Represents machine code by its addresses. The code is from a file, or was copied out of a
-//! process.
+//! Represents machine code and data by their addresses. They come from a file, or were copied out
+//! of a process.
 //!
-//! Files and copies may come from anybody. Everything is copied, at most [`MOST_BYTES`], every
-//! address is looked up, and sums of addresses are checked.
+//! Files and copies may come from anybody. So an image copies at most [`MOST_BYTES`] bytes, looks
+//! up every address before it uses it, and checks sums of addresses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,8 +28,8 @@ const MOST_NAMES: usize = 1 << 22;
 /// The largest number of bytes of symbol names that are read, for each byte of the file. Without
 /// this limit, any number of symbols could share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// Each relocation counts as at least this many bytes, because any number of sections may refer to
-/// the same relocations.
+/// A file may have at most one relocation for this many of its bytes. Without this limit, any
+/// number of sections could refer to the same relocations.
 const RELOCATION_BYTES: u64 = 16;
 /// The largest number of segments, or of sections of an object file.
 const MOST_SEGMENTS: usize = 4096;
@@ -75,11 +75,11 @@ pub struct Image {
     pub machine: Machine,
     /// The build id, if there is one.
     pub build_id: Option<Vec<u8>>,
-    /// The functions by address, with only one for each start.
+    /// The functions, sorted by address, with only one function for each start.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
-    /// The addresses of each segment: begin, end and index, in ascending order. If segments
-    /// overlap, the first one counts.
+    /// Ranges of addresses with the index of their segment, in ascending order: begin, end and
+    /// index. Where segments overlap, the first segment is used.
     places: Vec<(u64, u64, usize)>,
     /// Bytes of the segments.
     total: u64,
@@ -87,7 +87,7 @@ pub struct Image {
     most: u64,
     /// Bytes of the file.
     file: u64,
-    /// Addresses of functions, by the slots that contain them.
+    /// Addresses of functions, by the addresses of the slots that contain them.
     slots: BTreeMap<u64, u64>,
     /// Bytes of names of symbols that may still be read.
     names_left: u64,
@@ -154,7 +154,7 @@ impl Image {
     }
 
     /// Makes an image of pieces that were copied out of a process. If one of the pieces begins with
-    /// an ELF header, its program headers give the code and the unwind table.
+    /// an ELF header, the program headers say where the code and the unwind table are.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
         let mut image = Self {
             machine,
@@ -325,7 +325,8 @@ impl Image {
         let bases = BaseAddresses::default().set_eh_frame(address);
         let mut entries = section.entries(&bases);
         let mut count = 0;
-        // Any number of functions may share one entry, which can be as long as the table.
+        // Any number of functions may share one common entry, which can be as long as the table. So
+        // each common entry is parsed only once.
         let mut shared: HashMap<usize, CommonInformationEntry<_>> = HashMap::new();
         while let Ok(Some(entry)) = entries.next() {
             count += 1;
@@ -349,7 +350,8 @@ impl Image {
         }
     }
 
-    /// Sorts functions. Of functions with the same start, one with a name and a size is kept.
+    /// Sorts functions. Of several functions with the same start, keeps one: preferably one with a
+    /// name, and then one with a size.
     fn order(&mut self) {
         self.functions.sort_by(|a, b| {
             let size = |f: &Function| f.end > f.start;

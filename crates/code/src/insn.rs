@@ -1,5 +1,5 @@
 //! Represents one machine instruction by its control flow, its memory operand, its effect on
-//! registers, and its kinds for counting. The decoders of both architectures produce it.
+//! registers, and its kinds for counting. The decoders of both architectures return this form.
 
 /// The number of a general register in the architecture's encoding. On AArch64, 31 is the stack
 /// pointer; the zero register has no number here.
@@ -46,14 +46,14 @@ pub enum Flow {
     Call(u64),
     /// The address in a register, or, for `None`, in the memory operand is called.
     CallTo(Option<Register>),
-    /// The caller, or no place (traps and invalid instructions).
+    /// The caller (a return), or nowhere (traps and invalid instructions).
     End,
 }
 
 /// The effect of an instruction, if it is simple enough to be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Another effect: the registers in `writes` have unknown values afterwards.
+    /// An effect that is not followed: the registers in `writes` have unknown values afterwards.
     Other,
     /// Copies a register.
     Move(Register, Register),
@@ -75,11 +75,12 @@ pub enum Op {
     Store(Option<Register>, u16),
     /// Stores a number of 64 bits.
     StoreNumber(u64),
-    /// Stores two registers of 64 bits each.
+    /// Stores two registers of 64 bits each. `None` is the zero register.
     StorePair(Option<Register>, Option<Register>),
-    /// Decreases the stack pointer by 8 and stores a register.
+    /// Decreases the stack pointer by 8 and stores a register, or, for `None`, an unknown value.
     Push(Option<Register>),
-    /// Loads a register, and increases the stack pointer by 8.
+    /// Loads a register (`None`: no register that is followed), and increases the stack pointer by
+    /// 8.
     Pop(Option<Register>),
     /// Reads the clock that hooks read.
     Clock,
@@ -94,7 +95,8 @@ pub struct Memory {
     pub index: Option<(Register, u8)>,
     /// The number that is added.
     pub displacement: i64,
-    /// Whether the address cannot be followed: a thread-local segment, or a vector of addresses.
+    /// Whether the address cannot be computed here, for example because it is in a thread-local
+    /// segment or in a vector of addresses.
     pub strange: bool,
     /// Whether the instruction reads the memory.
     pub read: bool,

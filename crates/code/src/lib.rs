@@ -1,5 +1,6 @@
 //! Finds the machine code of each instrumented function and loop, and describes it. The input is an
-//! ELF file, or code that was copied out of a process. The output is a list of regions.
+//! ELF file, or code that was copied out of a process. The output is a region (a list of ranges
+//! with facts about their code) for each id.
 //!
 //! ```text
 //!  bytes ─► image ─► graph ─► values ─► gates ─► region

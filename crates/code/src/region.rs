@@ -2,9 +2,9 @@
 //! without passing their end.
 //!
 //! A region is a list of ranges, because compilers move rarely executed code to other places. Its
-//! machine loops are the natural loops whose headers it contains. A loop that was not transformed
-//! has one machine loop, besides the machine loops of the loops inside. A loop that became a
-//! vectorised body and a remainder has two.
+//! machine loops are the natural loops whose headers it contains. If the compiler did not transform
+//! a loop, the loop has one machine loop, besides the machine loops of the loops inside. If the
+//! compiler made a vectorised body and a remainder of it, the loop has two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,8 +139,8 @@ pub struct MachineLoop {
 /// The reason why the code of an id is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The code has no hook of the id: the function was optimised away, or its code was not
-    /// followed.
+    /// The code that was read has no hook where hits of this id begin: the function was optimised
+    /// away, or its code was not found.
     NoBegin,
     /// The end of the id's hits cannot be found in the code, because nothing is counted there.
     NoEnd,
@@ -157,7 +157,7 @@ pub struct Region {
     /// The first address of the function. If the code of one id is in several functions, this is the
     /// first function.
     pub function: u64,
-    /// The name of `function`; empty if there are no symbols.
+    /// The name of the function at `function`; empty if there are no symbols.
     pub name: String,
     /// The region's machine loops. Outer loops come before inner loops.
     pub loops: Vec<MachineLoop>,
@@ -165,8 +165,8 @@ pub struct Region {
     pub counts: Counts,
     /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
-    /// Number of jumps in the region's functions that could not be followed. Code after them may be
-    /// missing.
+    /// Number of jumps in the region's functions whose targets are not known. Code that only such a
+    /// jump reaches is missing.
     pub unknown_jumps: usize,
 }
 
@@ -213,8 +213,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
             break;
         }
-        // Without symbols, the code of a function is read from the instruction that asks for its
-        // table.
+        // If the function's start is not known, its code is read from the instruction that reads
+        // `enter` from the descriptor, to ask for the thread's table.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
@@ -259,12 +259,13 @@ fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0)
 }
 
-/// Returns the starts of functions that refer to the descriptor.
+/// Returns the first addresses of the functions whose code refers to the descriptor.
 fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let bytes = size_of::<abi::loops::Module>() as u64;
     let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
-    // If the function is not known, its code is read from the instruction that asks for the table.
+    // If the function's start is not known, its code is read from the instruction that reads the
+    // descriptor's `enter`.
     let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
         Some(function) => drop(found.insert(function.start)),
         None if asks => drop(found.insert(insn)),
@@ -381,7 +382,8 @@ fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
     }
 }
 
-/// Returns the blocks that decide whether the hit was timed. A region ends with these blocks.
+/// Returns the blocks with the branch that decides, at the end of a hit, whether the hit was timed.
+/// A region ends with these blocks.
 fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut work: Vec<usize> = gates.ends.iter().copied().collect();
@@ -451,7 +453,7 @@ fn machine_loops(
     found
 }
 
-/// Joins the parts of one id in several functions to one region.
+/// If the code of one id is in several functions, joins these parts to one region.
 fn joined(parts: Vec<Region>) -> Option<Region> {
     let mut parts = parts.into_iter();
     let mut first = parts.next()?;

@@ -1,8 +1,8 @@
 //! Follows the values of general registers and stack slots that hooks use: the address of the
 //! thread's table, constants, addresses on the stack, and the pointers of the descriptor.
 //!
-//! A store through an unknown address is assumed not to change the stack slots in which the
-//! compiler keeps values, because the program has no names for these slots.
+//! A store to an unknown address is assumed not to change the stack slots in which the compiler
+//! keeps values, because the program's source has no names for these slots.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub enum Value {
     Table(i64),
     /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
-    /// An address in the statistics of single hits, of the entry at this offset in the table; or
-    /// null.
+    /// An address in the statistics of single hits to which the entry at this offset in the table
+    /// points; or null.
     Trips(i64),
     /// The descriptor's `enter` function.
     Enter,
@@ -52,8 +52,9 @@ impl Value {
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
-            // A pointer that is null on one of the paths was tested there, or is tested later. The
-            // path without a runtime may use the null in `enter` as the null table.
+            // A pointer that is null on one of the paths was tested there, or is tested later. On
+            // the path without a runtime, the compiler may use the null of `enter` as the null of
+            // the table.
             (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
             | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
             (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
@@ -74,7 +75,7 @@ impl Value {
 
     /// Returns the value rounded down. It is not known how far rounding moves the stack pointer. It
     /// is only known that the slots below the rounded value differ from the slots above it. So the
-    /// slots below get a range of offsets of their own.
+    /// slots below get offsets in a separate range.
     fn aligned(self) -> Self {
         match self {
             Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),
@@ -104,7 +105,7 @@ pub struct State {
     slots: BTreeMap<i64, Value>,
 }
 
-/// The facts about the code as a whole that the interpretation needs.
+/// The facts about the whole image that the interpretation needs.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     /// The architecture.
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    /// Returns the meaning of the pointer at an address of the image.
+    /// Returns the value that is stored at an address of the image.
     fn pointer_at(&self, address: u64) -> Value {
         let field = address.wrapping_sub(self.descriptor) as usize;
         match field {
@@ -162,7 +163,8 @@ impl State {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);
         // Without symbols, the code is read from a point at which the function has already set up
-        // its frame. The slots below the frame pointer then get a range of offsets of their own.
+        // its frame. So the slots that the code addresses through the frame pointer get offsets in
+        // a separate range.
         let frame = match world.machine {
             Machine::X86 => 5,
             Machine::Arm => 29,
@@ -207,7 +209,8 @@ impl State {
         }
     }
 
-    /// Returns the address of the table from which a memory operand picks an entry.
+    /// Returns the address of the jump table from which a memory operand selects an entry by an
+    /// unknown index.
     fn picked(&self, memory: &Memory) -> Option<u64> {
         let (index, _) = memory.index?;
         if memory.strange || matches!(self.of(index), Value::Number(_)) {

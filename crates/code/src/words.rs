@@ -1,8 +1,8 @@
 //! Describes in words what a loop of the machine code does. `docs/loops.md` states the rules.
 //!
-//! The description comes from the instructions alone, without the instructions of hooks. It
-//! contains nothing that depends on values at run time (whether data is in a cache, how long a
-//! chain of loads is).
+//! The description comes from the instructions alone, without the instructions of hooks. It says
+//! nothing about what depends on values at run time (whether data is in a cache, how long a chain
+//! of loads is).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -21,8 +21,8 @@ const MOST: usize = 4096;
 const LONGEST_NAME: usize = 60;
 
 /// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the code of
-/// the id was not found or has no loop. `widest` is the number of bits of the vectors with which
-/// the loop's vectors are compared: usually [`Regions::widest`].
+/// the id was not found or has no loop. The description compares the loop's vectors with vectors of
+/// `widest` bits, which is usually [`Regions::widest`].
 pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
@@ -218,13 +218,14 @@ impl Facts {
         let all = self.chains.iter().flat_map(|chain| &chain.kinds);
         let kinds: BTreeSet<Arithmetic> = all.copied().collect();
         let longest = self.chains.iter().map(|chain| chain.length).max().unwrap_or(0);
-        // The chain is a sum whose terms are added in the order of the source.
+        // A chain of several additions is a sum whose terms are added one after the other.
         let is_sum = kinds.iter().eq([&Arithmetic::Add]) && longest > 1;
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
             false => String::new(),
         };
-        // Sums in one register wait together, so they are one chain.
+        // The sums in the lanes of one vector register are computed together, so they count as one
+        // chain.
         let lanes = self.chains.iter().flat_map(|chain| &chain.lanes);
         let lanes: BTreeSet<Option<u32>> = lanes.copied().collect();
         let same = lanes.first().copied().flatten().filter(|n| lanes.len() == 1 && *n > 1);
@@ -299,7 +300,7 @@ fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, D
     all
 }
 
-/// For each general register, its change in an iteration.
+/// For each general register that changes, how it changes in an iteration.
 #[derive(Debug, Default)]
 struct Steps(BTreeMap<Register, Stride>);
 
@@ -352,8 +353,8 @@ impl Steps {
 /// registers that only count.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
-    // For each register: the registers from whose first values its present value was computed, and
-    // the arithmetic.
+    // For each register: the registers from whose values at the start of the iteration its present
+    // value was computed, and the arithmetic that computed it.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();

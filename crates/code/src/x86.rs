@@ -241,7 +241,7 @@ fn op(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether a mask clears only low bits: -16, -64, …
+/// Whether an AND with this mask clears only low bits, as -16 and -64 do. …
 fn is_alignment(mask: i64) -> bool {
     mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
@@ -274,7 +274,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     let (read, written) = use_of_memory(instruction, info);
     let bytes = instruction.memory_size().size() as u16;
     let mnemonic = instruction.mnemonic();
-    // A `nop` or a prefetch has a memory operand, but does not use it.
+    // A `nop` or a prefetch has a memory operand, but does not access it.
     if read && (has_memory || instruction.is_string_instruction()) {
         class.bits |= Class::LOAD;
         class.loaded = bytes;
@@ -333,14 +333,14 @@ pub enum Arithmetic {
     Divide,
     /// The smaller or the larger of two numbers.
     Choose,
-    /// Anything else on vectors: logic, shifts.
+    /// Other operations on vectors, such as logic and shifts.
     Bits,
     /// Arithmetic in general registers.
     Integer,
 }
 
 impl Arithmetic {
-    /// Returns the name in the plural.
+    /// Returns the words for this kind of arithmetic.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",
@@ -359,7 +359,7 @@ impl Arithmetic {
 pub struct Detail {
     /// The arithmetic of the instruction, if there is any. Moves, conversions and comparisons are
     /// not arithmetic. Additions of a constant to a general register are not arithmetic either,
-    /// because these only count.
+    /// because such instructions only count.
     pub arithmetic: Option<Arithmetic>,
     /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
@@ -369,9 +369,9 @@ pub struct Detail {
     /// The registers whose values the instruction computes with, except registers of addresses:
     /// general registers from bit 0, vector registers from bit 16.
     pub reads: u64,
-    /// The registers that the instruction writes, with the same bits.
+    /// The registers that the instruction writes, with the same bits as in `reads`.
     pub writes: u64,
-    /// Whether the addresses that the instruction accesses are in a vector.
+    /// Whether a vector contains the addresses that the instruction accesses.
     pub is_gather: bool,
     /// For `inc` and `dec`, the number that is added.
     pub step: Option<i64>,
@@ -416,8 +416,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
             detail.writes |= 1 << register;
         }
     }
-    // The result of x ^ x is 0 whatever x is, and a conversion only keeps the upper part of its
-    // first operand.
+    // The result of x ^ x does not depend on x. A conversion from an integer only keeps the upper
+    // part of its first operand.
     let last = instruction.op_count().saturating_sub(1);
     let is_same = last > 0
         && instruction.op_kind(last) == OpKind::Register
@@ -482,7 +482,8 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     if bits == 0 {
         return Some(1);
     }
-    // These instructions add numbers of one vector to each other.
+    // These instructions add numbers of one vector to each other, so the number of results is not
+    // known from the name.
     let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
     let across = across.iter().any(|first| name.starts_with(first));
     let is_integer = name.starts_with('p');

@@ -1,6 +1,6 @@
-//! Tests ELF files that refer to the same bytes again and again. The length of the file must limit
-//! the work of a reader. Without these bounds, each of these files of 2 MB would take a quarter of
-//! an hour, or 8 GB.
+//! Tests the reader with ELF files that refer to the same bytes again and again. The length of a
+//! file must limit the work of the reader. Without the reader's limits, reading one of these files
+//! of 2 MB would take a quarter of an hour, or 8 GB of memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,8 +31,9 @@ fn section(kind: u32, bytes: Vec<u8>) -> Section {
     Section { kind, bytes, ..Section::default() }
 }
 
-/// Makes a file with these segments (address and length, each from the beginning of the file) and
-/// sections. The first section is section 1. Names of sections are in section 2.
+/// Makes a file with these segments and sections. A segment is an address and a length; its bytes
+/// are those from the beginning of the file. The first section is section 1. Names of sections are
+/// in section 2.
 fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     let half =
         |out: &mut Vec<u8>, words: &[u16]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
@@ -147,7 +148,8 @@ fn unwind_entries_share_a_long_one() {
     assert_eq!(image.functions.len() as u64, FUNCTIONS);
 }
 
-/// If segments overlap, the first one counts; between segments there is nothing.
+/// Where segments overlap, the image has the bytes of the first one. Between segments, it has no
+/// bytes.
 #[test]
 fn segments_are_found_in_any_order() {
     let pieces = [(0x3000, 0x100, 3), (0x1000, 0x80, 1), (0x2ff0, 0x200, 2), (0x1080, 8, 4)];
@@ -166,8 +168,9 @@ fn segments_are_found_in_any_order() {
     );
 }
 
-/// The callees of code without a file get their names from outside. The code reaches them through a
-/// slot and through a number, each in a register.
+/// For code without a file, the caller of `add_outside` gives the names of functions. In this test,
+/// the code calls a function whose address it loads from a slot, and another one whose address is a
+/// number in the code.
 #[test]
 fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
     use code::callees::find;

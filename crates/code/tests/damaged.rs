@@ -1,6 +1,6 @@
-//! Tests objects of clang with damage of many kinds: the readers return, whatever the bytes are.
-//! `COUNTERPOINT_MUTANTS=1000000` is the number of damaged objects, and `COUNTERPOINT_SEED` their
-//! seed.
+//! Tests with damaged object files of clang that the readers always return, whatever the bytes are.
+//! The environment variable `COUNTERPOINT_MUTANTS` (for example 1000000) sets the number of damaged
+//! objects, and `COUNTERPOINT_SEED` the seed of the random damage.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -64,8 +64,8 @@ fn every_cut_is_refused_or_read() {
     mutate::check(&bytes, 0);
 }
 
-/// Some functions jump into the middle of their own instructions, one has a million instructions,
-/// and one is a nest of branches.
+/// The test makes three functions: one jumps into the middle of its own instructions, one has two
+/// million instructions, and one has 100,000 branches back to its beginning.
 #[test]
 fn tangled_code_comes_to_an_end() {
     use code::image::Machine;
@@ -81,7 +81,8 @@ fn tangled_code_comes_to_an_end() {
     let mut all: Vec<Vec<u8>> = Vec::new();
     // jmp -1: a jump into its own displacement.
     all.push([head(enter as i32 - 7), [0xeb, 0xff].repeat(1000)].concat());
-    // Many nops in a row, and many branches that all go back to the beginning.
+    // The second function consists of many nops, and the third of many branches that all go back to
+    // the beginning.
     all.push([head(enter as i32 - 7), vec![0x90; 2 << 20]].concat());
     let mut back = head(enter as i32 - 7);
     for _ in 0..100_000 {
@@ -93,7 +94,7 @@ fn tangled_code_comes_to_an_end() {
     for code in all {
         let image = Image::copied(Machine::X86, vec![(0, code)]).unwrap();
         let wanted = Wanted { descriptor, ids: 4, mode: Mode::Timed };
-        // Nothing in the code is instrumented, so nothing may be found.
+        // The code has no hooks, so no region may be found.
         if let Ok(found) = regions(&image, &wanted) {
             assert!(found.found.is_empty());
         }

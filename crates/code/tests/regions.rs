@@ -1,6 +1,7 @@
-//! Compares the code of each loop of two matrix products and other kernels with counts made by
-//! hand, and with the listing of `objdump` for the same bytes. The comparison covers the
-//! instructions, which of them use memory and vectors, and the cycles that their jumps make.
+//! Compares the regions of each loop of two matrix products and other kernels with numbers that
+//! were counted by hand, and with the listing of `objdump` for the same bytes. The comparison
+//! covers the instructions, which of them use memory and vectors, and the cycles that their jumps
+//! make.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,13 +36,15 @@ fn look(compiler: &Compiler, source: &str, level: &str, mode: Mode) -> Looked {
     let found = regions(&image, &wanted);
     let found = found.unwrap_or_else(|e| panic!("{} {level} {mode:?}: {e}", compiler.name()));
     assert!(found.failed.is_empty(), "{:?}", found.failed);
-    // If nothing is counted at the end of a hit, that end cannot be found in the code.
+    // In mode count, the hook at the end of a hit may count nothing. Then the end of the hit cannot
+    // be found in the code.
     let unended = |why: &Missing| mode == Mode::Count && *why == Missing::NoEnd;
     assert!(found.missing.values().all(unended), "{mode:?} {level}: {:?}", found.missing);
     Looked { table, found: found.found, lines: listing::of(compiler, &object) }
 }
 
-/// Returns the number of loops inside of an id, plus 1 if the id is a loop itself.
+/// Returns the number of instrumented loops inside of the function or loop with this id, plus 1 if
+/// it is a loop itself.
 fn loops_of(table: &SideTable, id: u32) -> usize {
     let is_inside = |mut at: u32| loop {
         if at == id {
@@ -72,7 +75,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let own = region.counts;
     assert_eq!(own.instructions + own.hooks, lines.len() as u64, "{what} {id}: instructions");
     let among: BTreeMap<u64, &Line> = lines.iter().map(|(at, line)| (**at, *line)).collect();
-    // There are as many machine loops, nested or not, as the jumps of the listing make cycles.
+    // The headers of the machine loops must be those of the cycles that the jumps in the listing
+    // make.
     let cycles = listing::cycles(&among, &looked.lines, region.function);
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
@@ -95,8 +99,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
             *count += u64::from(*width);
         }
     }
-    // The listing also contains instructions of hooks: these load, store, branch, call, and save
-    // registers.
+    // The listing also counts the instructions of hooks, which load, store, branch, call and save
+    // registers, so its numbers may be larger.
     let pairs = [
         (own.loads, all.loads),
         (own.stores, all.stores),
@@ -130,11 +134,11 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     }
 }
 
-/// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1
-/// they are not transformed: the region of the function contains 3 machine loops, the region of the
-/// outer loop 3, of the middle loop 2, and of the inner loop 1. At -O3 vectorisers may split the
-/// inner loop. Then the text has one more loop, and all regions around it have one more machine
-/// loop.
+/// The expected numbers were counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have
+/// three nested loops. At -O1 they are not transformed: the region of the function contains 3
+/// machine loops, the region of the outer loop 3, of the middle loop 2, and of the inner loop 1. At
+/// -O3 vectorisers may split the inner loop. Then the text has one more loop, and all regions
+/// around it have one more machine loop.
 #[test]
 fn regions_of_two_loop_orders_are_right() {
     let mut regions_judged = 0;
@@ -183,7 +187,7 @@ fn regions_of_all_kernels_agree_with_objdump() {
     }
 }
 
-/// The loops of an id are inside of the loops of its parent.
+/// The region of a loop is inside of the region of its parent.
 #[test]
 fn regions_are_nested_as_ids_are() {
     for compiler in compilers("regions_are_nested_as_ids_are") {

@@ -1,6 +1,6 @@
 //! Checks the descriptions of loops in words, for kernels whose behaviour is known by construction.
-//! `objdump` checks the numbers of arithmetic instructions and gathers, and `llvm-mca` checks
-//! whether an iteration waits for a chain.
+//! The numbers of arithmetic instructions and gathers are compared with the listing of `objdump`.
+//! `llvm-mca` computes whether an iteration waits for a chain.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,8 +17,7 @@ use code::words::words;
 use code::{Image, Wanted, regions};
 use support::{Compiler, compilers};
 
-/// Returns the description of the first loop of each function, and its machine loop. If there are
-/// two machine loops, the first one is vectorised, and the other one is the remainder.
+/// Returns the description of the first loop of each function, and its machine loop.
 fn said(
     compiler: &Compiler,
     object: &Path,
@@ -176,8 +175,9 @@ fn kernels_are_what_they_were_written_to_be() {
     }
 }
 
-/// If the file names a called function, the description contains its name, however the code reaches
-/// the function. The targets of variables and arguments are not known. `objdump` counts the calls.
+/// If the file has the name of a called function, the description contains this name, however the
+/// code reaches the function. If a function is called through a variable or an argument, it is not
+/// known. The numbers of calls are compared with the listing of `objdump`.
 #[test]
 fn callees_are_named_however_the_code_reaches_them() {
     let expected = [
@@ -187,7 +187,8 @@ fn callees_are_named_however_the_code_reaches_them() {
         ("changed", vec!["1 indirect call"]),
         ("inside", vec!["1 call of half"]),
     ];
-    // The code uses calls and stubs, slots of the linker's table, or numbers in the code.
+    // With these flags, the code calls functions through stubs, through slots of the linker's
+    // table, or by addresses in the code.
     let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
     let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
     let (mut registers, mut stubs) = (0, 0);

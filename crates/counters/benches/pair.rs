@@ -1,5 +1,5 @@
-//! Measures one begin/end pair of readings, together with its lower bound and the pattern that it
-//! replaces.
+//! Measures what two readings of counters cost, one at the beginning and one at the end of an
+//! interval. For comparison, it also measures a lower bound and the usual way to count an interval.
 //!
 //! Prints `name value ns` lines, which are medians of interleaved batches, for N software counters.
 //! `floor.N` is two raw group reads without any check. `ours.N` is two [`ThreadCounters::read`] and

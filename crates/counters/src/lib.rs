@@ -1,4 +1,4 @@
-//! Opens resolved counters in groups and reads them. This crate is built into the profiled process.
+//! Opens counters in groups and reads them. This crate runs in the profiled process.
 //!
 //! ```text
 //!  model::Counter ── plan ──► Plan ── thread ──► ThreadCounters ── read ──► Readings
@@ -19,10 +19,9 @@
 //! # Rules
 //!
 //! The read path does not allocate, lock, panic or use standard I/O. Every system call is made
-//! directly (module `sys`), so errno is never touched. Nothing in this crate closes a descriptor
-//! number without first checking that it still refers to the counter that was opened. Where the
-//! processor allows it (module `user`), a group of hardware counters is read without the kernel,
-//! into the same words.
+//! directly (module `sys`), so errno is never touched. Before this crate closes the descriptor of
+//! an open counter, it checks that the number still refers to that counter. Where the processor and
+//! the kernel allow it, the module `user` reads a group without the kernel, into the same words.
 
 pub mod perf;
 pub mod plan;

@@ -117,15 +117,16 @@ impl Target {
     pub const CALLING_THREAD: Self = Self { pid: 0, cpu: -1 };
 }
 
-/// Opens a counter for [`Target`] in the enabled state, as a leader (`group_fd` −1) or as a member
-/// of a group. The descriptor is closed on exec, and the caller must close it. Does not allocate or
-/// touch errno; may be called on any thread.
+/// Opens a counter for `target` in the enabled state, as the leader of a group (`group_fd` −1) or
+/// as a member of the group whose leader has the descriptor `group_fd`. The descriptor is closed on
+/// exec, and the caller must close it. Does not allocate or touch errno; may be called on any
+/// thread.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
     open_as(KernelAttr::new(attr), attr, target, group_fd)
 }
 
-/// Does what [`open`] does. For each event, the kernel also writes an empty sample to the ring
-/// buffer that may be mapped.
+/// Does what [`open`] does. If a ring buffer is mapped for the counter, the kernel also writes an
+/// empty sample to it for each event.
 pub(crate) fn open_sampled(
     attr: &PerfAttr,
     target: Target,
@@ -133,8 +134,8 @@ pub(crate) fn open_sampled(
 ) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     kernel.sample_period = 1;
-    // The kernel would wake up a process that waits for the buffer as seldom as possible, but no
-    // process waits.
+    // With these values, the kernel wakes up a process that waits for the buffer as seldom as
+    // possible. No process waits for it.
     kernel.flags |= WATERMARK;
     kernel.wakeup_events = u32::MAX;
     open_as(kernel, attr, target, group_fd)
@@ -168,8 +169,8 @@ fn open_as(
             return Ok(fd);
         }
         let errno = -ret as i32;
-        // With E2BIG, the kernel writes the size that it knows. The part beyond it is zero, unless
-        // the counter needs a newer kernel.
+        // With E2BIG, the kernel writes the size that it knows. The part of the attributes beyond
+        // this size is zero, unless the counter needs a newer kernel.
         if attr.config3 != 0 {
             return Err(OpenError::from_errno(errno));
         }

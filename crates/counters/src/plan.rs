@@ -1,5 +1,5 @@
-//! The counters of one run in their groups, validated once so that opening and reading need no
-//! checks.
+//! The counters of one run in their groups. They are validated once, so that opening and reading
+//! need no checks.
 
 use core::fmt;
 
@@ -105,15 +105,17 @@ impl Plan {
         Ok(Self { counters, groups, starts, kernel_reads_only: false, ns_per_tick: 0 })
     }
 
-    /// Returns the same plan, whose counters are never read in user mode. This is for comparison,
-    /// and for machines on which root may forbid such reads while they are in use.
+    /// Returns the same plan, but its counters are always read by the kernel and never in user
+    /// mode. This is for comparison, and for machines on which root may forbid reads in user mode
+    /// while a program uses them.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
     }
 
     /// Returns the same plan for a machine whose time-stamp counter always runs at one rate: a tick
-    /// is `ns_per_tick` / 2³² nanoseconds, or 0 if the rate is not known. Software counters can
-    /// then be read in user mode as well, because their times follow from the ticks.
+    /// is `ns_per_tick` / 2³² nanoseconds, or 0 if the rate is not known. If the rate is known,
+    /// software counters can be read in user mode as well, because their times follow from the
+    /// ticks.
     pub fn with_steady_ticks(self, ns_per_tick: u64) -> Self {
         Self { ns_per_tick, ..self }
     }

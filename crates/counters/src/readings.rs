@@ -1,4 +1,5 @@
-//! The buffer of one reading: the words as the kernel wrote them, without copying or parsing.
+//! The buffer of one reading of all counters. It contains the words as the kernel wrote them, so
+//! nothing is copied or parsed.
 //!
 //! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
 //! blocks follow each other in the order of the plan:
@@ -12,7 +13,8 @@
 //! ```
 //!
 //! The start of a block thus moves by 3 words for each group before it and by 2 words for each
-//! counter before it. A bit mask of first counters therefore describes the whole layout.
+//! counter before it. A bit mask with the first counter of each group therefore describes the whole
+//! layout.
 
 use model::MAX_COUNTERS;
 
@@ -58,7 +60,8 @@ impl Readings {
     /// Returns the index of the value of counter `i`, which is below [`MAX_COUNTERS`].
     #[inline]
     fn place(&self, i: usize) -> usize {
-        // The usual layout needs no counting of bits, which would cost more than everything else.
+        // The usual layout has one group. This case is separate, because counting bits would cost
+        // more than everything else here.
         let groups = match self.starts {
             1 => 1,
             starts => (starts & upto(i)).count_ones() as usize,
@@ -102,8 +105,8 @@ impl Readings {
     }
 
     /// Returns what counter `i` counted between `begin` and this reading of the same thread, or
-    /// `None` if one of the two was not read. The value is as the kernel gives it and not scaled;
-    /// see [`Readings::coverage`].
+    /// `None` if one of the two was not read. The count is not scaled for the time in which the
+    /// counter was not counting; see [`Readings::coverage`].
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
         if self.is_missing(i) || begin.is_missing(i) {
@@ -221,7 +224,7 @@ mod tests {
         end.missing = !0;
         assert_eq!(end.coverage(&begin, 2), Coverage::Nothing);
         assert_eq!(end.since(&begin, 2), None);
-        // Read a group that never ran, twice within one tick of its clock.
+        // These are two readings of a group that never ran, within one tick of its clock.
         let zero = Readings { starts: 1, missing: !1, words: [0; WORDS] };
         assert_eq!(zero.coverage(&zero, 0), Coverage::Nothing);
     }

@@ -1,4 +1,5 @@
-//! Simulated groups: a script replaces the kernel and produces the same words in the buffer.
+//! Simulated groups: a script replaces the kernel and writes words of the same layout to the
+//! buffer.
 //!
 //! A script has one step per reading of its thread. Every counter of a group advances with each
 //! reading. The group's times come from the script of its first counter, because a kernel group

@@ -1,5 +1,5 @@
-//! Makes system calls without libc's wrappers: errno belongs to the host program, and other tools
-//! that interpose `read` or `close` must not see our calls.
+//! Makes system calls without libc's wrappers, because errno belongs to the profiled program, and
+//! because other tools that interpose `read` or `close` must not see the calls of this crate.
 //!
 //! Each function returns what the kernel returns: a value or a negated error number.
 
@@ -110,8 +110,8 @@ pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32
     (ret < 0).then_some(-ret as i32)
 }
 
-/// Stops the leader of a group and starts it again. This makes the kernel schedule the whole group
-/// in.
+/// Stops the leader of a group and starts it again. This makes the kernel schedule all counters of
+/// the group.
 pub(crate) fn perf_event_restart(leader: i32) {
     const PERF_EVENT_IOC_ENABLE: usize = 0x2400;
     const PERF_EVENT_IOC_DISABLE: usize = 0x2401;

@@ -7,24 +7,24 @@
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group is opened once in the enabled state and never stopped. The count of a call is the
-//! difference of two reads. (Measured: this is 1.7 times cheaper than reset, enable, disable and
-//! read with one counter, and 8 times cheaper with five.)
+//! A group is opened once, starts to count at once and is not stopped before it is closed. The
+//! count of a call is the difference of two reads. (Measured: this is 1.7 times cheaper than reset,
+//! enable, disable and read with one counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
 //! Some programs close descriptors that are not theirs (`close_range`, daemons). Then a read here
 //! fails with `EBADF`, and the thread's counters are lost. The loss is detected and does no harm.
 //! If the number is reused before our next read, that one read goes to another file. The mistake is
-//! *recognised* afterwards (wrong size, layout or id) and never repeated. But the read may have
-//! consumed bytes of a pipe or socket, and it blocks if the pipe is empty and blocking.
+//! *recognised* afterwards (wrong size, layout or id) and never repeated. But this read may have
+//! consumed bytes of a pipe or socket, and it blocks if the pipe is empty and in blocking mode.
 //!
 //! There is no system call that reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse
-//! both: measured), and a check before each read would cost another system call. Instead,
-//! descriptors have high numbers, which makes the case unlikely: the kernel uses the lowest free
-//! number for a new descriptor, so only a `dup2` to exactly our number has this effect.
-//! [`ThreadCounters::verify`] checks without reading. An agent that sees `close` or `dup2` can call
-//! [`ThreadCounters::owns`].
+//! both: measured), and a check before each read would cost another system call. Instead, counters
+//! have descriptors with high numbers, which the program is unlikely to reuse: the kernel gives the
+//! lowest free number to a new descriptor, so only a `dup2` to exactly such a number has this
+//! effect. [`ThreadCounters::verify`] checks without reading. An agent that intercepts the
+//! program's calls of `close` or `dup2` can call [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -71,9 +71,11 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    // This is the first variant, so that memory that a fork has wiped means closed.
+    // This is the first variant, so that memory that the kernel has zeroed in a forked child means
+    // closed.
     Closed,
-    /// There is exactly one group, and it is perf's: one read directly into the buffer suffices.
+    /// There is exactly one group, and it is perf's: one `read(2)` directly into the buffer
+    /// suffices.
     OneGroup,
     /// One group of hardware counters, which have pages for reads in user space.
     OneInUser,
@@ -161,8 +163,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.open_groups(plan, target, true)
     }
 
-    /// Opens every group, when nothing is open yet. `rings` says whether mapping ring buffers is
-    /// worth its time.
+    /// Opens every group. Nothing must be open yet. `rings` says whether software counters may get
+    /// ring buffers, which take time to map.
     fn open_groups(
         &mut self,
         plan: &'plan Plan,
@@ -293,7 +295,7 @@ impl<'plan> ThreadCounters<'plan> {
             .fold(0, |m, i| m | 1 << i)
     }
 
-    /// Returns the pages, if this is the thread for which they are valid.
+    /// Returns the pages, if the calling thread is the one that opened the counters.
     #[inline(always)]
     fn pages(&mut self) -> Option<&mut Table> {
         // SAFETY: `table` is null or from `Table::make` and valid until `close`; only we use it.
@@ -311,8 +313,8 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Lets the kernel read a group, whose leader has the descriptor `fd`. Returns the number of
-    /// bytes.
+    /// Lets the kernel read a group, whose leader has the descriptor `fd`. Returns the result of
+    /// `read(2)`.
     #[inline(always)]
     fn ask(&mut self, first: usize, len: usize, fd: i32, block: &mut [u64]) -> isize {
         let bytes = (3 + 2 * len) * 8;
@@ -342,8 +344,8 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Returns whether this is a forked child of the process that opened the counters. Without a
-    /// system call, this can be determined only if the counters have pages: in a child, the pages
-    /// are gone. A reading in the child would return the parent's counts.
+    /// system call, this can be determined only if the counters have pages, because a child does
+    /// not have them. It matters because a reading in the child would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
@@ -358,7 +360,7 @@ impl<'plan> ThreadCounters<'plan> {
     /// value is being read (use a guard against re-entry).
     #[inline]
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
-        // The cases in which every instruction matters come first.
+        // The cases in which a reading must be fastest come first.
         if self.state == State::OneInUser {
             return self.read_one_in_user(out, |table, block| table.attempt_only_group(block));
         }
@@ -371,8 +373,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_several(out)
     }
 
-    /// The shortest path, without a loop and without its own stack frame. Any unusual case takes
-    /// [the long way](Self::read_one_the_long_way).
+    /// The shortest path, without a loop and without its own stack frame. If the attempt fails,
+    /// [the long way](Self::read_one_the_long_way) reads the group.
     #[inline]
     fn read_one_in_user(
         &mut self,
@@ -471,7 +473,8 @@ impl<'plan> ThreadCounters<'plan> {
         status
     }
 
-    /// Distinguishes a group in the error state from a descriptor that is no longer ours.
+    /// After a read with an unexpected result, distinguishes a group in the error state from a
+    /// descriptor that no longer refers to our counter.
     #[cold]
     #[inline(never)]
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
@@ -505,7 +508,8 @@ impl<'plan> ThreadCounters<'plan> {
         ours
     }
 
-    /// Returns whether `fd` is one of ours, for code that sees the program close descriptors.
+    /// Returns whether `fd` is the descriptor of one of these counters, for code that intercepts
+    /// the program's calls of `close`.
     pub fn owns(&self, fd: i32) -> bool {
         fd >= 0 && self.fds.contains(&fd)
     }
@@ -552,8 +556,8 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Does what [`ThreadCounters::close`] does, except for scripted counters. It writes field by
-    /// field, because a whole value on the stack would take most of the stack that the recorder may
-    /// use.
+    /// field, because a whole new value would be on the stack first, and would take most of the
+    /// stack that the recorder may use.
     fn release(&mut self) {
         // Members are closed before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {

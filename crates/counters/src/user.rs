@@ -14,13 +14,14 @@
 //!
 //! # What keeps it correct
 //!
-//! - The pages of a thread's counters are only meaningful on that thread. Another thread (its
-//!   thread pointer differs) asks the kernel.
+//! - The pages of a thread's counters are only meaningful on that thread. On another thread, whose
+//!   thread pointer differs, the kernel makes each reading.
 //! - A forked child has no pages, because the kernel does not copy such mappings. Their addresses
-//!   are in a separate table that a fork wipes, so that the child neither reads nor unmaps them.
+//!   are in a separate table, which the kernel zeroes in a forked child, so that the child neither
+//!   reads nor unmaps them.
 //! - `close` also unmaps the pages. A counter whose descriptor is closed but whose page is still
 //!   mapped continues to count and keeps its place in the PMU (measured).
-//! - Pages are touched when they are mapped, so that no reading faults.
+//! - Pages are read once when they are mapped, so that no later reading causes a page fault.
 //!
 //! # What can go wrong
 //!
@@ -92,7 +93,7 @@ impl Table {
         self.pages.get(first).is_some_and(|page| !page.is_null())
     }
 
-    /// Returns the addresses of the pages.
+    /// Returns the addresses of all pages.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
         self.pages.iter().filter(|page| !page.is_null()).map(|page| page.addr())
     }
@@ -149,7 +150,7 @@ impl Table {
         counter < MAX_COUNTERS && self.with_ring >> counter & 1 == 1
     }
 
-    /// Makes one attempt to read the only group, of software counters.
+    /// Makes one attempt to read the plan's only group, if it consists of software counters.
     #[inline(always)]
     pub(crate) fn attempt_only_rings(&mut self, block: &mut [u64]) -> bool {
         self.attempt_rings(0, MAX_COUNTERS, block)
@@ -199,13 +200,13 @@ impl Table {
 
     /// Reads the group of `len` counters that starts at `first` into its block, if it has pages.
     /// Must be called on the thread that opened the counters. In a forked child there are no pages.
-    /// Returns false if the kernel must be asked.
+    /// Returns false if the kernel must read the group.
     pub(crate) fn read(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
         page::read_group(|i| if i < len { self.page(first + i) } else { None }, &Hardware, block)
     }
 
-    /// Makes one attempt to read the only group. The group ends at the first counter without a
-    /// page.
+    /// Makes one attempt to read the plan's only group. The group ends at the first counter without
+    /// a page.
     #[inline(always)]
     pub(crate) fn attempt_only_group(&self, block: &mut [u64]) -> bool {
         page::attempt(|i| self.page(i), &Hardware, block) == Attempt::Read
@@ -237,9 +238,9 @@ impl Kind {
     }
 }
 
-/// Returns the kind of pages that a group could be read through, or `None` if asking for them is
-/// not worth it. All counters of the group must be hardware counters of the calling thread, or all
-/// of them software counters.
+/// Returns the kind of pages through which a group could be read, or `None` if it cannot be read
+/// without the kernel. All counters of the group must be hardware counters of the calling thread,
+/// or all of them software counters.
 pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kind> {
     if target != Target::CALLING_THREAD || !plan.user_reads() {
         return None;

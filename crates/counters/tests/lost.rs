@@ -1,4 +1,5 @@
-//! Tests that the program is not harmed when it closes or reuses our descriptors, or forks.
+//! Tests that a program is not harmed when it closes or reuses the descriptors of its counters, or
+//! forks.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::LazyLock;
@@ -69,8 +70,8 @@ fn a_closed_member_is_noticed() {
     counters.close();
 }
 
-/// The number refers to a pipe now, and the agent checks before it reads. No bytes are taken from
-/// the pipe, and the pipe survives our close.
+/// The program has given the number of a counter's descriptor to a pipe. `verify` notices this
+/// without taking bytes from the pipe, and `close` does not close the pipe.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
     let Some(mut counters) = opened() else { return };
@@ -90,8 +91,8 @@ fn verify_spares_the_new_owner_of_a_number() {
     assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
 }
 
-/// Without a check, the read that detects the loss takes bytes from a pipe that has data. This is
-/// the limit of what a read can detect. It happens only once, and the descriptor survives.
+/// The same without a call of `verify`: the read that detects the loss takes bytes from the pipe. A
+/// read cannot avoid this. It happens only once, and the pipe stays open.
 #[test]
 fn an_unverified_read_detects_the_loss_once() {
     let Some(mut counters) = opened() else { return };
@@ -113,8 +114,8 @@ fn an_unverified_read_detects_the_loss_once() {
     assert_eq!(left, 100 - 56);
 }
 
-/// The number now refers to another file, which is at its end. It returns 0 bytes, like a counter
-/// in the error state.
+/// The program has given the number of a counter's descriptor to a file that is at its end. Reading
+/// it returns 0 bytes, like reading a counter in the error state.
 #[test]
 fn a_file_at_its_end_is_not_in_the_error_state() {
     let Some(mut counters) = opened() else { return };
@@ -126,7 +127,8 @@ fn a_file_at_its_end_is_not_in_the_error_state() {
     counters.close();
 }
 
-/// Another perf event with the same layout has our number; only its id differs.
+/// The program has given the number of a counter's descriptor to another perf event with the same
+/// layout. Only its id differs.
 #[test]
 fn another_counter_under_our_number_is_noticed() {
     if !can_count() {

@@ -1,4 +1,5 @@
-//! Opens and reads real counters. Counts are checked exactly where the source is exact.
+//! Opens and reads real counters. Where the events can be counted exactly, the tests expect exact
+//! counts.
 
 use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, Target, ThreadCounters};
 use testkit::counting::*;
@@ -104,9 +105,9 @@ fn a_counter_that_ran_part_of_the_time_reports_it() {
     if !can_count() {
         return;
     }
-    // The lowest and the highest CPU that we may use.
-    // SAFETY: `cpu_set_t` consists of integers, for which zeros are values, and outlives the call
-    // that fills it.
+    // The CPUs that the test may use. It uses the lowest and the highest of them. SAFETY:
+    // `cpu_set_t` consists of integers, for which zeros are values, and outlives the call that
+    // fills it.
     let allowed: Vec<usize> = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -218,7 +219,7 @@ fn descriptors_are_high_and_close_on_exec() {
 }
 
 /// Linux 6.18 schedules a member whose PMU differs from its leader's only after a context switch.
-/// Every order must count from the first reading on.
+/// In every order of the group, all counters must count from the first reading on.
 #[test]
 fn every_member_counts_at_once_whatever_the_order() {
     if !can_count() {
@@ -374,7 +375,7 @@ fn a_forked_child_does_not_read_its_parents_rings() {
 }
 
 /// Between two context switches, readings of software counters make no system call, so they still
-/// work after the descriptors were closed. Times do not go backwards.
+/// work while the counters' descriptors refer to another file. Times do not go backwards.
 #[test]
 fn software_counters_are_read_without_their_descriptors() {
     if !can_count() {
@@ -433,7 +434,7 @@ fn software_counters_are_read_without_their_descriptors() {
     assert!(in_user > 10, "{in_user}");
 }
 
-/// Makes more events in a second than the kernel's limit for samples allows
+/// This test makes more page faults in a second than the kernel's limit for samples allows
 /// (`kernel.perf_event_max_sample_rate`, usually 100,000), and hundreds of times more than fit in
 /// the ring buffer.
 #[test]
@@ -449,9 +450,9 @@ fn no_event_is_lost_however_many_there_are() {
     let mut before = [Readings::new(), Readings::new()];
     let mut after = before.clone();
     for round in 0..3 {
-        // The kernel's interval begins before the other one and ends after it. Events between their
-        // ends, such as copies of pages after a fork in another thread, are only in the kernel's
-        // count.
+        // The interval that the kernel measures begins before the other interval and ends after it.
+        // Events between their ends, such as copies of pages after a fork in another thread, are
+        // only in the kernel's count.
         for i in [1, 0] {
             assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
         }
@@ -504,8 +505,8 @@ fn without_locked_memory_the_kernel_is_asked() {
     }
 }
 
-/// Opens counters until one has no ring buffer. Returns 0 if that happened and all counts were
-/// right.
+/// Opens counters until the memory that the user may lock is used up, so that a counter has no ring
+/// buffer. Returns 0 if that happened and all counts were right.
 fn exhausted(plan: &Plan) -> i32 {
     let mut open = Vec::new();
     for _ in 0..400 {

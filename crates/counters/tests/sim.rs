@@ -1,5 +1,5 @@
-//! Tests simulated counters: the same calls as for real counters, without the kernel. Expected
-//! values were computed on paper.
+//! Tests simulated counters with the same calls as for real counters, but without the kernel. The
+//! expected values were computed by hand.
 
 use counters::{Coverage, Plan, ReadStatus, Readings, ThreadCounters};
 use model::SimReading;

@@ -4,12 +4,12 @@
 //! cargo run --release -p counterpoint-dataset --example scale -- [--make] DIR RANKS CALLS OPS [WITH_CALLS]
 //! ```
 //!
-//! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
-//! calls to `DIR/one`. All ranks are copies of it with numbers of their own, in `DIR/many`. The
-//! first WITH_CALLS ranks have their calls, which take 13 bytes each; the other ranks have no
-//! calls. `DIR/merged` is the result, without calls. `DIR` must be absent. Each step prints its
-//! time and the largest memory that it needed, in a process of its own. With `--make`, nothing is
-//! merged or read.
+//! The program makes a profile of one rank (durations with a heavy tail, two counters), and exports
+//! it with its calls to `DIR/one`. The ranks in `DIR/many` are copies of this rank with their own
+//! rank numbers. The first WITH_CALLS ranks have their calls, which take 13 bytes each; the other
+//! ranks have no calls. `DIR/merged` is the result, without calls. `DIR` must be absent. Each step
+//! after that runs in a process of its own, and prints its time and the largest memory that it
+//! needed. With `--make`, nothing is merged or read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,8 +25,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// The rank and the id of the recording from which the other ranks are made. These bytes occur
-/// nowhere else in its files.
+/// The rank and the id of the recording from which the other ranks are made. The bytes of both
+/// occur nowhere else in its files.
 const PATTERN_RANK: u32 = 0x51a7_c3d9;
 const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 

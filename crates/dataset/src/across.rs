@@ -1,5 +1,5 @@
-//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. A sum for each rank and op
-//! and a histogram for each op are in memory; rows are read some thousands at a time.
+//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. In memory are a sum for each
+//! rank and op, and a histogram for each op. Rows are read some thousands at a time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -51,7 +51,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
         for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
-            // Ranks without any call count as well.
+            // Ranks without any call are ranks of the run, too.
             all.place(&member.run, member.rank);
         }
     }
@@ -71,7 +71,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     each(dataset, Table::Losses, &["loss"], only, |rows, run, rank, at| {
         let name = rows.text("loss")?.value(at);
         let known = Loss::ALL.iter().find(|known| known.name() == name);
-        // A loss that this version does not know may be of any severity.
+        // A loss that this version does not know may be of any severity, so it is counted.
         if known.is_none_or(|loss| loss.severity() != Severity::Note) {
             all.place(run, rank).losses += 1;
         }
@@ -109,7 +109,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         all.about(run, rows.text("op_key")?.value(at), about);
         Ok(())
     })?;
-    // Rows of the same op follow each other. There are tens of thousands of buckets on each rank.
+    // Rows of the same op follow each other. Each rank may have tens of thousands of rows, so they
+    // are merged op by op.
     let mut of_op = (String::new(), String::new(), Histogram::default());
     each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
         let bucket = rows.small("bucket")?.value(at);
@@ -132,7 +133,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
 }
 
 /// Returns the begin and the end of each call of these ops on each rank of a run, on the rank's own
-/// clock and in the order of the calls. Ranks whose calls are not in the dataset have none.
+/// clock and in the order of the calls. A rank whose calls are not in the dataset has an empty
+/// list.
 ///
 /// # Errors
 /// Fails for the same reasons as [`across`].
@@ -193,8 +195,8 @@ impl Rows<'_> {
     }
 }
 
-/// Passes each row of a table, with these columns, to `row`, together with its run, its rank and
-/// its index.
+/// Reads these columns of a table. Calls `row` for each row, with the rows that were read together,
+/// and the row's run, rank and index.
 fn each(
     dataset: &Dataset,
     table: Table,

@@ -1,8 +1,8 @@
 //! Writes the calls of a profile, one row for each.
 //!
-//! Rows that follow one another are mostly of the same op, and begin soon after one another. As
-//! many rows as fit into memory are sorted by op and start. This makes files half as large, and
-//! lets a query of one op skip most rows.
+//! The rows are sorted by op and start, [`AT_ONCE`] calls at a time. So neighbouring rows are
+//! mostly of the same op, and have similar starts. This makes files half as large, and lets a query
+//! of one op skip most rows.
 //!
 //! Only the pages that [`crate::pages`] returns are read: the pages that an earlier export has not
 //! written.
@@ -47,7 +47,8 @@ struct Calls<'a> {
     rows: Rows,
 }
 
-/// The calls to write: their profile and member, the names of their ops, and their pages.
+/// The calls to write: the profile that contains them, its member in the dataset, the names of the
+/// ops, and the pages with the calls.
 pub(crate) struct Of<'a> {
     pub profile: &'a Profile,
     pub member: &'a Member,
@@ -82,7 +83,7 @@ pub(crate) fn write(
 impl Calls<'_> {
     fn add(&mut self, profile: &Profile, columns: &Columns, names: &BTreeMap<Key, OpName>) {
         let line = &profile.timeline;
-        // An op's home may be another process, which has the same name for the op.
+        // The row of an op may belong to another process, in which the op has the same key.
         let op_of = |export: u32| {
             let op = profile.ops.of(columns.process, export).map(|op| profile.ops.row_of(op));
             let wanted = |key: &Key| match (*key, op) {

@@ -37,7 +37,7 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory is not a dataset yet, and has files that do not belong to one.
+    /// The directory is not a dataset yet, and contains files that do not belong to a dataset.
     #[error("{} is not a dataset, and not empty: it has {}", dir.display(), found.display())]
     Foreign {
         /// The directory.

@@ -1,4 +1,4 @@
-//! Adds a profile to a dataset: one part for each of its ranks.
+//! Adds the calls of one rank in a profile to a dataset, as a part.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,14 @@ pub struct Options {
     pub calls: bool,
     /// Whether to replace names of ops, programs and machines.
     pub redacted: bool,
-    /// Whether the recording goes on, so that the part will be replaced later.
+    /// Whether the recording has not ended, so that a later export will replace the part.
     pub unfinished: bool,
 }
 
 /// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// The part was written. Its files of calls have this many bytes.
+    /// The part was written. `bytes_of_calls` is the size of its files of calls.
     New { bytes_of_calls: u64 },
     /// The dataset already had this part.
     AlreadyThere,
@@ -49,7 +49,7 @@ pub enum Exported {
 ///
 /// While a recording goes on, each export replaces its part. Files of single calls stay: each
 /// export adds one, with the pages that were completed after the export before it. A part is never
-/// replaced by older data: an export of a recording as it was earlier, for example by a process
+/// replaced by older data: an export of an earlier state of the recording, for example by a process
 /// that took long, changes nothing.
 ///
 /// Exports to one rank wait for each other, except on file systems that cannot lock directories (NFS).
@@ -130,7 +130,8 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
         return open::check_version(dir);
     }
     fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
-    // Another process may have begun to add to the dataset.
+    // The directory may already contain files of a dataset, because another process has begun to
+    // add to it.
     match own::foreign(dir)? {
         Some(found) => Err(Error::Foreign { dir: dir.to_owned(), found }),
         None => Ok(()),
@@ -150,8 +151,8 @@ fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
     })
 }
 
-/// Whether the existing part must stay, because it is the part that `member` would be, or a part of
-/// a later moment.
+/// Whether the existing part must stay, because it is equal to the part to be written, or was made
+/// from a later state of the recording.
 fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
     let [known] = &there.members[..] else { return false };
     let is_same = !member.unfinished && known == member;
@@ -159,8 +160,8 @@ fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
         && there.all_files().all(|(table, file)| open::is_there(dir, table, file))
 }
 
-/// Whether an older part has the beginning of the calls that `part` will have, so that only the
-/// remaining calls have to be written.
+/// Whether the files of an older part contain the first of the calls that `part` will have, so that
+/// only the remaining calls have to be written.
 fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
     let [known] = &old.members[..] else { return false };
     let alike = Member {
@@ -178,9 +179,9 @@ struct Wanted<'a> {
     profile: &'a Profile,
     dir: &'a Path,
     member: &'a Member,
-    /// The directory of the rank, below the directories of the tables.
+    /// The path of the rank's directory within the directory of each table.
     below: &'a str,
-    /// The beginning of the names of all files.
+    /// The text with which the names of all files of the part begin.
     name: &'a str,
 }
 
@@ -237,8 +238,9 @@ impl Wanted<'_> {
         Ok(part)
     }
 
-    /// Removes files of this recording that its part does not list, and files without a final name. Nobody else
-    /// writes them while the lock is held.
+    /// Removes files of this recording that its part does not list, and files without a final name.
+    /// While this process holds the lock, no other process writes such files for this rank, so they
+    /// are left over.
     fn remove_what_killed_writers_left(&self, part: &Part) {
         let within = Table::ALL
             .map(|table| format!("{table}/{}", self.below))

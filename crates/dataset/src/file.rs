@@ -1,4 +1,4 @@
-//! Writes files that either are whole or do not exist.
+//! Writes files such that, under its final name, a file is either complete or does not exist.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -21,8 +21,8 @@ use crate::layout;
 use crate::schema::{Column, Kind, Table};
 use crate::steps::step;
 
-/// The number of rows that are compressed and indexed together. Queries of one op skip the other
-/// groups.
+/// The number of rows that are compressed and indexed together. A query for one op skips the groups
+/// without it.
 const GROUP_ROWS: usize = 65_536;
 /// The number of rows that are compressed and indexed together in tables with few rows per rank.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
@@ -44,7 +44,8 @@ fn unfinished_name() -> String {
     format!(".part-{}-{:016x}-{number}.tmp", std::process::id(), *OF_PROCESS)
 }
 
-/// A file that has no final name yet. Dropping it removes the file, unless it got one.
+/// A file that has no final name yet. If the value is dropped before [`Fresh::finish`] gave the
+/// file its name, the file is removed.
 pub(crate) struct Fresh {
     out: BufWriter<File>,
     path: PathBuf,
@@ -64,7 +65,8 @@ impl Fresh {
         Ok(Self { out: BufWriter::with_capacity(1 << 16, file), path, hash, bytes: 0 })
     }
 
-    /// Gives the file a name in its directory, made of the hash of its contents. Returns the name.
+    /// Gives the file its final name in its directory. `name` makes the name from the hash of the
+    /// contents. Returns the name.
     pub fn finish(&mut self, name: impl FnOnce(&str) -> String) -> Result<String> {
         let name = name(&in_digits(&self.hash.clone().finalize()));
         let target = self.path.with_file_name(&name);
@@ -127,13 +129,14 @@ impl TableWriter {
             }))
             .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
         if table != Table::Calls {
-            // An index of pages would take kilobytes, although there is only one page.
+            // An index of pages would take kilobytes, although these tables have only one page per
+            // column.
             properties = properties
                 .set_statistics_enabled(EnabledStatistics::Chunk)
                 .set_offset_index_disabled(true);
         }
-        // Numbers are rarely equal, but mostly close to their neighbours. A dictionary would need 8
-        // bytes for each of them.
+        // Numbers in these columns are rarely equal, but mostly close to those of the neighbouring
+        // rows. A dictionary would need 8 bytes for each different number.
         let is_close = |column: &Column| column.kind == Kind::Whole || column.name == "bucket";
         for column in table.columns().filter(is_close) {
             let column = ColumnPath::from(column.name);

@@ -1,10 +1,11 @@
 //! Checks the footer of a Parquet file before the contents of the file are used.
 //!
-//! A part states which rows a file has, and of which members. The footer must agree on the columns
-//! and types of the table and on the number of rows. Its statistics must contain no run, rank or
-//! recording that the part does not have. Pages are not read here.
+//! A part states which rows a file has, and of which members. The footer must have the columns and
+//! types of the table, and the number of rows that the part states. Its statistics must contain no
+//! run, rank or recording that the part does not have. The rows themselves are not read here.
 //!
-//! `counterpoint-query` has a Parquet library of its own version, and includes this file as well.
+//! The program `counterpoint-query` uses another version of the Parquet library, and includes this
+//! source file as well.
 
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -59,7 +60,8 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     let of_name = |name: &str| all.iter().find(|column| column.path().parts() == [name]);
     for column in table.columns() {
         match of_name(column.name) {
-            // An earlier version of the program wrote this file.
+            // A missing column that may be missing: an earlier version of the program wrote this
+            // file.
             None if column.nullable => {}
             None => return Err(format!("it has no column {} of table {table}", column.name)),
             Some(own) if !is_of(own, column.kind, column.nullable) => {
@@ -96,7 +98,8 @@ fn is_of(column: &ColumnDescriptor, kind: Kind, nullable: bool) -> bool {
     is_kind && column.self_type().get_basic_info().repetition() == repetition
 }
 
-/// Checks that no row is before the first or after the last member. Missing statistics are not an error.
+/// Checks by the statistics that the runs, ranks and recordings of all rows are between the
+/// smallest and the largest ones of the part's members. Missing statistics are not an error.
 fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     let range = |of: &dyn Fn(&Member) -> Vec<u8>| -> Option<RangeInclusive<Vec<u8>>> {
         let all = || part.members.iter().map(of);
@@ -125,8 +128,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the texts of a column are in the range. Statistics cut long texts off, and such
-/// texts are not compared.
+/// Returns whether the texts of a column are in the range. Statistics may contain only the
+/// beginning of a long text. Such texts are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

@@ -1,18 +1,18 @@
-//! Describes the gaps in a dataset in words. Ranks are counted and named as ranges, because a run
-//! may lack a million.
+//! Describes the gaps in a dataset in words. The number of ranks is stated, and ranks are listed as
+//! ranges, because a million ranks may be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::layout::Member;
 
-/// The largest number of ranges of ranks that are named.
+/// The largest number of ranges of ranks that a description lists.
 const MOST_NAMED: usize = 16;
 
 /// Something that is missing in a dataset, or that would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Some ranks of a run have no recording at all, although the run had this many ranks.
+    /// Some ranks of a run have no recording at all, although the run had `size` ranks.
     NoPart {
         run: String,
         /// The number of ranks of the run.
@@ -32,7 +32,7 @@ pub enum Gap {
         /// The file, and the way in which it does not match.
         why: String,
     },
-    /// A file of the directory of parts that is not a part.
+    /// A file in the directory of parts that cannot be read as a part.
     Unreadable {
         /// The file, and the reason why it is not a part.
         why: String,
@@ -146,8 +146,8 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// Finds the ranks of each run that are missing, and the ranks that have several recordings. A rank
-/// whose part is broken, as `named` says, does not count as missing.
+/// Finds the ranks of each run that are missing, that have several recordings, or whose recording
+/// is unfinished. A rank whose broken part is in `named` does not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]
     struct Run {

@@ -1,9 +1,9 @@
 //! Makes keys of ops: the same op has the same key in all ranks.
 //!
-//! The numbers of ops are only meaningful within a profile. A key is a hash of the op's name,
+//! The numbers of ops are only meaningful within one profile. A key is a hash of the op's name,
 //! library and role, and of the types and shapes of its arguments. The device is not part of the
-//! key, because ranks use different devices. The place in the source is not part of it either,
-//! because that is a path on one machine. If two ops of a process then have the same key, only the
+//! key, because ranks use different devices. The source location is not part of it either, because
+//! it contains a path on one machine. If two ops of a process then have the same key, only the
 //! first one, in the order of the program, keeps it. The later ops get another key that includes
 //! their number.
 
@@ -27,8 +27,8 @@ pub(crate) struct OpName {
     pub source: Option<String>,
 }
 
-/// Returns a hash of texts as 16 hexadecimal digits. Two different lists of texts are never hashed
-/// as the same bytes.
+/// Returns a hash of texts as 16 hexadecimal digits. The length of each text is hashed, too, so two
+/// different lists are never hashed as the same bytes.
 pub(crate) fn hash_of(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
@@ -46,7 +46,7 @@ pub(crate) fn names(
     redacted: bool,
 ) -> BTreeMap<Key, OpName> {
     let processes = profile.processes.iter().enumerate();
-    // The calls of plugins are in the rows of the process to which they belong.
+    // The calls that plugins recorded are in the rows of the process in which the plugins ran.
     let told = processes.filter(|(_, process)| !process.id.is_of_plugins()).flat_map(|(at, _)| {
         let ops = &profile.ops;
         ops.of_process(at).map(move |op| Key::OpIn(at, ops.row_of(op)))

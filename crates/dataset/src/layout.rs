@@ -8,7 +8,7 @@
 //!          TABLE/run=R/part-H.parquet
 //! ```
 //!
-//! `R` is the run and `N` is the rank. Columns with the same names also contain them, so readers
+//! `R` is the run and `N` is the rank. The columns `run` and `rank` also contain them, so readers
 //! need not parse names of directories. `K` is the id of the recording, and `H` is a hash of the
 //! contents: a file never changes once it has its name.
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema::Table;
 
-/// Name of the file that makes a directory a dataset.
+/// Name of the file by which a directory is recognised as a dataset.
 pub const DATASET_NAME: &str = "dataset.json";
 /// The directory of the parts.
 pub const PARTS_NAME: &str = "parts";
@@ -56,7 +56,7 @@ pub struct Part {
     pub written: Option<Written>,
 }
 
-/// The pages of a recording that had not ended that are in `calls`.
+/// For a recording that had not ended: which of its pages are in `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Written {
@@ -73,7 +73,8 @@ pub struct WrittenProcess {
     pub ops: usize,
     /// A hash of these ops and of their keys.
     pub ops_hash: String,
-    /// For each thread, by its number in the process: the number of its pages that are written.
+    /// For each thread, by its number in the process: the number of pages that are already in
+    /// `calls`.
     pub threads: BTreeMap<u32, u32>,
 }
 
@@ -156,8 +157,8 @@ pub struct Member {
     /// Whether the recording had not ended, so that the rows cover only its beginning.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
-    /// The number of calls that the recording had at that moment. It only grows, so it shows which
-    /// of two versions is the later one.
+    /// The number of calls that the recording had when it was exported. It only grows, so it shows
+    /// which of two exports is the later one.
     pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
@@ -169,9 +170,9 @@ impl Member {
         (&self.run, self.rank, &self.part)
     }
 
-    /// Returns whether this version of a recording must stay, because `new` is from an earlier
-    /// moment of the same recording: `new` had not ended, and did not have more calls. A version
-    /// with names does not stay if `new` has none, because somebody wants the names to be gone.
+    /// Returns whether this member must stay, because `new` is an earlier state of the same
+    /// recording: in `new`, the recording had not ended, and did not have more calls. A member with
+    /// names does not stay if `new` is redacted, because somebody wants the names to be removed.
     pub(crate) fn is_later_than(&self, new: &Self) -> bool {
         let ahead = self.recorded_calls.cmp(&new.recorded_calls);
         let is_later = ahead.is_gt() || ahead.is_eq() && !self.unfinished;
@@ -193,7 +194,7 @@ impl Member {
             let size = self.world_size.unwrap_or(0);
             return Some(format!("run {}: {size} ranks are more than {MOST_RANKS}", self.run));
         }
-        // The column is a signed number of 32 bits.
+        // The column `rank` is a signed number of 32 bits.
         let most = i32::MAX as u32;
         let rank = self.rank;
         (rank > most).then(|| format!("rank {rank} is larger than {most}, the limit of a dataset"))
@@ -247,8 +248,8 @@ pub fn escaped(text: &str) -> String {
     name
 }
 
-/// Returns the directories and the name of a path inside of a dataset, or `None` if the path leads
-/// out of the dataset.
+/// Splits a path inside of a dataset into its directories and its file name. Returns `None` for a
+/// path that could lead out of the dataset, or that contains a hidden name.
 pub(crate) fn components(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
     let fine = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');

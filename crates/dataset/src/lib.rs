@@ -1,4 +1,5 @@
-//! Datasets: the recordings of many ranks, as Parquet files that query engines read.
+//! Reads and writes datasets: the recordings of many ranks of a job, as Parquet files for query
+//! engines.
 //!
 //! ```text
 //!  Profile ─ analysis::summarize, exact ─► rows ─► file ──► DATASET/TABLE/run=R/rank=N/part-K-H.parquet
@@ -10,19 +11,19 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`schema`] | the tables, their columns and types |
-//! | [`layout`] | names of files; parts, which say what files belong together |
+//! | [`layout`] | names of files; parts, which list the files that belong together |
 //! | [`open`](mod@open) | opens a dataset, and finds what is incomplete in it |
-//! | [`across`](mod@across) | reads what all ranks said, for `analysis::across` |
+//! | [`across`](mod@across) | reads the rows of all ranks, for `analysis::across` |
 //! | [`export`](mod@export) | adds the ranks of a profile to a dataset |
-//! | `rows`, `calls` | what the tables have of a profile |
+//! | `rows`, `calls` | make the rows of the tables from a profile |
 //! | `pages` | which pages of a recording that goes on are in `calls` |
-//! | `keys` | what is the same op in all ranks |
+//! | `keys` | keys of ops: the same op has the same key in all ranks |
 //! | `lock` | lets only one process at a time write the parts of a rank |
-//! | [`merge`](mod@merge) | unites datasets, each part once |
-//! | `file` | writes files that are whole or not there |
-//! | `footer` | checks what a Parquet file says about itself |
-//! | [`gaps`] | what is incomplete, in words |
-//! | [`own`] | which files are a dataset's own |
+//! | [`merge`](mod@merge) | merges datasets; each part is taken once |
+//! | `file` | writes files that are either complete or do not exist |
+//! | `footer` | compares the footer of a Parquet file with the file's part |
+//! | [`gaps`] | describes in words what is incomplete in a dataset |
+//! | [`own`] | distinguishes a dataset's own files from other files |
 //! | [`steps`] | places at which tests kill or stop a writer |
 //! | [`error`] | the error type |
 //!
@@ -31,12 +32,13 @@
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
-//! part, and perhaps files that no part lists. The part of a recording that goes on is marked, and
-//! is replaced again and again, but never by a part of an earlier moment. Nothing outside of a
-//! dataset is read, whatever its files say.
+//! part, and perhaps files that no part lists. The part of a recording that has not ended is marked
+//! as unfinished. Each export replaces it, but never by a part of an earlier moment. No file
+//! outside of the dataset's directory is read, whatever paths the dataset's files contain.
 #![forbid(unsafe_code)]
 
-// Another program includes `footer` as well, and for that program, `dataset` is another crate.
+// The program `counterpoint-query` includes `footer.rs` as well. There, `dataset` is another crate,
+// so here it must be a name of this crate.
 #[cfg(feature = "write")]
 extern crate self as dataset;
 

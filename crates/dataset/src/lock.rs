@@ -1,14 +1,14 @@
 //! Lets only one process at a time write the parts of a rank.
 //!
 //! An export reads the existing part, computes for a while, and replaces it. Two exports at the
-//! same time could each continue the same old part. The export that ends last would win, although
-//! the other one may have the end of the recording. So an export locks before it reads the part,
-//! and unlocks after it has replaced the part.
+//! same time could each continue the same old part. The part of the export that ends last would
+//! stay, although the other export may contain the end of the recording. So an export locks before
+//! it reads the part, and unlocks after it has replaced the part.
 //!
-//! The lock is an `flock` on the directory of the rank's parts. It needs no file of its own, and
-//! ends with the process that holds it. NFS has no locks on directories. On NFS, exports do not
-//! wait for each other. Only a second check of the part, right before it is replaced, prevents an
-//! export of an earlier moment from winning.
+//! The lock is an `flock` on the directory of the rank's parts. The lock needs no file of its own,
+//! and the kernel releases it when the process that holds it ends. NFS has no locks on directories.
+//! On NFS, exports do not wait for each other. There, only a second check of the part, right before
+//! it is replaced, prevents an export of an earlier state from replacing a later one.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The right to write the parts of a rank, until it is dropped.
+/// The right to write the parts of a rank, which ends when the value is dropped.
 pub(crate) struct RankLock {
     directory: File,
     is_held: bool,
@@ -40,8 +40,8 @@ impl RankLock {
         Ok(Self { directory: opened, is_held })
     }
 
-    /// Whether other processes really wait. Then files that no part lists are left over from killed
-    /// processes.
+    /// Whether the directory is really locked, so that other processes wait. Then files that no
+    /// part lists are left over from killed processes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }

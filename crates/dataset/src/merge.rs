@@ -7,8 +7,8 @@
 //!
 //! The result depends, byte by byte, on the members alone. The order of the datasets does not
 //! matter, nor whether they were merged before. Rows are copied and never added up, so merging a
-//! merged dataset again changes nothing. Some thousands of rows of each file with several ranks are
-//! in memory; files of one rank are opened one after another.
+//! merged dataset again changes nothing. In memory are some thousands of rows of each file that
+//! contains several ranks. Files of one rank are opened one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -43,7 +43,7 @@ pub struct Merged {
     pub members: Vec<Member>,
     /// The number of members that were found more than once.
     pub repeated: usize,
-    /// The gaps of the datasets. What the gaps name is missing in the result.
+    /// The gaps of the result: for example ranks and files that are missing in all of the datasets.
     pub gaps: Vec<Gap>,
 }
 
@@ -111,8 +111,8 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     Ok(merged)
 }
 
-/// Moves the merged directory to its place in one step. If there was a directory at that place, it
-/// is then at the old path.
+/// Moves the merged directory to its place in one step. If there was a directory at `out`, it is at
+/// `stage` afterwards.
 ///
 /// # Errors
 /// Fails if the directory cannot be moved.
@@ -124,8 +124,8 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
         Err(rustix::io::Errno::EXIST) => {
             renameat_with(CWD, stage, CWD, out, RenameFlags::EXCHANGE).map_err(failed)?;
         }
-        // This file system cannot exchange directories: move it if the place is empty, and
-        // otherwise fail.
+        // The file system does not support these flags. A plain rename succeeds if there is no
+        // directory at `out`, or an empty one.
         Err(rustix::io::Errno::INVAL) => {
             fs::rename(stage, out).map_err(Error::io("create", out))?
         }
@@ -135,10 +135,11 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a member has more data than another member of the same recording. The end of the
-/// recording counts most, then whether there are calls, then whether there are names, then how many
-/// calls the recording had at that moment, and then a later version of the program. The rest makes
-/// the choice independent of the order.
+/// Returns whether a member has more data than another member of the same recording. What counts
+/// is, in this order: whether the recording had ended, whether there are rows of calls, whether
+/// there are names, the number of recorded calls, and the version of the program. If all of these
+/// are equal, the paths of the files decide, so that the choice does not depend on the order of the
+/// datasets.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
@@ -188,8 +189,8 @@ fn copy(
     pending.flush(out)
 }
 
-/// Rows that are not written yet. Files do not depend on how the rows arrived: every batch but the
-/// last has the same number of rows.
+/// Rows that are not written yet. Rows are written in batches of equal size, except for the last
+/// batch. So the bytes of a file do not depend on how many rows were read at a time.
 struct Pending {
     rows: usize,
     batches: Vec<RecordBatch>,
@@ -318,7 +319,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Hands over the rows of a member. Rows of earlier members, which no caller needs, are
+    /// Passes the rows of a member to `take`. Rows of earlier members, which no caller needs, are
     /// skipped.
     fn each(
         &mut self,

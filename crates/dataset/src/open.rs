@@ -13,10 +13,11 @@ use crate::layout::{
 };
 use crate::schema::Table;
 
-/// The largest size of a JSON file that is read, in bytes. With 10⁵ members, a file has 30 MB.
+/// The largest size of a JSON file that is read, in bytes. The file of a part with 10⁵ members has
+/// 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// The number of times that a part may be replaced while it is read.
+/// The number of times that reading is tried again because a part was replaced meanwhile.
 const MOST_CHANGES: u32 = 5;
 
 #[derive(Clone, Debug, Default)]
@@ -29,8 +30,8 @@ pub struct Dataset {
     pub gaps: Vec<Gap>,
 }
 
-/// A function that says why a file of a table does not match the description in its part. The file
-/// has the size that the part states.
+/// A function that returns why a file of a table does not match the description in its part; `None`
+/// if it matches. The file has the size that the part states.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
@@ -43,7 +44,8 @@ impl Dataset {
         Self::open_with(dir, &crate::footer::problem)
     }
 
-    /// Opens a dataset with another Parquet library.
+    /// Opens a dataset, and checks its files with `check`, for a program that has another Parquet
+    /// library.
     ///
     /// # Errors
     /// Fails if the directory is not a dataset of this version.
@@ -205,7 +207,7 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
 }
 
 /// Finds the JSON files below the directory of parts, which are at most two directories deep.
-/// Anything that is neither a file nor a directory is not read, but named as a gap.
+/// Anything else than files and directories is not read, but becomes a [`Gap::Unreadable`].
 fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
     let not_read =
         |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::layout::{DATASET_NAME, PARTS_NAME};
 use crate::schema::Table;
 
-/// Returns the first thing in a directory that is not a dataset's own, as a path inside of the
-/// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
-/// unfinished files.
+/// Returns the first entry of a directory, sorted by name, that is not a dataset's own, as a path
+/// relative to the directory. A dataset owns the files of [`crate::layout`], whether a part lists
+/// them or not, and unfinished files.
 ///
 /// # Errors
 /// Fails if a directory cannot be read.

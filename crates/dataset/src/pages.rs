@@ -6,13 +6,14 @@
 //!           first export   │ second export          │ in memory still: not complete
 //! ```
 //!
-//! While a recording goes on, a page is written only if it is complete and its predecessors are
-//! there. Such pages never change. When the recording has ended, everything that is left is
-//! written, including pages whose predecessor was lost.
+//! While a recording goes on, an export writes a page to `calls` only if the page is complete and
+//! all earlier pages of its thread are there. Such pages never change. When the recording has
+//! ended, everything that is left is written, including pages whose predecessor was lost.
 //!
 //! The rows of an export contain the numbers of processes and the keys of ops at that moment. If a
 //! later export would number them differently (an older process began to record later, or an op
-//! came between two ops of the same name), nothing is continued, and all calls are written anew.
+//! came between two ops of the same name), it does not continue the existing files, but writes all
+//! calls again.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +26,13 @@ use crate::layout::{Written, WrittenProcess};
 /// The pages to write next.
 pub(crate) struct Next {
     pub pages: Vec<PageKey>,
-    /// Whether the rows that were written before stay.
+    /// Whether the files of calls of earlier exports stay.
     pub continues: bool,
-    /// The pages that are written afterwards; `None` if all are.
+    /// The pages that are in `calls` after this export; `None` if all pages are.
     pub written: Option<Written>,
 }
 
-/// Returns the pages that come after the written pages. `goes_on` says that the recording has not
+/// Returns the pages that come after the written pages. `goes_on` is set if the recording has not
 /// ended.
 pub(crate) fn next(
     profile: &Profile,
@@ -55,7 +56,7 @@ pub(crate) fn next(
                 if sequence < done {
                     continue;
                 }
-                // The events of plugins are converted when the recording has ended.
+                // The events of plugins are converted to calls when the recording has ended.
                 let is_final = header.flushed && sequence == end && !p.id.is_of_plugins();
                 if goes_on && !is_final {
                     break;
@@ -70,8 +71,7 @@ pub(crate) fn next(
     Next { pages, continues, written: goes_on.then_some(all) }
 }
 
-/// Whether the processes and ops of the earlier export are still the first ones, with the same
-/// numbers and keys.
+/// Whether the processes and ops that the earlier export had still have the same numbers and keys.
 fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written) -> bool {
     let mut of_then = written.processes.iter().enumerate();
     written.processes.len() <= profile.processes.len()

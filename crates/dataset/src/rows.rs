@@ -1,5 +1,5 @@
-//! Makes the rows of a profile. Every number comes from `analysis`, like the numbers of
-//! `counterpoint report` do; here, times become whole numbers of ns.
+//! Makes the rows of a profile. All statistics come from the crate `analysis`, as those of
+//! `counterpoint report` do. Here, times are rounded to whole numbers of ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -131,7 +131,7 @@ impl Rows {
         self.rows += 1;
     }
 
-    /// Returns the rows so far as columns, and starts over.
+    /// Returns the rows that were added so far as columns, and begins a new, empty set of rows.
     pub fn take(&mut self, path: &Path) -> Result<RecordBatch> {
         self.rows = 0;
         let columns = self.columns.iter_mut().map(Builder::finish).collect();
@@ -142,7 +142,7 @@ impl Rows {
 
 /// Returns a number of ns as a whole number. A number that is infinite or not a number is missing.
 fn whole(ns: f64) -> Option<i64> {
-    // The limits are the nearest doubles inside of the range.
+    // The limit is slightly below 2⁶³, the end of the range of the result.
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
 }
 
@@ -164,7 +164,7 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Returns the limits between which the number of calls is. If the number is exact, both limits are
+/// Returns the ends of the interval of the number of calls. If the number is exact, both ends are
 /// the number itself.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
@@ -395,7 +395,8 @@ impl Made<'_> {
     }
 }
 
-/// Returns the losses that belong to no process.
+/// Returns the losses of the recording that belong to no process, and the contradictions that the
+/// analysis found.
 fn analysis_losses(summary: &Summary, profile: &Profile) -> Vec<LossCount> {
     let mut own = profile.losses.clone();
     if !summary.violations.is_empty() {

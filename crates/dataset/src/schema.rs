@@ -1,8 +1,9 @@
 //! Defines the tables of a dataset. docs/datasets.md describes the columns.
 //!
-//! Every file of a table has the same columns, except for the counters in `calls`. Only types that
-//! query engines have in common are used: whole numbers, texts, and decimals of 38 digits for sums
-//! that are too large for 64 bits. There are no floats, whose sums would depend on the order.
+//! Every file of a table has the same columns, except for the counters in `calls`. The columns have
+//! only types that all query engines have: whole numbers, texts, and decimals of 38 digits for sums
+//! that are too large for 64 bits. There are no floats, because their sums would depend on the
+//! order of adding.
 
 use std::fmt;
 #[cfg(feature = "write")]

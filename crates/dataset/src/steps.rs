@@ -1,14 +1,14 @@
 //! Defines places at which tests kill a writer, to see which files it leaves, or stop it, to see
 //! what other processes do meanwhile.
 //!
-//! The steps of a process are numbered. Only a debug build uses the number; in a release, a step
-//! does nothing.
+//! The steps of a process are numbered. Steps count only in a debug build; in a release build, a
+//! step does nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The number of steps until the process signals itself; 0 if it does not.
+/// The number of steps until the process kills or stops itself; 0 if it does not.
 static LEFT: AtomicU32 = AtomicU32::new(0);
-/// Whether the process then only stops, until somebody continues it.
+/// Whether the process stops at that step, until somebody continues it, instead of killing itself.
 static ONLY_STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process kill itself at this step, counted from 1.
@@ -35,7 +35,7 @@ pub(crate) fn step() {
             let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
             return;
         }
-        // A killed process cannot remove the files that it has left.
+        // SIGKILL is used because it leaves the process no chance to remove its files.
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         std::process::abort();
     }

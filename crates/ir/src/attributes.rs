@@ -1,12 +1,12 @@
 //! Removes attributes that instrumentation makes false.
 //!
-//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute
-//! (`memory(none)`) still promised that it does none of this, the next optimisation would join two
-//! calls with the same arguments, and the count would be wrong. The attributes of the function's
-//! callers, and the attributes at the calls, would be false as well. So these attributes are
-//! removed from instrumented functions, from functions defined here that call others, and from
-//! calls. Calls of functions that are only declared keep their attributes, because those functions
-//! are not instrumented here.
+//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute of
+//! the function (such as `memory(none)`) still promised that it does none of this, the next
+//! optimisation would join two calls with the same arguments, and the count of calls would be
+//! wrong. The attributes of the function's callers, and the attributes at the calls, would be false
+//! as well. So these attributes are removed from instrumented functions, from functions defined
+//! here that call others, and from calls. Calls of functions that are only declared keep their
+//! attributes, because those functions are not instrumented here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -36,7 +36,7 @@ pub struct Weaker {
     twins: BTreeMap<u32, u32>,
 }
 
-/// Finds the pieces of a list of attributes that must be removed.
+/// Returns the false attributes in a list of attributes, as pieces of the text.
 fn false_now(text: &[u8], span: Span) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
     let mut depth = 0_u32;
@@ -65,7 +65,8 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
 }
 
 impl Weaker {
-    /// Finds the groups that contain such attributes.
+    /// Finds the attribute groups of a module that contain false attributes, and numbers the new
+    /// groups.
     pub fn new(text: &[u8], module: &Module) -> Self {
         let mut next = module.attributes.keys().max().map_or(0, |most| most.saturating_add(1));
         let mut groups: Vec<_> = module.attributes.iter().collect();
@@ -80,7 +81,7 @@ impl Weaker {
         Self { twins }
     }
 
-    /// Writes the groups that replace others.
+    /// Writes the new groups.
     pub fn write(&self, text: &[u8], module: &Module, out: &mut String) {
         for (old, new) in &self.twins {
             let Some(span) = module.attributes.get(old) else { continue };

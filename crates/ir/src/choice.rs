@@ -37,8 +37,8 @@ pub struct Options<'a> {
     /// If set, only functions with a name that this closure accepts are instrumented. Names are as
     /// in the text, without `@`.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
-    /// The schedule that the text was compiled from. If it is set, it decides which loops are
-    /// instrumented, and the depth and height of loops do not matter.
+    /// The schedule that the text was compiled from. If it is set, its loops say which loops are
+    /// instrumented, and `max_depth`, `min_height` and `siblings` do not matter.
     pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
@@ -90,7 +90,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Chooses among the loops of a function.
+    /// Chooses the loops of a function that `options` select.
     pub fn make(options: &Options, body: &Body, loops: &Loops) -> Self {
         Self::among(options.functions, body, loops, |l| options.takes(loops, l))
     }
@@ -157,8 +157,9 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// The limit for the number of indirect jumps times the depth of loops. Above it, the loops that
-/// such jumps leave are not computed, and all loops count as unfit.
+/// The limit for the number of a function's indirect jumps times the depth of its loops. Above it,
+/// the loops that such jumps leave are not computed, and no loop of the function can be
+/// instrumented.
 const MOST_WORK: u64 = 10_000_000;
 
 /// Returns for each loop the reason why it cannot be instrumented, or `None` if it can.
@@ -192,8 +193,8 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
                 why[target as usize] = Some("an indirect jump enters it");
             }
             if inner != NONE && !(target != NONE && loops.encloses(inner, target)) {
-                // The common loops are found by going outwards from `target` to a loop around
-                // `inner`.
+                // The loops that contain both ends of the jump are found by going outwards from
+                // `target` to a loop around `inner`.
                 let kept = common_depth(loops, inner, target);
                 let least = &mut left[inner as usize];
                 *least = (*least).min(kept);

@@ -1,6 +1,7 @@
 //! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table as
 //! bytes, the constructor and destructor that look for a runtime, the function through which a JIT
-//! attaches a runtime, and the rehearsal (a function that runs empty hits).
+//! attaches a runtime, and the rehearsal (a function that runs empty hits, so that the runtime can
+//! measure their cost).
 
 use std::fmt::Write;
 
@@ -66,7 +67,8 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // A log has no rehearsal: nobody could use a log with hits that are not the program's.
+        // Mode log has no rehearsal, because its empty hits would be written to the log, where
+        // nobody could distinguish them from the program's hits.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -99,7 +101,7 @@ impl Descriptor<'_> {
         }
     }
 
-    /// Whether the target has `dlsym`; Windows does not.
+    /// Whether the target has the function `dlsym`. Only Windows is assumed not to have it.
     pub fn has_dlsym(&self) -> bool {
         !self.triple.contains("windows")
     }
@@ -108,10 +110,10 @@ impl Descriptor<'_> {
         !["windows", "apple", "wasm"].iter().any(|other| self.triple.contains(other))
     }
 
-    /// Writes the note by which a runtime that is loaded later finds the descriptor. The note
-    /// contains the distance from its description to the descriptor, so that the dynamic linker has
-    /// nothing to relocate. The constructor refers to the note; otherwise an optimiser would remove
-    /// it.
+    /// Writes the ELF note by which a runtime that is loaded later finds the descriptor. The note
+    /// contains the distance from the note's own content to the descriptor, so that the dynamic
+    /// linker has nothing to relocate. The constructor refers to the note; otherwise an optimiser
+    /// would remove it.
     fn note(&self, out: &mut String) {
         let (note, descriptor) = (self.names.of("note"), self.names.of("module"));
         let (name, kind) = (abi::loops::NOTE_NAME.to_bytes_with_nul(), abi::loops::NOTE_TYPE);
@@ -279,9 +281,9 @@ start:
 }
 
 impl Names {
-    /// Adds our functions to the module's lists of constructors and destructors. If the module has
-    /// such a list, an entry in `edits` extends it. Otherwise, a new list is written to `out`, the
-    /// text that will follow the module.
+    /// Adds the instrumentation's constructor and destructor to the module's lists. If the module
+    /// has such a list, an entry in `edits` extends it. Otherwise, a new list is written to `out`,
+    /// the text that will follow the module.
     pub fn constructors(
         &self,
         text: &[u8],

@@ -79,8 +79,8 @@ impl Dominators {
         for (i, node) in order.iter().enumerate() {
             number[*node as usize] = i as u32;
         }
-        // The following arrays are indexed by a node's number in the search, so a smaller index
-        // means earlier.
+        // The following arrays are indexed by a node's number in the depth-first search, so a node
+        // with a smaller index was found earlier.
         let mut semi: Vec<u32> = (0..order.len() as u32).collect();
         let mut idom = vec![0_u32; order.len()];
         let mut forest = Forest::new(order.len());
@@ -162,7 +162,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The forest of the nodes that were already processed, with compressed paths.
+/// The forest of the nodes that the algorithm has already processed, with compressed paths.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,

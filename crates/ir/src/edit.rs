@@ -3,8 +3,8 @@
 
 use crate::scan::Span;
 
-/// Changes to a text. Pieces do not overlap. Texts that are inserted at the same offset stay in the
-/// order in which they were added.
+/// Changes to a text. The pieces that they replace do not overlap. Texts that are inserted at the
+/// same offset stay in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
     /// For each change: the piece that is replaced, and the range of `arena` with the new text.

@@ -1,4 +1,4 @@
-//! Defines the reasons why a text is not instrumented.
+//! Defines the reasons why a text (of LLVM IR or MLIR) is not instrumented.
 
 use crate::table::TableError;
 
@@ -58,10 +58,10 @@ pub enum IrError {
     /// The text is already instrumented: it has a descriptor.
     #[error("the text is already instrumented: it defines @{0}")]
     Instrumented(String),
-    /// There is no clock for this target.
+    /// The instrumenter knows no instruction that reads a clock on this target.
     #[error("target {0}: loops can be timed on x86_64 and aarch64 with 64-bit pointers only")]
     Target(String),
-    /// The text does not name its target.
+    /// Neither the text nor the caller names a target.
     #[error("the text names no target")]
     NoTarget,
     /// The list of constructors does not have the form that LLVM writes.

@@ -38,7 +38,8 @@ pub struct Block {
     pub lines: [u32; 2],
     /// The block's phi nodes: a range of [`Body::phis`].
     pub phis: (u32, u32),
-    /// Whether an exception leads to this block.
+    /// Whether an exception enters this block (it begins with `landingpad` or a similar
+    /// instruction).
     pub pad: bool,
     pub end: Terminator,
     /// The statement that ends the block.
@@ -77,8 +78,8 @@ pub struct Body {
     pub edges: Vec<Edge>,
     /// The calls that have a group of attributes.
     pub calls: Vec<Call>,
-    /// Directives about the order of uses. They are removed, because they would be wrong after a
-    /// change.
+    /// LLVM's directives about the order in which values are used (`uselistorder`). They are
+    /// removed, because they would be wrong after a change.
     pub use_orders: Vec<Span>,
     /// Offset after the last `alloca` of constant size in the entry block, or the start of that
     /// block.
@@ -192,8 +193,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. `open` says that the block's last statement is not a terminator. Then the
-    /// reader does not understand the function, and `strange` stores the reason.
+    /// Ends a block. `open` says that the block's last statement is not a known terminator. Then
+    /// the function is left unchanged, and `strange` stores the reason.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
@@ -261,8 +262,8 @@ impl Body {
     }
 
     /// Finds the targets of all terminators. The error is the line and the defect of a malformed
-    /// terminator. Such a text is refused: no compiler would read it, and a hook on a wrong edge
-    /// would count wrongly.
+    /// terminator. The instrumenter refuses such a text, because no compiler would read it, and a
+    /// hook on a wrong edge would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],

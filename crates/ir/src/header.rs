@@ -4,8 +4,8 @@
 //!
 //! A block works if its effect can be seen after the loop has ended: it stores, calls a function,
 //! or computes a value that each iteration passes to the next one and that is used after the loop,
-//! such as a sum. A variable that only changes by a constant is not such a value: the block of
-//! `while (i++ < n)` computes one, but it only decides.
+//! such as a sum. A variable that only changes by a constant is not such a value. For example, the
+//! first block of `while (i++ < n)` changes `i`, but it only decides.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// For each local value, the blocks in which it is used or defined.
+/// For each local value (`%name`), the blocks in which it is used or defined.
 #[derive(Debug)]
 pub struct Uses<'a> {
     blocks: HashMap<&'a [u8], Vec<u32>>,
@@ -79,8 +79,8 @@ impl<'a> Uses<'a> {
         Self { blocks }
     }
 
-    /// Returns the blocks of a value, given with its `%`: each block once, in the order of the
-    /// text.
+    /// Returns the blocks in which a value is used or defined: each block once, in the order of the
+    /// text. The value's name includes `%`.
     pub fn blocks(&self, value: &[u8]) -> &[u32] {
         self.blocks.get(value).map_or(&[], Vec::as_slice)
     }

@@ -1,6 +1,7 @@
-//! Defines the code that runs when a hit begins and ends, for both languages in which hooks are
-//! written: [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h`
-//! explains what each number means.
+//! Defines the code that runs when a hit (a call of a function, or an execution of a loop) begins
+//! and ends, for both languages in which hooks are written: [`crate::hooks`] prints LLVM IR, and
+//! [`crate::mlir`] the `llvm` dialect. `loops.h` explains what each number of an entry (the counts
+//! of one function or loop) means.
 //!
 //! Values and addresses are passed as their names in the text. Numbers have 64 bits.
 
@@ -19,7 +20,7 @@ pub trait Print {
     fn store(&mut self, value: &str, address: &str);
     /// Reads a pointer of an entry in a single access.
     fn load_pointer(&mut self, address: &str) -> String;
-    /// Reads a word that does not change.
+    /// Reads a word that no other code changes.
     fn load_constant(&mut self, address: &str) -> String;
     /// Reads a field of the descriptor that has 32 bits.
     fn setting(&mut self, offset: usize) -> String;
@@ -67,7 +68,8 @@ pub trait Print {
         self.add(entry, offset, &one)
     }
 
-    /// Stores `new` if the comparison `how` prefers it to the stored number.
+    /// Replaces the number in a field by `new` if the comparison `how` of `new` with this number is
+    /// true.
     fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
         let address = self.at(pointer, offset);
         let old = self.load(&address);
@@ -144,9 +146,9 @@ pub trait Print {
         }
     }
 
-    /// Adds the iterations of a hit to the statistics of single hits, if the entry has such
-    /// statistics. `sum` is the number of iterations of all hits. The only branch in the code tests
-    /// whether the entry has them, so an entry without statistics costs a load and a test.
+    /// Adds the iterations of a hit to the entry's statistics (least, most, histogram), if the
+    /// entry has a pointer to such statistics. `sum` is the number of iterations of all hits. The
+    /// only branch tests this pointer, so an entry without statistics costs a load and a test.
     fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
         let address = self.at(entry, offset_of!(Entry, trips));
         let trips = self.load_pointer(&address);

@@ -1,9 +1,10 @@
 //! Writes the code of hooks, which run when a function or loop begins and ends. `loops.h` explains
 //! what each number means, and `docs/loops.md` what each mode does.
 //!
-//! Every number of an entry is read and written with a monotonic atomic access, which is an
-//! ordinary load or store in machine code. Other threads that read a number at the same time never
-//! see half of a new value. The optimiser cannot join the counts of two calls that it has inlined.
+//! An entry contains the numbers of one function or loop on one thread. Every number is read and
+//! written with a monotonic atomic access, which is an ordinary load or store in machine code.
+//! Other threads that read a number at the same time never see half of a new value. The optimiser
+//! also cannot join the increments of two calls that it has inlined.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -49,11 +50,14 @@ impl Clock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
-    /// Whether counters may be read. They may for a function, and for a loop of depth 0 or 1.
+    /// Whether counters may be read. They may be read for a function, and for a loop of depth 0 or
+    /// 1.
     pub counters: bool,
-    /// Mode timed: whether the hook has a slot to which children add their times.
+    /// Mode timed: whether the hook has a slot (a word of the stack) to which the loops inside add
+    /// their times.
     pub slot: bool,
-    /// Mode timed: the id of the parent to whose slot the hook adds its time.
+    /// Mode timed: the id of the function or loop around this one, to whose slot the hook adds its
+    /// time.
     pub parent: Option<u32>,
 }
 
@@ -175,8 +179,8 @@ impl Writer {
         self.value(format_args!("load atomic ptr, ptr {address} {order}, align 8"))
     }
 
-    /// Begins a block that runs only if there is a table. Returns the block in which both paths
-    /// join.
+    /// Begins a block that runs only if the thread has a table of entries. Returns the name of the
+    /// block in which both paths join.
     fn if_table(&mut self) -> String {
         let there = self.is_there(TABLE);
         let (on, join) = (self.new_block(), self.new_block());
@@ -185,8 +189,9 @@ impl Writer {
         join
     }
 
-    /// Writes the code at the entry of a function that asks the runtime for the table of the
-    /// thread. The written text begins in a block without a name, and ends in one with a name.
+    /// Writes the code at the start of a function that asks the runtime for the calling thread's
+    /// table. The written text begins in the function's entry block, and ends in a block with a
+    /// name.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -209,8 +214,8 @@ impl Writer {
         self.begin_at(&entry, hook, copy, join, from);
     }
 
-    /// Writes the start of a hit on the entry at `entry`. `from` is a block that jumps directly to
-    /// `join`.
+    /// Writes the start of a hit that is counted in the entry at address `entry`. `from` is a block
+    /// that jumps directly to `join`.
     pub fn begin_at(
         &mut self,
         entry: &str,
@@ -331,7 +336,7 @@ impl Writer {
         }
     }
 
-    /// Adds a timed hit that ends at `now` to its entry.
+    /// Writes the code that adds a timed hit, which ends at time `now`, to its entry.
     pub fn end_at(&mut self, entry: &str, hook: &Hook, now: &str, iterations: Option<&str>) {
         let stamp = Kept::Stamp.name(hook.id, None);
         let ticks = self.value(format_args!("sub i64 {now}, {stamp}"));
@@ -363,8 +368,8 @@ impl Writer {
         }
     }
 
-    /// Writes the start and the end of an empty hit on the entry at `entry`, in a function that has
-    /// no table. The text after it begins in the block `after`.
+    /// Writes the start and the end of an empty hit that is counted in the entry at address
+    /// `entry`, in a function that has no table. The text after it begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();

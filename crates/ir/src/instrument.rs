@@ -1,5 +1,5 @@
-//! Instruments a whole module: reads it, chooses functions and loops, numbers them, inserts hooks,
-//! and puts the pieces together.
+//! Instruments a whole module of LLVM IR: reads it, chooses functions and loops, numbers them,
+//! inserts hooks, and puts the pieces together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -103,7 +103,8 @@ struct Run<'a> {
     counts: Counts,
     /// Offset up to which the text has been copied to `out`.
     done: u32,
-    /// Changes between functions that have not been made yet, by offset.
+    /// Changes to the text between functions that have not been made yet, in the order of their
+    /// offsets.
     outside: VecDeque<(Span, String)>,
     /// The text of new lists of constructors, if the module has none.
     lists: String,
@@ -119,7 +120,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     let triple = module.triple.clone().or_else(|| options.target.map(str::to_owned));
     let triple = triple.filter(|triple| !triple.is_empty()).ok_or(IrError::NoTarget)?;
     let clock = Clock::of(&triple).ok_or_else(|| IrError::Target(triple.clone()))?;
-    // The identity is computed from the input, so that names can contain it from the beginning.
+    // The identity is computed from the input and not from the result, because names in the result
+    // contain it.
     let id = identity(text, options, &triple, &module);
     let names = Names { id: format!("{:032x}", u128::from_be_bytes(id)) };
     let free = module.metadata.len() as u32;
@@ -163,8 +165,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
 }
 
 /// The revision of the instrumentation. It must be raised whenever the same text with the same
-/// options gets other ids, other entries in the side table, or other counters. Otherwise two
-/// different modules would have the same identity.
+/// options gets other ids, other entries in the side table, or other counters of iterations.
+/// Otherwise two different modules would have the same identity.
 pub const REVISION: u32 = 2;
 
 /// Computes the identity: a hash of 128 bits of the text and the options.
@@ -406,8 +408,8 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // Line numbers in the debug information are numbers of loops, so the lines of the
-            // source replace them.
+            // Line numbers in the debug information of this text stand for loops of the schedule,
+            // so the lines of the source replace them.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),
@@ -423,7 +425,7 @@ impl Run<'_> {
         entry.places.extend(lines.map(|function| place(function.lines)));
     }
 
-    /// Adds the module's own definitions.
+    /// Adds the descriptor and the other new definitions of the module.
     fn finish(
         mut self,
         names: &Names,

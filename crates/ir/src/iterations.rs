@@ -38,7 +38,7 @@ pub struct Counter {
     pub start: String,
     /// The number that is added in each iteration, in `unit`. It is not 0.
     pub step: i64,
-    /// The value that the phi node gets from inside of the loop, with `%`.
+    /// The name of the value that the phi node gets from inside of the loop, with `%`.
     pub next: String,
     /// Number of edges that go back to the header.
     pub latches: u32,
@@ -52,8 +52,8 @@ pub struct Counter {
 const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
-    /// Writes the computation of the iterations on an edge out of the loop, and returns the name of
-    /// its result, of type `i64`.
+    /// Writes code on an edge out of the loop that computes the number of iterations. Returns the
+    /// name of the result, of type `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
         let Self { value, unit, start, step, whole, .. } = self;
         let (from, to) = if *step > 0 { (start, value) } else { (value, start) };
@@ -102,7 +102,8 @@ pub struct Search<'a> {
     pub names: &'a HashMap<&'a [u8], u32>,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// Number of bytes of blocks that may still be read, so that the time stays linear.
+    /// Number of bytes of blocks that the search may still read. The limit makes the time of all
+    /// searches linear.
     pub budget: usize,
     /// The blocks in which values are used; `None` until they are first needed.
     pub uses: Option<Uses<'a>>,

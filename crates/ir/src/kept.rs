@@ -1,5 +1,5 @@
-//! Keeps the text of instrumented functions in the side table, so that reports can show it with
-//! numbers in its margin, even if the file itself was moved.
+//! Keeps the text (LLVM IR, MLIR or TIR) of instrumented functions in the side table, so that
+//! reports can show it with numbers in its margin, even if the file itself was moved.
 //!
 //! Short texts are kept as they are. Longer texts are compressed (DEFLATE in base64). A text that
 //! is longer than `MOST_BYTES` is left out, and the table has only the name and the hash of the
@@ -38,7 +38,7 @@ pub struct KeptText {
     /// The text of the kept lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The text of the kept lines, compressed. Either this or `text` is set.
+    /// The text of the kept lines, compressed. At most one of this field and `text` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deflated: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Adds the lines `first` to `last`. The first one begins at or before offset `start`.
+    /// Adds the lines `first` to `last` of a text. Offset `start` is in the line `first`.
     pub fn add(&mut self, text: &[u8], start: usize, [first, last]: [u32; 2]) {
         if self.is_full || last < first {
             return;
@@ -127,8 +127,9 @@ impl KeptText {
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// Returns the kept lines by number. Their memory must fit into `room` bytes, because a few
-    /// compressed bytes can expand to very many. The size of this memory is subtracted from `room`.
+    /// Returns the kept lines by number. They may take at most `room` bytes of memory, because a
+    /// few compressed bytes can expand to very many. The number of bytes that they take is
+    /// subtracted from `room`.
     ///
     /// # Errors
     /// Fails if no text is kept, or if the text is damaged or does not fit.
@@ -167,7 +168,8 @@ impl KeptText {
         Ok(numbered)
     }
 
-    /// Returns all lines of the file, which must be the one that was instrumented.
+    /// Returns all lines of a file by number. Fails if it is not the file from which the text was
+    /// kept.
     pub fn of_file(&self, bytes: &[u8]) -> Result<BTreeMap<u32, String>, TextError> {
         if hash(bytes) != self.hash {
             return Err(TextError::Other(self.path.clone()));

@@ -20,7 +20,8 @@ pub struct Loop {
     pub children: u32,
     /// First and last line of its blocks, from 1.
     pub lines: [u32; 2],
-    /// The times at which a walk over the loops enters this loop and leaves it.
+    /// The step of a walk over the tree of loops in which it enters this loop, and the step in
+    /// which it leaves the loop.
     span: (u32, u32),
 }
 
@@ -38,8 +39,8 @@ pub struct Loops {
     pub irreducible: Vec<u32>,
 }
 
-/// Links each loop to a loop around it. The paths are shortened, to find the outermost loop that is
-/// known so far.
+/// Links each loop to itself or to a loop around it, to find the outermost known loop around a
+/// loop. Each search shortens the paths that it follows.
 struct Outermost(Vec<u32>);
 
 impl Outermost {

@@ -45,8 +45,8 @@ pub struct Module {
     pub ident: Option<Span>,
     /// The definitions of `@llvm.global_ctors` and `@llvm.global_dtors`, with their lines.
     pub constructors: [Option<(Span, u32)>; 2],
-    /// Directives about the order of uses. They are removed, because they would be wrong after a
-    /// change.
+    /// LLVM's directives about the order in which values are used (`uselistorder`). They are
+    /// removed, because they would be wrong after a change.
     pub use_orders: Vec<Span>,
     /// A name that only an instrumented module defines, if there is one.
     pub instrumented: Option<Span>,
@@ -54,7 +54,7 @@ pub struct Module {
     pub lines: u32,
 }
 
-/// Metadata nodes from this number on are not indexed; no real module has so many.
+/// Metadata nodes with this number or a larger one are ignored. No real module has so many.
 const MOST_METADATA: u32 = 1 << 26;
 
 /// The prefix of every name that the instrumenter adds to a module.
@@ -78,7 +78,8 @@ impl Module {
             let start = cursor.at;
             match module.item(&mut cursor, byte) {
                 Ok(own) => known |= own,
-                // In a text that is not LLVM IR, brackets and quotes need not match.
+                // Brackets and quotes need not match in a text that is not LLVM IR. So an error
+                // before the first item of LLVM IR does not say what is wrong with the file.
                 Err(_) if !known && !is_keyword(&text[start..]) => break,
                 Err(error) => return Err(error),
             }
@@ -253,7 +254,8 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     let (start, line) = (cursor.at, cursor.line);
     let mut tokens = Tokens::new(text, Span::new(start, text.len()));
     let lacks = |what| IrError::Definition { line, what };
-    // If a definition has no body, the body of the next definition must not be taken.
+    // If a definition has no body, the search must stop before it finds the body of the next
+    // definition.
     let mut named = None;
     for (token, span) in tokens.by_ref() {
         match token {

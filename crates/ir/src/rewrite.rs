@@ -1,7 +1,8 @@
 //! Inserts hooks into a function, and changes the labels and phi nodes on the edges that get hooks.
 //!
-//! Every edge into or out of a chosen loop gets a new block, which contains the hooks. All added
-//! names begin with `cpt.`, so that the numbers of unnamed values do not change.
+//! Every edge into or out of a chosen loop gets a new block, which contains the hooks. Edges to
+//! landing pads of exceptions cannot have such a block and have no hooks. All added names begin
+//! with `cpt.`, so that the numbers of unnamed values do not change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -79,7 +80,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns the number of hooks, or a number above `limit` if there are more than that.
+    /// Returns the number of hooks on edges out of loops, or a number above `limit` if there are
+    /// more than that.
     fn hook_count(&self, limit: usize) -> usize {
         let mut count = 0;
         for from in 0..self.body.blocks.len() as u32 {
@@ -93,13 +95,13 @@ impl Work<'_> {
         count
     }
 
-    /// Whether an edge comes from a block that control can reach.
+    /// Whether the block `from` can be reached from the function's entry.
     fn live(&self, from: u32) -> bool {
         self.dominators.reached(from)
     }
 
-    /// Splits the entry block: inserts the request for the table, and the start of the function's
-    /// hit.
+    /// Splits the entry block: inserts the request for the calling thread's table, and the start of
+    /// the function's hit.
     fn entry(&self, writer: &mut Writer, edits: &mut Edits) {
         writer.out.push('\n');
         for hook in self.function.iter().chain(self.hooks).filter(|hook| hook.slot) {
@@ -296,7 +298,8 @@ impl Work<'_> {
                 let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
                 separator = ',';
             }
-            // A back edge that leaves an inner loop also has a block of its own.
+            // An edge back to the header that leaves an inner loop also has a new block, so its
+            // name changes, too.
             for split in own.iter().map(|i| &splits[*i as usize]) {
                 if self.loops.contains(l, split.from) {
                     let value = kept.name(hook.id, None);

@@ -1,4 +1,4 @@
-//! Reads the text as statements and tokens.
+//! Reads a text of LLVM IR as statements and tokens.
 //!
 //! LLVM prints a statement on one line, with two exceptions: statements with brackets that are open
 //! at the end of a line (`switch`), and statements that are continued by a line with a certain word

@@ -1,4 +1,5 @@
-//! Reads the loops of a schedule (loops of TVM's TIR), and matches them with the loops of a text.
+//! Reads the loops of a schedule (loops of TVM's TIR), and matches them with the loops of a text of
+//! LLVM IR that was compiled from it.
 //!
 //! The compiler of the TIR gives the variable of loop N a name that ends in `__cptN_`, and the
 //! statements of the loop the source line `LINE + N`. LLVM's optimiser keeps both marks: the names
@@ -7,8 +8,8 @@
 //! `for_body_k__cpt2_.peel.next`). The matching uses this evidence, the best first:
 //!
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
-//! 2. the header is named after a loop, without any ending that the optimiser adds to blocks before
-//!    it;
+//! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
+//!    adds to blocks that belong to another loop;
 //! 3. more than half of the instructions of an innermost loop have the line of the same loop.
 //!
 //! If the matched loops are not nested as in the schedule, the inner loop counts as unknown: a
@@ -125,17 +126,17 @@ impl Schedule {
         found
     }
 
-    /// Whether a loop exists and TVM did not unroll or otherwise remove it.
+    /// Whether the schedule has a loop `n` that TVM did not unroll or otherwise remove.
     fn is_left(&self, n: u32) -> bool {
         self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
 
-    /// Returns the loop to which a source line belongs.
+    /// Returns the loop of the schedule for which a source line stands.
     fn at_line(&self, line: u32) -> Option<u32> {
         line.checked_sub(LINE).filter(|n| self.is_left(*n))
     }
 
-    /// Whether a loop is around another one.
+    /// Whether loop `outer` of the schedule is around loop `n`.
     fn contains(&self, outer: u32, n: u32) -> bool {
         let mut at = self.loops[n as usize].parent;
         while let Some(now) = at {
@@ -210,8 +211,8 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         found
     }
 
-    /// Returns the loop to which more than half of the instructions belong, among those with a
-    /// loop's line.
+    /// Returns the loop of the schedule to which more than half of the instructions belong. Only
+    /// instructions whose line stands for a loop count.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {

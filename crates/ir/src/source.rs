@@ -1,10 +1,11 @@
-//! Finds the name of a loop in its source: file, line and column, and its variable.
+//! Finds the place of a loop in its source (file, line and column) and the loop's variable.
 //!
 //! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
 //! writes. Otherwise it comes from the locations of the instructions in the header and the latches.
 //! The loop is in the innermost function, inlined or not, that all these locations have in common,
 //! and the smallest line there is the line of the loop. So the place of a loop over an inlined
-//! iterator is where the iterator was called, and not in the library.
+//! iterator is the place where the program uses the iterator, and not a place in the iterator's
+//! library.
 
 use std::collections::HashMap;
 
@@ -233,8 +234,8 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library that came with the compiler or the system. Then the place in
-    /// the user's code into which it was inlined is a better place.
+    /// Whether a place is in a library that came with the compiler or the system. The place in the
+    /// user's code into which the library's code was inlined is then used instead.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))

@@ -114,8 +114,8 @@ pub struct ScheduledLoop {
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
-    /// Number of times that the loop's body runs; absent if it is not known before the program
-    /// runs.
+    /// Number of times that the loop's body runs in each execution of the loop; absent if it is not
+    /// known before the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
     /// The number of the loop around this one.
@@ -178,7 +178,7 @@ pub enum TableError {
 }
 
 impl SideTable {
-    /// Reads a side table and checks that its ids and parents make a forest.
+    /// Reads a side table and checks it: for example, that its ids and parents form a forest.
     pub fn from_json(text: &[u8]) -> Result<Self, TableError> {
         let table: Self = serde_json::from_slice(text)?;
         if table.counterpoint_loops != VERSION {

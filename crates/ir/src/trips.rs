@@ -1,9 +1,9 @@
 //! Finds the number of iterations of each hit of a loop, if the text alone determines it. For this,
 //! the loop's counter must begin at a number, the loop's only exit must compare the counter with a
 //! number, and nothing in the loop may leave it in another way. A call can leave the loop: it may
-//! throw, `longjmp`, end the thread or the process, or never return. So for a loop that calls
-//! anything but intrinsics of LLVM there is no number here, whatever the text promises about the
-//! called function.
+//! throw, `longjmp`, end the thread or the process, or never return. So the number is not known for
+//! a loop that calls anything but intrinsics of LLVM and assembly that cannot unwind, whatever the
+//! text promises about a called function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -23,8 +23,8 @@ struct Exits {
 }
 
 /// Returns the iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. Each
-/// edge is visited once for each chosen loop that it leaves. The rewriting makes the same visits,
-/// and limits their number.
+/// edge is visited once for each chosen loop that it leaves. [`crate::rewrite`] makes the same
+/// visits, and limits their number.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,

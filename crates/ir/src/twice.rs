@@ -1,6 +1,6 @@
-//! Recognises functions that return twice, such as `setjmp`. A function that calls such a function
-//! is not instrumented: the time at which its hit began is in a register, and a register may have
-//! any value when `setjmp` returns for the second time.
+//! Recognises functions that return twice, such as `setjmp`. A function that calls one of them is
+//! not instrumented. Its hooks would keep the start time of its hit in a register, and a register
+//! may have any value when `setjmp` returns for the second time.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ impl Twice {
         Self { groups: groups.map(|(group, _)| *group).collect() }
     }
 
-    /// Whether a call is a call of such a function.
+    /// Whether a call is a call of a function that returns twice.
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {

@@ -1,5 +1,6 @@
-//! Compares our loops with LLVM's: `opt -passes='print<loops>'` must find the same loops in every
-//! function of every text, and `opt -passes=verify` must accept every text that we write.
+//! Compares our loops with LLVM's: `opt -passes='print<loops>'` must find the same loops as this
+//! crate in every function of every test text, and `opt -passes=verify` must accept every
+//! instrumented text.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -81,7 +82,8 @@ fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Checks a text, and its instrumented versions.
+/// Checks that LLVM finds the same loops in a text, and that it accepts instrumented versions of
+/// the text.
 fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
     let text = std::fs::read(&made.path).unwrap();
     let found = ours(&text);

@@ -1,7 +1,8 @@
-//! Tests with random texts that the reader and the instrumenter never panic, and that they need
-//! memory and time in proportion to the text. `COUNTERPOINT_MUTANTS` is the number of texts, and
-//! `COUNTERPOINT_SEED` their seed: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p
-//! counterpoint-ir --test fuzzed`. `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
+//! Tests with random texts of LLVM IR that the reader and the instrumenter never panic, and that
+//! they need memory and time in proportion to the text. `COUNTERPOINT_MUTANTS` is the number of
+//! texts, and `COUNTERPOINT_SEED` their seed:
+//! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test fuzzed`.
+//! `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

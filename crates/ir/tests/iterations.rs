@@ -1,5 +1,5 @@
 //! Compares the iterations that instrumented programs count with the iterations that the same
-//! programs print.
+//! programs count and print when they are compiled with `-DPLANT`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ const ROUNDS: &str = "40";
 
 /// By default, the optimiser copies the first block of a loop to the place before the loop, where
 /// the copy decides whether the loop is entered at all. The copy then does the block's work once
-/// outside of the loop that is in the text.
+/// outside of the loop, so the number of iterations of this loop may differ.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]
@@ -101,8 +101,9 @@ fn iterators_over_slices_of_rust_are_counted() {
     }
 }
 
-/// A program leaves loops by `longjmp`. The function that calls `setjmp` is left out, because the
-/// values that its hooks keep in registers are lost when `setjmp` returns for the second time.
+/// The test program leaves loops by `longjmp`. Its functions that call `setjmp` are not
+/// instrumented, because the values that their hooks keep in registers are lost when `setjmp`
+/// returns for the second time.
 #[test]
 fn functions_that_call_setjmp_are_left_out() {
     let Some(bench) = Bench::new() else { return };

@@ -52,8 +52,8 @@ fn loops_of_the_seed() {
     let expected = vec![
         vec![
             "0 nest \"-\" depth None height 2 parent None lines [7, 42] at a.mlir:1 trips None",
-            // The counter goes from 0 to 64 in steps of 8 on the way through ^bb7, but ^bb6 may
-            // pass anything.
+            // The counter of this loop goes from 0 to 64 in steps of 8 if an iteration ends in
+            // ^bb7, but ^bb6 may pass any value to the header.
             "1 nest \"bb1\" depth Some(0) height 1 parent Some(0) lines [16, 39] at a.mlir:2 trips None",
             "2 nest \"bb2\" depth Some(1) height 0 parent Some(1) lines [19, 34] at  trips None",
             "3 two ways \"-\" depth None height 1 parent None lines [43, 64] at  trips None",
@@ -105,16 +105,16 @@ fn iterations_that_the_text_knows() {
         )
     };
     let trips = |text: String| done(&text, &all()).tables[0].entries[1].trip_count;
-    // The counter is 2, 6 and 10 before it exceeds 11: three iterations.
+    // The inner loop's counter is 2, 6 and 10 before it exceeds 11: three iterations.
     assert_eq!(trips(text("slt", "^bb2", "^bb3")), Some(3));
     assert_eq!(trips(text("sge", "^bb3", "^bb2")), Some(3));
     assert_eq!(trips(text("ult", "^bb2", "^bb3")), Some(3));
-    // The values are 2, 6, 10, 14, …, and never 11.
+    // The counter's values are 2, 6, 10, 14, …, and never 11.
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
     // With a positive step, this loop ends at once, or when the number wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. It works if it stores a value, or passes on a sum that is used
-    // after the loop.
+    // The header runs four times. Its last run is an iteration only if the header works: it stores
+    // a value, or passes on a sum that is used after the loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
         let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");
@@ -130,12 +130,13 @@ fn iterations_that_the_text_knows() {
     assert_eq!(works("%7 = llvm.add %6, %1 : i64", "%7"), Some(3), "another counter");
     let store = "%7 = llvm.add %6, %3 : i64\n    llvm.store %3, %arg : i64, !llvm.ptr";
     assert_eq!(works(store, "%6"), Some(4));
-    // With this step, a 64-bit number soon wraps around.
+    // With this large step, a 64-bit counter soon wraps around.
     let wide = text("slt", "^bb2", "^bb3").replace("(4 : i64)", "(4611686018427387904 : i64)");
     assert_eq!(trips(wide), None);
 }
 
-/// In every mode, only calls, new blocks and the names of these blocks in successors are added.
+/// In every mode, instrumenting a text only adds operations and blocks, and puts the names of new
+/// blocks into successors.
 #[test]
 fn the_rest_of_the_text_stays() {
     for choice in 0..360 {
@@ -207,7 +208,7 @@ fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
     (!output.status.success()).then_some(said)
 }
 
-/// IREE's own reader and verifier accept the instrumented text in every mode.
+/// IREE's own reader and verifier (`iree-opt`) accept the instrumented text in every mode.
 #[test]
 fn the_compilers_verifier_accepts_it() {
     let Some(judge) = judge("mlir-verifier") else { return };

@@ -1,6 +1,6 @@
-//! Tests instrumented programs. They print the same as before, in every mode and at every depth.
-//! Their loops are entered and run as often as in a count by hand. The runtime is
-//! `tests/programs/loops/runtime.c`.
+//! Tests instrumented programs. They print the same as without instrumentation, in every mode and
+//! at several depths. Their hooks count as many hits of loops as a count by hand. The runtime that
+//! the hooks call is `tests/programs/loops/runtime.c`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -83,7 +83,8 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("matmul_ikj", c, n * n),
         ("convolve", b, n),
         ("convolve", c, n * m),
-        // At the top and at the bottom, one row of three is outside.
+        // This loop is entered for each of three rows that is inside of the image. At the top and
+        // at the bottom of the image, one of the three is outside.
         ("convolve", d, (3 * n - 2) * m),
         ("softmax", Some((1, 0)), n),
         ("softmax", Some((1, 1)), n),
@@ -91,9 +92,9 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("reduce", Some((0, 1)), 1),
         ("interpret", None, 2),
         ("interpret", a, 2),
-        // The first call searches until i = n - 1, and the second one finds nothing.
+        // The first call of `find` searches until i = n - 1, and the second call finds nothing.
         ("find", b, 2 * n),
-        // 1 + 3 + 9 + 27 + 81 calls; the last 81 have no loop.
+        // There are 1 + 3 + 9 + 27 + 81 calls of `tree`. The last 81 calls do not enter the loop.
         ("tree", None, 121),
         ("tree", a, 40),
         ("collatz", None, 2),
@@ -173,7 +174,7 @@ fn a_hit_that_an_exception_leaves_has_begun_and_not_ended() {
     check("_Z14caught_outsidei", Some((0, 0)), 1, 0);
     check("_Z14caught_outsidei", Some((1, 0)), 6, 5);
     check("_Z4jumpi", None, 3, 2);
-    // The function calls `setjmp`, so it must not be instrumented.
+    // The function `jumped` calls `setjmp`, so it must not be instrumented.
     assert!(ran.rows_of(|entry| entry.function == "_Z6jumpedi").is_empty());
 }
 
@@ -241,7 +242,8 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
             assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
         }
         if row.hits > 2000 {
-            // The mean gap is 64.5; the allowed range is six standard deviations of the mean wide.
+            // The expected mean gap is 64.5. The measured mean may differ from it by six of its
+            // standard deviations.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");
@@ -260,7 +262,7 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
     let text = bench.text("kernels.c", &["-O1", "-fno-pie"]);
     let ran = bench.watch(&text, &all(Mode::Count), &["-no-pie"], &["12", "9"]);
     assert_eq!(ran.sum("matmul_ijk", Some((1, 0)), |row| row.hits), 12);
-    // Now the object is shared, loaded later, and unloaded.
+    // Now the program is a shared object, which a loader loads at run time and unloads.
     let text = bench.text("kernels.c", &["-O1", "-fPIC", "-Dmain=run"]);
     let (path, table) = instrumented(&text, &all(Mode::Count));
     let object = path.with_extension("so");
@@ -293,7 +295,8 @@ fn programs_of_rustc_print_the_same() {
         return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let runtime = runtime(llvm, scratch.path());
-    // rustc calls this linker, which replaces the program's object by ours.
+    // rustc calls this script as its linker. The script replaces the program's object file by the
+    // instrumented one.
     let linker = scratch.join("linker.sh");
     let script = "#!/bin/bash
         objects=()
@@ -394,7 +397,7 @@ fn vector_loops_are_those_of_the_uninstrumented_build() {
         return testkit::skip_this("it knows the instructions of x86-64");
     }
     let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
-    // The text is already optimised, so the compiler only makes machine code of it.
+    // The text is already optimised, so clang only makes machine code of it.
     let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
     let plain = vector_loops(&bench.link(&text, &compile));
     assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
@@ -490,9 +493,10 @@ fn places_and_variables_are_those_of_the_source() {
 fn trip_counts_are_those_of_the_source() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.scratch.join("trips.c");
-    // Each loop contains assembly, so that no loop is replaced by a computation. The name of each
-    // function contains the loop's number of iterations. A loop that calls a function may be left
-    // in another way (an exception, `longjmp`, `exit`), so its number of iterations is not known.
+    // Each loop contains assembly, so that the compiler does not replace it by a computation. The
+    // name of each function contains the loop's number of iterations. A loop that calls a function
+    // may be left in another way (an exception, `longjmp`, `exit`), so its number of iterations is
+    // not known.
     let stays = "__asm__ volatile(\"\" : : \"r\"(n));";
     let loops = [
         ("up7", "for (int i = 0; i < 7; i++)"),

@@ -5,9 +5,9 @@ use ir::choice::Options;
 use ir::instrument::{Instrumented, instrument};
 use ir::schedule::{LINE, Schedule, ScheduledLoop};
 
-/// A loop with another loop inside. LLVM has peeled the inner loop (1), so the header of the outer
-/// loop (0) is named after the inner one. Then comes a loop that LLVM has vectorised (2): no name
-/// in it comes from the schedule, but its instructions have a line.
+/// A text with three loops of a schedule. Loop 1 is inside of loop 0. LLVM has peeled loop 1, so
+/// the header of loop 0 is named after loop 1. LLVM has vectorised loop 2: no name in it comes from
+/// the schedule, but its instructions have the line of loop 2.
 const TEXT: &str = include_str!("schedule.ll");
 
 fn scheduled(variable: &str, parent: Option<u32>, chosen: bool) -> ScheduledLoop {
@@ -49,7 +49,8 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
-/// Returns the labels of the headers of each loop of the schedule.
+/// Returns, for each loop of the schedule, the labels of the headers of the loops that were matched
+/// with it.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
     let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()

@@ -1,5 +1,5 @@
-//! Tests with texts that were written by hand for one case each, and with files that are not texts
-//! of LLVM IR.
+//! Tests the instrumentation of texts that were written by hand for one case each, and of files
+//! that are not texts of LLVM IR.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -73,7 +73,7 @@ fn what_is_not_a_text_is_said() {
     assert!(String::from_utf8(text).unwrap().contains("mrs $0, cntvct_el0"));
 }
 
-/// LLVM refuses each of these texts, too.
+/// LLVM's `opt` refuses each of these texts, too.
 #[test]
 fn a_malformed_branch_is_an_error() {
     let llvm = Llvm::with(&["opt"]);

@@ -1,5 +1,6 @@
 //! Checks whether counters work on this machine, and finds out why counters that do not work fail.
-//! Counters are opened in the same way as the agent opens them.
+//! Counters of threads are opened in the same way as the agent (the library in the recorded
+//! program) opens them.
 //!
 //! ```text
 //!  each counter alone ──► does it open and count?       ──► Problem { message, cause }
@@ -29,7 +30,7 @@ pub struct Problem {
     /// The whole message, such as `open cycles on this thread: ENOENT (no PMU in this virtual
     /// machine)`.
     pub message: String,
-    /// The reason without the counter's name; empty if the error number says everything.
+    /// The reason without the counter's name; empty if nothing is known beyond the error number.
     pub why: String,
     /// The reason as a value, from which the command line makes advice.
     pub cause: Cause,
@@ -42,8 +43,8 @@ pub struct Problem {
 pub struct Report {
     /// The result for each counter when it is opened alone.
     pub counters: Vec<Result<(), Problem>>,
-    /// The result for all counters in their groups. `Ok` if that was not tried, because a counter
-    /// does not work alone.
+    /// The result for all counters in their groups. `Ok` also if this was not tried because a
+    /// counter does not work alone.
     pub together: Result<(), Problem>,
 }
 
@@ -55,9 +56,9 @@ impl Report {
     }
 }
 
-/// Opens all counters together for the calling thread, reads them until their times grow, and
-/// closes them. If that fails, each counter is opened alone, to find out which counters work. Takes
-/// some tenths of a millisecond, or 20 ms if a counter never runs.
+/// Opens all counters together for the calling thread, reads them until all of them have counted,
+/// and closes them. If that fails, each counter is opened alone, to find out which counters work.
+/// This takes some tenths of a millisecond, or 20 ms if a counter never runs.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
         return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
@@ -70,8 +71,8 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Returns whether all counters open and count together. If they do, each of them also works alone
-/// and need not be tried. Opening a counter can be slow: the first counter of a kind of software
+/// Returns whether all counters open and count together. If they do, each counter also works alone,
+/// which need not be tried. Opening a counter can be slow: the first counter of a kind of software
 /// counter makes the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
@@ -81,10 +82,10 @@ pub fn all_at_once(counters: &[Counter]) -> bool {
 }
 
 /// Returns whether the calling thread has the right to open this counter. Nothing is opened, so
-/// this costs one system call that fails. The kernel checks rights before it looks at the group to
-/// join, and the descriptor of the group that is passed does not exist (`EBADF`; Linux 4.14 to
-/// 6.18, from its source). This does not show whether the machine has such a counter; every kernel
-/// with perf has all of its own software counters.
+/// this costs one system call that fails. The call asks to join a group whose descriptor does not
+/// exist. The kernel checks rights before it looks at this descriptor, so the error `EBADF` means
+/// that the rights suffice (Linux 4.14 to 6.18, from its source). This does not show whether the
+/// machine has such a counter; every kernel with perf has all of its own software counters.
 pub fn is_allowed(counter: &Counter) -> bool {
     let Source::Perf(attr) = &counter.source else { return true };
     let no_group = i32::MAX;
@@ -95,8 +96,9 @@ pub fn is_allowed(counter: &Counter) -> bool {
 
 /// Divides a list of counters of threads into sets, each of which can be counted at once. The order
 /// is kept, and there are as few sets as the order allows: each set takes counters until the next
-/// counter does not fit. `most` is the largest number of counters in a set. The counters of a set
-/// form one group, as far as they have one kind of source.
+/// counter does not fit. `most` is the largest number of counters in a set. Neighbouring counters
+/// of a set are in one group, if all of them have the same kind of source and none has to begin a
+/// group of its own.
 ///
 /// # Errors
 /// Fails with the problem of the first counter that does not work even alone.
@@ -120,7 +122,8 @@ pub fn sets(
 }
 
 /// Returns the set with one more counter, or `None` if they cannot be counted at once. The counter
-/// joins the last group if that has the same kind of source, and otherwise begins a group.
+/// joins the last group if that has the same kind of source and the counter is not pinned.
+/// Otherwise it begins a group.
 pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
     let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
     let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
@@ -182,7 +185,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     Err(too_many(message, fits, refused, error))
 }
 
-/// Makes the problem that the counters `fits` can be counted at once, but not together with
+/// Returns the problem for counters `fits` that can be counted at once, but not together with
 /// `refused`.
 fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
     let cause = Cause::TooMany {
@@ -246,8 +249,8 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
     }
 }
 
-/// Tries a counter of a whole package: opens it once for each processor of its PMU, and does not
-/// wait until it runs.
+/// Tries a counter of a whole package: opens it on each of `cpus`, and does not wait until it
+/// counts.
 fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
     for &cpu in cpus {
         let target = Target { pid: -1, cpu: cpu.cast_signed() };
@@ -283,8 +286,8 @@ fn probe_with(
     result
 }
 
-/// Checks that all groups count for a whole tenth of a millisecond. Groups that do not fit the PMU
-/// together do not.
+/// Checks that all groups count without interruption for a tenth of a millisecond. If they do not
+/// all fit into the PMU, they take turns, and this fails.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(());
@@ -321,8 +324,8 @@ fn is_scripted(plan: &Plan) -> bool {
     plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
 }
 
-/// Makes the problem that groups can be opened, but do not all fit the PMU. `waits` is a counter of
-/// a group that had to wait.
+/// Returns the problem for groups that can be opened, but do not all fit into the PMU. `waits` is a
+/// counter of a group that had to wait.
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
@@ -389,7 +392,8 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
         if status != ReadStatus::Complete {
             return Err(Failure::Read(status));
         }
-        // A clock that does not advance is not scheduled, even if the times of its group grow.
+        // A clock counter that does not advance is not running, even if the times of its group
+        // grow.
         let stands = |i: usize| is_clock(&plan.counters()[i]) && now.value(i) == Some(0);
         let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0) || stands(i));
         match idle {
@@ -406,7 +410,7 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
 /// The answer to the question whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// The counter works as it was typed.
+    /// The counter works as the user typed it.
     Yes,
     /// The counter works only with `:u`, because counting in the kernel is forbidden.
     OnlyUser,
@@ -414,7 +418,8 @@ pub enum Opens {
     No(Problem),
 }
 
-/// Finds out whether a counter opens and counts here. If it does not, it is tried again with `:u`.
+/// Finds out whether a counter opens and counts here. If it does not because counting in the kernel
+/// is forbidden, tries it again with `:u`.
 pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     match check_one(counter, machine) {
         Ok(()) => Opens::Yes,
@@ -473,7 +478,8 @@ fn has_filter(counter: &Counter) -> bool {
 
 /// Returns whether this is a software counter that counts what the kernel does with a thread:
 /// context switches, migrations, cgroup switches (linux/perf_event.h). These happen in kernel mode.
-/// Without counting in the kernel, the counter would always be 0, which looks like a true 0.
+/// If the counter left out the kernel, it would always be 0, and a reader could take this for a
+/// measured 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }

@@ -31,7 +31,7 @@ model::named! {
 /// One fact about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The name of the fact. Schemas use it as a key.
+    /// The name of the fact, which is also its key in machine-readable output.
     pub name: &'static str,
     pub state: String,
     /// The importance of the finding.
@@ -52,7 +52,7 @@ impl Finding {
     }
 }
 
-/// The counters that the kernel lets us open, found out by opening `page-faults`.
+/// The counters that the kernel lets this process open. Found out by opening `page-faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Whether counters of our own threads in user mode may be opened.
@@ -64,8 +64,8 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Tries to open the counters. Returns `None` if the answer does not come from the kernel's
-    /// rules, because there is a seccomp filter or the kernel has no perf.
+    /// Tries to open the counters. Returns `None` if the calls do not reach the kernel's rules,
+    /// because a seccomp filter stops them or the kernel has no perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -87,15 +87,15 @@ impl Allowed {
     }
 }
 
-/// Returns all findings, in the order in which they are shown. `library` is the path at which the
-/// agent should be.
+/// Returns all findings, in the order in which the command line shows them. `library` is the path
+/// at which the agent's library should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
     examine_allowed(machine, library, allowed)
 }
 
-/// Does what [`examine`] does, but takes from `allowed` what may be opened on the machine. `None`
-/// means that this is not known.
+/// Does what [`examine`] does, but does not open counters: `allowed` contains which counters may be
+/// opened on the machine. `None` if this is not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -221,17 +221,18 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
-/// Returns whether we have a right to count that does not depend on `perf_event_paranoid`.
+/// Returns whether this process has a capability to count that does not depend on
+/// `perf_event_paranoid`.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
     let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
     capable && !machine.in_user_namespace()
 }
 
-/// Finds out what `perf_event_paranoid` forbids us. The number alone is not sufficient: a number
-/// above 2 forbids users every counter in kernels with a patch of Debian, Ubuntu or Android, and
-/// means the same as 2 in all other kernels. Capabilities and security modules also matter. So the
-/// finding uses the results of opening counters.
+/// Finds out what `perf_event_paranoid` forbids this process. The number alone is not sufficient: a
+/// number above 2 forbids users every counter in kernels with a patch of Debian, Ubuntu or Android,
+/// and means the same as 2 in all other kernels. Capabilities and security modules also matter. So
+/// the finding uses the results of opening counters.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -241,7 +242,8 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Limit::ParanoidUnknown,
         );
     };
-    // If nothing could be tried, the strict meaning of the level is assumed.
+    // If opening counters could not be tried, the meaning of the level in kernels without patches
+    // is assumed.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
@@ -392,7 +394,7 @@ const A_TRACEPOINT: &str = "sched/sched_switch";
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    // The files can be closed to us even if their directories are open to everybody.
+    // The files can be unreadable for us even if everybody can read their directories.
     let events = |at: &&str| {
         fs::read_dir(machine.path(&format!("{at}/events")))?;
         match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {

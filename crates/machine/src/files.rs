@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 /// A machine, described by the files below its root.
 ///
-/// For the machine on which this program runs, files that are needed often and do not change while
-/// a command runs are read only once: the files about the processor and about this process, and the
-/// list of PMUs. Clones share these contents; another [`Machine::here`] reads the files again.
+/// For the machine on which this program runs, files that are needed often, and that do not change
+/// while a command runs, are read only once: the files about the processor and about this process,
+/// and the list of PMUs. Clones share these contents; another [`Machine::here`] reads the files
+/// again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -33,9 +34,9 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
 /// The largest number of bytes of `/proc/cpuinfo` that are read. Only the first processor is
-/// needed, so reading stops at the empty line after it. The kernel writes the text while it is
-/// read, may interrupt each processor to get its frequency, and takes milliseconds for hundreds of
-/// processors.
+/// needed, so reading stops at the empty line after it. The kernel produces the text while the file
+/// is read, and may interrupt each processor to get its frequency, which takes milliseconds for
+/// hundreds of processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
 /// The number of bytes of `/proc/cpuinfo` that one read asks for: less than the text of one
 /// processor.
@@ -54,14 +55,14 @@ impl Machine {
     }
 
     /// Returns a machine whose files are below `root` and not below `/`, for tests. Facts that are
-    /// not in files (CPUID, sizes of file systems, whether a counter opens) are facts of the
-    /// machine on which this program runs, or are not known.
+    /// not in files (CPUID, whether a counter opens) are those of the machine on which this program
+    /// runs, or are not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), known: None }
     }
 
-    /// Returns whether this is the machine on which this program runs, so that the processor can be
-    /// asked.
+    /// Returns whether this is the machine on which this program runs, so that instructions and
+    /// system calls can be used to examine it.
     pub fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -180,7 +181,8 @@ impl Machine {
         })
     }
 
-    /// Returns the sign by which this looks like a container, or `None` if there is no such sign.
+    /// Returns the fact from which this process seems to run in a container, or `None` if there is
+    /// no such fact.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {
             return Some("/.dockerenv exists".into());
@@ -198,7 +200,8 @@ impl Machine {
             .map(|sign| format!("control group of process 1 names {sign}"))
     }
 
-    /// Returns the hypervisor of which this is a guest, or `None` if there is no sign of one.
+    /// Returns the hypervisor if this machine is its guest, or `None` if there is no sign of a
+    /// hypervisor.
     pub fn virtualisation(&self) -> Option<String> {
         match &self.known {
             Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),
@@ -227,7 +230,8 @@ impl Machine {
         let vendor =
             dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
         let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
-        // Google and Microsoft also build physical machines, so their names are not enough.
+        // Some vendors, such as Google and Microsoft, also build physical machines, so their names
+        // alone are not enough.
         match (named, flagged) {
             (Some(name), true) => Some(name.into()),
             (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),

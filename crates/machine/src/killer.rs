@@ -1,11 +1,11 @@
 //! Finds out whether a seccomp filter kills the process that calls `perf_event_open`.
 //!
-//! Most filters make the call fail, and then we can report what is forbidden. A filter that kills
-//! would end the whole command. So all code outside of the recorded program calls [`survivable`]
-//! (or another function of this module) before it opens a counter. If a filter is active, a child
-//! process makes the call, once per process. The child shares nothing with us (it is made by
-//! `clone` without flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent) and
-//! makes only system calls.
+//! Most filters make the call fail, and then the command line can report what is forbidden. A
+//! filter that kills would end the whole command. So all code of the command line (not the agent in
+//! the recorded program) calls [`survivable`] (or another function of this module) before it opens
+//! a counter. If a filter is active, a child process makes the call, once per process. The child
+//! shares no memory with its parent (it is made by `clone` without flags, so that no handler of
+//! `pthread_atfork` runs and no SIGCHLD is sent) and makes only system calls.
 //!
 //! The agent makes no such child, because a fork inside of somebody else's program could do more
 //! harm than such a filter.
@@ -42,8 +42,8 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
     perf::reaches_the_kernel()
 }
 
-/// Checks that this process survives opening `plan`. It always does if the kernel counts nothing of
-/// the plan.
+/// Checks that this process survives opening `plan`. It always does if no counter of the plan is
+/// opened in the kernel.
 ///
 /// # Errors
 /// Fails if [`survivable`] fails. The error names the first counter that the kernel would open.
@@ -89,7 +89,7 @@ fn a_child_dies() -> bool {
     }
     let mut status = 0i32;
     loop {
-        // `__WALL` also waits for children that send no signal when they end.
+        // With `__WALL`, the call also waits for children that send no signal when they end.
         // SAFETY: `status` outlives the call.
         let waited = unsafe { libc::waitpid(child as i32, &mut status, libc::__WALL) };
         if waited == child as i32 {

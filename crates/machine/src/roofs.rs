@@ -15,9 +15,9 @@
 //! because other programs can only make a machine slower. The median and the slowest repetition
 //! show how quiet the machine was.
 //!
-//! **Assembly.** The loops are written as instructions, so that the measurement is about these
-//! instructions, whatever the compiler and its options are. A compiler makes one vector of several
-//! scalar chains, and turns a loop that copies into a call of `memcpy`.
+//! **Assembly.** The loops are written in assembly, so that the measured instructions do not depend
+//! on the compiler and its options. A compiler may combine several scalar chains into one of
+//! vectors, and replace a loop that copies by a call of `memcpy`.
 
 mod compute;
 mod cpus;
@@ -42,7 +42,7 @@ pub struct Roofs {
 /// A rate of floating-point operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// Bits of one operand: 64 to 512. For a scalar instruction, the size of its number.
+    /// Bits of one operand: 64 to 512. For a scalar instruction, this is the size of its number.
     pub bits: u32,
     /// Whether the operand is a single number, not a vector.
     pub scalar: bool,
@@ -66,7 +66,7 @@ pub struct Memory {
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Number of bytes of the block that each core reads and writes.
+    /// Number of bytes of the block (of memory) over which each core's loop goes.
     pub block: u64,
     /// Bytes per second as STREAM counts them: the bytes that instructions read and wrote.
     pub rate: Rate,
@@ -123,7 +123,7 @@ pub enum RoofError {
     Thread(String),
 }
 
-/// A roof, which is measured in each round.
+/// A roof to measure.
 enum Part {
     Compute(compute::Loop),
     Memory(Option<u32>, Kernel),
@@ -135,7 +135,7 @@ const FEWEST: u32 = 5;
 /// takes ten times as long as the rest.
 const MEMORY_EACH: u32 = 3;
 
-/// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first
+/// Measures all roofs, in rounds, for about as long as `time`. Threads are pinned to the first
 /// processor of each core of `cpus`; all other threads of this process continue to run.
 ///
 /// # Errors

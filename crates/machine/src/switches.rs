@@ -3,8 +3,8 @@
 //! The kernel saves and restores the counters of a thread whenever the thread leaves or enters a
 //! processor, even if nobody reads them. This matters for programs whose threads sleep and wake
 //! often. To measure it, two threads of this process wake each other in turn on one CPU, in batches
-//! with and without counters. It takes about 5 ms, and does not touch the program that will be
-//! recorded.
+//! with and without counters. The measurement takes about 5 ms, and does not touch the program that
+//! will be recorded.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,8 +33,9 @@ pub struct Switches {
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures with the counters of `plan`. Returns `None` if the kernel counts no switches for a
-/// thread, if threads cannot be kept on one CPU, or if the counters cannot be opened.
+/// Measures the switches without counters, and with the counters of `plan`. Returns `None` if the
+/// kernel counts no switches for a thread, if threads cannot be kept on one CPU, or if the counters
+/// cannot be opened.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
@@ -88,8 +89,8 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// Returns the sum of both threads, or `None` if they hardly switched, because they were not on
-    /// one CPU.
+    /// Returns the sum of both threads, or `None` if they made too few switches, because they were
+    /// not on one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))

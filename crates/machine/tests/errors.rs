@@ -1,5 +1,6 @@
-//! Tests that each error with which the kernel refuses a counter has its kind. Errors that do not
-//! occur on this machine are made by a seccomp filter in a child, as in a container.
+//! Tests that each error number with which the kernel refuses a counter is converted to the right
+//! [`OpenErrorKind`]. Errors that do not occur on this machine are made by a seccomp filter in a
+//! child, as in a container.
 
 use counters::{OpenError, OpenErrorKind, Target, perf};
 use machine::Machine;
@@ -93,7 +94,7 @@ fn every_number_has_its_kind() {
     }
 }
 
-/// The message names the filter of a container.
+/// The message says that a seccomp filter, such as that of a container, refused the call.
 #[test]
 fn a_filter_is_explained() {
     let machine = Machine::here();
@@ -162,8 +163,8 @@ fn a_right_is_asked_for_without_opening() {
     assert_eq!(code, 0, "under a filter");
 }
 
-/// A counter of events that happen only in the kernel would be 0 without the kernel's part. So it
-/// is refused, and never advised.
+/// A counter of events that happen only in the kernel would always be 0 with `:u`. So `check`
+/// refuses it with `:u`, and never proposes to add `:u`.
 #[test]
 fn switches_are_not_counted_in_user_mode() {
     let machine = Machine::here();

@@ -1,4 +1,4 @@
-//! Tests the doctor and the files of a machine, on made-up trees of files.
+//! Tests `doctor` and `files`: on trees of files that the tests make, and on this machine.
 
 use machine::Machine;
 use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
@@ -71,7 +71,8 @@ fn a_good_machine_has_nothing_to_say() {
     }
 }
 
-/// Makes one change to the good machine, and expects the finding that must follow.
+/// Makes one change to the files of a machine without problems, and expects the finding that must
+/// follow.
 #[test]
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
@@ -305,7 +306,7 @@ fn signs_of_virtualisation() {
     assert_eq!(of(&[("sys/hypervisor/type", "xen\n")]).as_deref(), Some("xen"));
 }
 
-/// On the real machine, nothing panics, and every finding occurs once.
+/// On the machine that runs the test, nothing panics, and every finding occurs once.
 #[test]
 fn this_machine() {
     let all = examine(&Machine::here(), None);

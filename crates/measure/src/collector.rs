@@ -1,6 +1,6 @@
 //! Adds your own values to each op of a model. The recorder calls a [`Collector`] before and after
-//! each op of a virtual machine, and the profile keeps the collector's values next to the
-//! recorder's counters.
+//! each op that a host (such as TVM or PyTorch) calls. The profile stores the collector's values
+//! next to the values of counters.
 //!
 //! ```no_run
 //! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
@@ -27,11 +27,12 @@
 //! ```
 //!
 //! The recorder is `libcounterpoint.so` in this process, either preloaded or loaded with
-//! `RTLD_GLOBAL`. This module does not link the recorder. It fills the struct of
-//! `include/counterpoint/collector.h`. That header also states the rules: a collector is called on
-//! the thread of the op, by several threads at once, and its time is not part of the op's time.
-//! This module neither allocates nor locks in a call. If a collector panics, the panic is caught
-//! and counted as the loss `collector_failed`, and the values of that call are missing.
+//! `RTLD_GLOBAL`. This Rust module does not link the recorder. It fills the struct of
+//! `include/counterpoint/collector.h`. That header also states the rules: the recorder calls a
+//! collector on the thread of the op, may call it on several threads at once, and does not count
+//! the collector's time as time of the op. Around a call of a collector, this module neither
+//! allocates memory nor takes a lock. If a collector panics, the panic is caught and counted as the
+//! loss `collector_failed`, and the values of that call are missing.
 
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,23 +60,24 @@ pub enum Kind {
 /// Describes one of the values that a collector returns for each op.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// The slot's name in views. It must be unique among the slots of all collectors.
+    /// The name under which reports show the slot's values. It must be unique among the slots of
+    /// all collectors.
     pub name: &'static CStr,
     /// The kind of the slot's values.
     pub kind: Kind,
 }
 
-/// A type that reads values of its own around each op.
+/// A type of yours that reads values before and after each op.
 pub trait Collector: Send + Sync + 'static {
     /// Returns the collector's slots, which must always be the same. There must be at least one,
     /// and all collectors together can have sixteen. The collector must resolve and open what it
     /// needs before it is registered.
     fn slots(&self) -> &[Slot];
 
-    /// Begins to measure an op. The device is the device of the op's last tensor argument, or the
+    /// Begins to measure an op. `device` is the device of the op's last tensor argument, or the
     /// first CPU if the op has no tensor argument. Returns a state of at most [`LARGEST_STATE`],
-    /// which is passed to `stop`. Returns `None` if the collector has no values for this device;
-    /// then `stop` is not called. For an op that throws, `stop` is not called, either.
+    /// which the recorder passes to `stop`. Returns `None` if the collector has no values for this
+    /// device; then `stop` is not called. For an op that throws, `stop` is not called, either.
     fn start(&self, device: Device) -> Option<u64>;
 
     /// Ends the measurement of an op, and fills the slots. A slot that is not filled is missing,
@@ -118,14 +120,15 @@ impl Values<'_> {
         self.put(slot, value.as_ptr() as u64);
     }
 
-    /// Marks the values of this call as not usable.
+    /// Tells the recorder that the values of this call cannot be used.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 }
 
-/// A registered collector. The recorder calls it until this value is dropped. Its memory is kept
-/// until the process ends, because another thread may be in one of its calls.
+/// A registered collector. The recorder calls it until this value is dropped. The collector's
+/// memory is kept until the process ends, because another thread may still be in one of the
+/// collector's functions.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -235,8 +238,8 @@ unsafe extern "C" fn stop<C: Collector>(
 mod tests {
     use super::*;
 
-    /// A collector that returns the state and the device that it was given. On demand, it panics or
-    /// fills more slots than it has.
+    /// A collector that returns the state and the device that it was given. For the device ids 97
+    /// to 99, it panics or fills a slot that it does not have; for 96, it has no values.
     struct Echo;
 
     impl Collector for Echo {

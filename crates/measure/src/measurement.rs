@@ -8,8 +8,8 @@ use model::{Scale, Unit, scaled};
 use crate::error::ReadError;
 use counters::{Coverage, Plan, Readings};
 
-/// Two readings of the same counters. A value is found by the counter's name as it was typed, with
-/// modifiers (`page-faults:u`).
+/// Two readings of the same counters. [`Measurement::value`] finds a value by the counter's name as
+/// it was typed, with modifiers (`page-faults:u`).
 #[derive(Clone)]
 pub struct Measurement {
     plan: Arc<Plan>,
@@ -33,7 +33,7 @@ pub struct Count<'m> {
     /// The number of steps by which the counter advanced while it ran; `None` if it could not be
     /// read.
     pub raw: Option<u64>,
-    /// The part of the interval for which the counter ran.
+    /// For which part of the time between the two readings the counter ran.
     pub coverage: Coverage,
 }
 
@@ -42,7 +42,7 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Returns whether the measurement's start was read with this plan.
+    /// Returns whether the measurement belongs to the counters of this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)

@@ -12,7 +12,7 @@ use crate::measurement::Measurement;
 
 /// Open counters of one thread. See the [crate](crate) for an overview.
 ///
-/// Dropping this value closes the counters, which cannot fail. If a forked child uses a copy of
+/// Dropping this value closes the counters, which cannot fail. If a forked child uses its copy of
 /// this value, it gets [`ReadError::Forked`], because the counters count the parent.
 pub struct Counters {
     thread: ThreadCounters<'static>,
@@ -31,8 +31,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a group. Names are as in `counterpoint run -e`, with modifiers. The counters of a group
-    /// are read together; groups are read one after another.
+    /// Adds a group. The names are those that `counterpoint run -e` accepts, with modifiers. The
+    /// counters of a group are read together; groups are read one after another.
     pub fn group<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(|n| n.as_ref().to_owned()).collect();
         self.groups.push(names.join(","));
@@ -76,8 +76,9 @@ impl Builder {
     /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
     /// # Errors
-    /// The error says what failed, for which counter or thread, and why. If the counters only work
-    /// one by one, the error also says which of them fit together. No counter stays open.
+    /// The error says what failed, for which counter or thread, and why. If each counter works
+    /// alone but not all of them work together, the error also says which of them do. No counter
+    /// stays open.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -168,8 +169,8 @@ impl Counters {
         }
     }
 
-    /// Counts what `work` does on this thread, and returns its result with the counts. If counting
-    /// failed, [`Measurement::problem`] says why.
+    /// Counts what `work` does on this thread, and returns its result with the counts. If the
+    /// counters could not be read, [`Measurement::problem`] says why.
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> (T, Measurement) {
         let mut m = self.measurement();
         let begun = self.begin(&mut m);

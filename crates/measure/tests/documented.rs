@@ -26,7 +26,7 @@ if let (Some(cycles), Some(instructions)) = (m.value("cycles"), m.value("instruc
     Ok(result)
 }
 
-/// The values of a loop.
+/// The values that the second example reads, one for each request.
 #[derive(Default)]
 struct Histogram(Vec<Option<u64>>);
 

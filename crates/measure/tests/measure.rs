@@ -95,8 +95,8 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(m.counts().count(), 2);
 }
 
-/// Four kinds of values all look different: exact, counted for a part of the time, never counted,
-/// and not read.
+/// The four simulated counters are exact, counted for a part of the time, never counted, and not
+/// readable. A measurement must distinguish all four.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()
@@ -153,7 +153,8 @@ fn errors_say_what_failed_on_what_and_why() {
     }
 }
 
-/// Counts another thread, which was running before and which ends.
+/// Counts another thread, which runs before the counters are opened and ends before the last
+/// reading.
 #[test]
 fn another_thread_is_counted_from_outside() {
     if !can_count() {

@@ -1,4 +1,5 @@
-//! Defines activities: timed work on devices and in runtimes, in vendor-neutral terms.
+//! Defines activities: timed work on devices and in runtimes, in terms that do not depend on a
+//! vendor.
 //!
 //! ```text
 //!  a name in a trace or a configuration        what it means        what it was called
@@ -29,7 +30,7 @@ pub use words::{CorrelationId, DeviceId, FlowKind, StreamId, Value};
 /// The kind of work that an activity is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// One of the kinds that all producers share.
+    /// One of the kinds that all producers (plugins, importers of traces) share.
     Generic(Generic),
     /// A kind that was registered at run time: `producer << 16 | number`, see [`Registry`].
     Registered(u32),
@@ -44,7 +45,7 @@ crate::numbered! {
         CpuOp = 0 "cpu_op",
         /// A section of the program that a person named, on the host.
         UserAnnotation = 1 "user_annotation",
-        /// A section of the program that a person named, as seen on the device.
+        /// A section of the program that a person named, with the times of its work on the device.
         GpuUserAnnotation = 2 "gpu_user_annotation",
         /// A copy by or to a device.
         Memcpy = 3 "memcpy",
@@ -125,8 +126,8 @@ impl From<Generic> for Kind {
 pub enum Vocabulary {
     /// [`Generic::name`]: one name per kind, whoever produced the activity.
     Generic,
-    /// The name that an activity came with, or [`Generic::kineto_name`] if it came with a generic
-    /// name. Tools that look for `cuda_runtime` need this.
+    /// The name with which the activity was recorded, or [`Generic::kineto_name`] if that was a
+    /// generic name. Tools that look for `cuda_runtime` need this.
     #[default]
     Kineto,
 }

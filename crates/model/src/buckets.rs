@@ -11,11 +11,11 @@
 //!   0 … 127   128 … 191          192 … 255          …  3712 … 3775
 //! ```
 //!
-//! A bucket stands for its middle, which is at most 1/128 away from each value in the bucket: half
-//! of the width 2ᵉ, relative to values of at least 64·2ᵉ.
+//! A bucket is represented by its middle, which differs from each value in the bucket by at most
+//! 1/128 of that value: by half of the width 2ᵉ, and the values are at least 64·2ᵉ.
 //!
-//! The numbers are in files, so they never change. Signed numbers of 64 bits, which query engines use for durations,
-//! need only the buckets below 3,712.
+//! The numbers of buckets are stored in files, so they must never change. Signed numbers of 64
+//! bits, which query engines use for durations, need only the buckets below 3,712.
 
 /// The number of buckets that values of 64 bits need.
 pub const BUCKETS: u16 = 3776;

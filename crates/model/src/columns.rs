@@ -1,9 +1,9 @@
 //! Lists the names of columns, and decides which of them a user's metric must not use.
 //!
-//! Views show the values of users' collectors next to their own columns. A metric with the name of
-//! such a column would replace the column or be mistaken for it. Two names count as the same if
-//! they differ only in case, in the separators of their words (spaces, `_`, `-`) or in a unit at
-//! their end (`duration`, `Duration (us)`, `duration_ns`).
+//! Views show users' metrics, and the values of users' collectors, next to their own columns. A
+//! metric with the name of a view's own column would replace the column or be mistaken for it. Two
+//! names count as the same if they differ only in case, in the separators of their words (spaces,
+//! `_`, `-`) or in a unit at their end (`duration`, `Duration (us)`, `duration_ns`).
 
 /// The columns of all views, without units. docs/schema.md lists the columns of the
 /// machine-readable formats, and a test of the command line compares that list with its output.
@@ -86,7 +86,7 @@ fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
     })
 }
 
-/// Returns the name without surrounding separators and without a unit at its end.
+/// Returns the name without separators at both ends and without a unit at its end.
 fn without_unit(name: &str) -> &str {
     let name = name.trim_matches(separates);
     for unit in UNITS {
@@ -105,7 +105,7 @@ fn without_unit(name: &str) -> &str {
     name
 }
 
-/// Returns the text before the unit, if the text ends with the unit in any case.
+/// Returns the text before the unit, if the text ends with the unit, in upper or lower case.
 fn before<'a>(text: &'a str, unit: &str) -> Option<&'a str> {
     let (rest, end) = text.split_at_checked(text.len().checked_sub(unit.len())?)?;
     end.eq_ignore_ascii_case(unit).then_some(rest)
@@ -155,7 +155,7 @@ mod tests {
         assert!(same("L2 hits (%)", "l2_hits"));
         assert!(!same("l2 hits", "l2 misses"));
         assert!(!same("page-faults:u", "page-faults"));
-        // This is a word of the name and not a unit.
+        // The last letter is part of a word and not a unit.
         assert!(!same("cache misses", "cache misse"));
         assert!(!same("bonus", "bon"));
         assert!(!same("high bytes", "high"));

@@ -1,8 +1,8 @@
 //! Defines a counter after its name was resolved, with all data that is needed to open it.
 //!
-//! The crate `names` builds [`Counter`]s from what people type. They are stored in the run file,
-//! and the agent opens them. Counters of one `group` are opened as one kernel group and read
-//! together, so only they may be divided by one another.
+//! The crate `names` builds [`Counter`]s from the names that people type. The command line stores
+//! them in the run file, and the agent in the recorded program opens them. Counters of one `group`
+//! are opened as one kernel group and read together, so only they may be divided by one another.
 
 use std::ffi::CString;
 use std::fmt;
@@ -34,8 +34,8 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The value of one step of a raw value in the counter's [`Unit`]. It is finite and above 0.
-/// Records keep raw values, and views multiply them.
+/// The amount, in the counter's [`Unit`], for which one step of the raw value stands. It is finite
+/// and above 0. Recordings contain raw values, and views multiply them by the scale.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 
@@ -70,9 +70,9 @@ pub enum Scope {
     /// occurrences on this CPU.
     #[default]
     Thread,
-    /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only be opened
-    /// for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU), and the values
-    /// are added. The agent never opens it.
+    /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only
+    /// be opened for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU). Its
+    /// value is the sum over these CPUs. The agent never opens it.
     Cpus(Vec<u32>),
 }
 
@@ -114,13 +114,13 @@ impl Counter {
 pub enum Source {
     /// The kernel's `perf_event_open`.
     Perf(PerfAttr),
-    /// Scripted values, for tests of everything that follows the reading.
+    /// Scripted values, for tests of the code that processes readings.
     Sim(SimScript),
 }
 
 /// The part of the kernel's `struct perf_event_attr` that identifies a counting (not sampling)
-/// counter; see perf_event_open(2) for each field. The code that opens the counter sets the read
-/// format, the size and whether the counter is enabled.
+/// counter; see perf_event_open(2) for each field. The other fields (the read format, the size, and
+/// whether the counter is enabled) are set by the code that opens the counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerfAttr {
     /// PMU type: `PERF_TYPE_*` or the number in sysfs `…/devices/<pmu>/type`.

@@ -1,6 +1,6 @@
-//! Names error numbers that are internal to the kernel. They are meant never to reach user space,
-//! so the C library has no text for them ("Unknown error 524"). But some of them do reach programs,
-//! mostly from `perf_event_open`.
+//! Names error numbers that are internal to the kernel. The kernel should never return them to
+//! programs, so the C library has no text for them ("Unknown error 524"). But some of them do reach
+//! programs, mostly from `perf_event_open`.
 //!
 //! Source: include/linux/errno.h of Linux 6.18.
 

@@ -19,7 +19,8 @@ pub fn escape(name: &str) -> String {
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // The positions at which to continue if the last guess about a star was wrong.
+    // The positions in pattern and name at which to continue if the last star must match one byte
+    // more.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

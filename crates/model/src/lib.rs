@@ -1,11 +1,12 @@
 //! Defines Counterpoint's vocabulary: counters, their units, and the ways in which data can be
 //! lost. All other crates use these types. This crate performs no I/O and has no unsafe code and no
-//! dependencies, because it becomes a part of other people's processes.
+//! dependencies, because the recorder, which runs inside of other people's processes, contains it.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
 //! | [`buckets`] | the buckets of the histograms of durations in datasets |
+//! | [`columns`] | names of the columns of views, which a user's metric must not use |
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`errno`] | error numbers that only the kernel has |
 //! | [`glob`] | patterns for names |

@@ -2,7 +2,7 @@
 //! explanation. Hot paths count losses by number, and every view shows the losses that are not
 //! zero.
 //!
-//! The numbers are part of the file format: append new rows, and never reorder.
+//! The numbers of losses are part of the file format: append new losses, and never reorder them.
 
 crate::named! {
     /// The importance of a loss for a reader of the numbers.
@@ -179,8 +179,8 @@ losses! {
 }
 
 impl Loss {
-    /// Number of losses that the file format's tables have room for; `ALL.len()` must stay below
-    /// it.
+    /// Number of losses for which the tables of the file format have room. `ALL.len()` must stay
+    /// below it.
     pub const CAPACITY: usize = 64;
 
     /// Returns the loss with this number, or `None` if a later version wrote it.

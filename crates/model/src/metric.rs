@@ -25,10 +25,10 @@
 //! `"msr/tsc/" / duration`.
 //!
 //! # Invariants
-//! - All counters of a metric belong to one group, so they were read together, over the same
-//!   interval. `duration` is the time of exactly the calls whose values are in the sums, `calls` is
-//!   the number of these calls, and `dispatches` is the number of their dispatches. All three can
-//!   be combined with any group.
+//! - All counters of a metric belong to one group, so their values were read together, over the
+//!   same interval. `duration` is the time of exactly the calls whose values are in the sums,
+//!   `calls` is the number of these calls, and `dispatches` is the number of their dispatches. All
+//!   three can be combined with any group.
 //! - A number that is combined with a sum applies to each call: in `64B / duration` each call moved
 //!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call. So the metric of a row
 //!   is the same as the metric of each call if all calls are equal, however many there are.
@@ -87,8 +87,8 @@ impl Metric {
         Self::at(name.trim(), expression, offset)
     }
 
-    /// Creates a metric from its two parts, in the form of [`Metric::name`] and
-    /// [`Metric::expression`].
+    /// Creates a metric from its name and its expression, which have the form of [`Metric::name`]
+    /// and [`Metric::expression`].
     ///
     /// # Errors
     /// Returns an error with the byte offset in `expression`.

@@ -1,4 +1,4 @@
-//! Extrapolates a count of a part of the time to an estimate for all of the time.
+//! Estimates the count for a whole interval from a counter that ran during only a part of it.
 
 /// Returns `raw · enabled_ns / running_ns`, rounded to the nearest integer and computed in 128
 /// bits. This is the count that the counter would have shown if it had counted during all of

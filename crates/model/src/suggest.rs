@@ -6,7 +6,8 @@
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
     let letters = typed.chars().count();
-    // With three letters or fewer, two edits can turn any word into any other.
+    // With three letters or fewer, two edits can turn most words into most others, so fewer edits
+    // are allowed.
     let far = if letters <= 3 { letters / 2 } else { 2.max(letters / 3) };
     let mut near: Vec<(bool, usize, &str)> = known
         .filter_map(|name| {

@@ -45,7 +45,8 @@ fn value(text: &str) -> Option<f64> {
 
 #[test]
 fn values_and_units() {
-    // Values follow the order of the run's list: in `instructions / cycles`, cycles are 1.
+    // The counters get the values 1, 2, … in the order of the run's list, and not of the
+    // expression: in `instructions / cycles`, `cycles` is 1.
     #[rustfmt::skip]
     let golden = [
         ("instructions / cycles", Some(2.0), "ratio"),
@@ -243,7 +244,8 @@ fn random(r: &mut Random, depth: u64, level: u64, values: &[f64]) -> (String, Op
                     (_, false) => x / y,
                 })
             });
-            // A dash that touches letters on both sides would become part of a name.
+            // A space comes before the sign, because a dash between two letters would become part
+            // of a name.
             (format!("{a} {sign}{}{b}", space(r)), value)
         }
         (0 | 1, _) => random(r, depth, level + 1, values),

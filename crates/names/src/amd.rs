@@ -1,5 +1,5 @@
-//! Resolves AMD's own names for the counters of Zen 4 cores, as IREE's original call hook offered
-//! them.
+//! Resolves AMD's own names for the counters of Zen 4 cores, which IREE's original call hook also
+//! accepted.
 //!
 //! Source: AMD's "Processor Programming Reference for Family 19h Model 11h", section on core
 //! performance monitor counters, with the spelling of perf's tables (Linux 6.12,
@@ -9,7 +9,7 @@
 //!
 //! The original hook also had names that begin with `l3_`; they are left out. They count the cache
 //! of a whole core complex and belong to another PMU (`amd_l3/…/`), which cannot count a single
-//! thread. On the core's PMU, their numbers have another meaning.
+//! thread. On the PMU of a core, the numbers of these events have another meaning.
 //!
 //! The numbers have this meaning only on family 19h, and Zen 3 does not have all of them. On other
 //! processors the names are refused, because a number with another meaning gives a count that looks
@@ -60,7 +60,8 @@ fn row(line: &'static str) -> Option<Known> {
     Some(Known { name, event, config: config(event, mask), unit, description: fields.next()? })
 }
 
-/// Whether a model of family 19h is Zen 3: 00h to 0fh, 2xh, 4xh and 5xh (perf's `mapfile.csv`).
+/// Whether a model of family 19h is Zen 3. Its models are 00h to 0fh, 2xh, 4xh and 5xh (perf's
+/// `mapfile.csv`).
 fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }

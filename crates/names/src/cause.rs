@@ -1,8 +1,9 @@
-//! Defines facts about an error that advice needs in addition to the error's message. This crate
-//! gives no advice: `crates/cli/src/advice` decides which other input to suggest.
+//! Defines the facts about an error in a counter list that advice needs in addition to the error's
+//! message. This crate gives no advice: `crates/cli/src/advice` decides which other input to
+//! suggest.
 
-/// The cause of a [`NameError`](crate::NameError), with values. Each variant needs advice in the
-/// command line. The enum is exhaustive, so the compiler reports a variant without advice.
+/// The cause of a [`NameError`](crate::NameError), with values. The command line has advice for
+/// each variant; it matches all variants, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
     /// Other names with a similar spelling, the nearest first. The list is never empty.
@@ -11,11 +12,11 @@ pub enum NameCause {
     Instead(String),
     /// A quote or slash at this byte of the list is not closed.
     OpenedAt(usize),
-    /// All letters are modifiers, but a second colon separates them.
+    /// All letters after the name are modifiers, but a second colon separates them.
     SeparatedModifiers,
     /// Only a number can follow `mem:`.
     AddressExpected,
-    /// A tracepoint has one term, its filter.
+    /// A tracepoint can have only one term, `filter=`.
     OneFilter,
     /// The list has more counters than fit into a profile.
     TooMany,
@@ -33,9 +34,10 @@ pub enum NameCause {
 
     /// sysfs shows no PMU at all.
     NoPmus,
-    /// The machine has only these PMUs.
+    /// The typed PMU does not exist; the machine has these PMUs.
     Pmus(Vec<String>),
-    /// Some of the PMU's events, followed by some of its terms.
+    /// The typed term does not exist. These are some of the PMU's events, followed by some of its
+    /// terms.
     Terms(Vec<String>),
     /// The name is not a term, but a file in `caps`, which describes an ability of the PMU: `NAME =
     /// VALUE`.
@@ -54,15 +56,18 @@ pub enum NameCause {
     /// The tracepoint has these fields.
     Fields(Vec<String>),
 
-    /// The kernel has no uprobes.
+    /// The kernel cannot count uprobes.
     NoUprobes,
-    /// The file was searched for in PATH, which has no libraries.
+    /// The file was searched for in PATH, which contains programs but no libraries.
     NotInPath,
-    /// The place is not the entry of a function, so a return probe there would do damage.
+    /// The place is not the entry of a function, so a return probe there could damage the program's
+    /// stack.
     NotAnEntry,
-    /// An offset was added to an indirect function, but only its implementations have offsets.
+    /// An offset was added to the name of an indirect function. An offset only has a meaning in one
+    /// of its implementations.
     OffsetIntoIndirect,
-    /// The code chooses an implementation of a function. The value is the counter of the function.
+    /// The probed code chooses an implementation of an indirect function. The value is the text
+    /// that counts the function itself.
     ChoosingCode(String),
     /// The file has the function in these versions.
     Versions(Vec<String>),
@@ -84,7 +89,8 @@ pub enum NameCause {
     NoSuchPreset,
     /// The nearest counter to the PAPI preset, in words.
     NearestPreset(&'static str),
-    /// Only the vendor's own names have a counter with the preset's meaning.
+    /// No generic counter has the preset's meaning. The processor's vendor may have one under a
+    /// name of its own.
     VendorOnly,
     /// The name is a vendor's name in a spelling that is not known; only perf's spelling of such
     /// names is known.

@@ -28,7 +28,7 @@ pub struct Defaults {
     pub skipped: Vec<Skipped>,
 }
 
-/// A device whose counters cannot be counted.
+/// A kind of device that was asked for but whose counters cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no counters of {device}: {}", missing.what)]
 pub struct Skipped {
@@ -63,9 +63,9 @@ pub enum VariableProblem {
     Counter(Problem),
 }
 
-/// Counters that work almost everywhere. They are not counted by default, because they take two
-/// system calls for each call of a dispatch and make context switches slower. With them, programs
-/// took up to 1.9 times as long (measured with a small transformer on IREE's `local-task`).
+/// Counters of the kernel that work almost everywhere. They are not counted by default, because
+/// they take two system calls for each recorded call and make context switches slower. A small
+/// transformer on IREE's `local-task` took up to 1.9 times as long with them.
 pub const SOFTWARE_COUNTERS: &str = "page-faults,task-clock";
 
 /// Returns the kinds of devices to count if none was named: the processor, and the kinds whose
@@ -77,9 +77,9 @@ pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKi
 
 /// Returns the counters for these kinds of devices. `variable` reads the environment.
 ///
-/// A device that cannot be counted is in [`Defaults::skipped`]. A default counter that does not
-/// work is left out, or counts only user mode, and there is a note about it. A counter that a
-/// variable names must work unchanged.
+/// A device that cannot be counted is added to [`Defaults::skipped`]. A default counter that does
+/// not work is left out, or counts only user mode, and a note says so. A counter that a variable
+/// names must work unchanged.
 ///
 /// # Errors
 /// Fails if the list in a variable is wrong, or if its counters do not work here.
@@ -172,7 +172,8 @@ fn join(set: &mut Defaults, more: Defaults) {
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
-        // The reason is the same for all five counters, so the note gives it only once.
+        // The reason is assumed to be the same for all default counters, so the note contains only
+        // that of the first one.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
         let why = match first.map(|counter| opens(&counter, machine)) {
             Some(Opens::No(problem)) => problem.message,
@@ -215,7 +216,7 @@ fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, b
     let mut narrowed = Vec::new();
     // The names are resolved as one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Usually all counters work together, and then they need not be tried one by one.
+    // Usually all counters work together. Then this code does not try them one by one.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

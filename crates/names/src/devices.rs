@@ -6,9 +6,8 @@
 //!  Devices      all components together, as one source of names
 //! ```
 //!
-//! A component for which this version has no source is also listed. Its source only names the
-//! library that is missing. The kinds are defined by DLPack, and have the names that TVM gives
-//! them.
+//! For most components that this version cannot count, there is a source that only names the
+//! missing library. The kinds are defined by DLPack, and have the names that TVM gives them.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
@@ -24,7 +23,7 @@ pub struct DeviceKind {
     pub defaults: &'static [&'static str],
 }
 
-/// The interface that counts the events of a device.
+/// What counts the events of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedBy {
     /// The counters of the processor that runs the work.
@@ -161,7 +160,7 @@ impl Devices {
         Self { sources: sources.collect() }
     }
 
-    /// Returns the same components and one more, which is asked before the others.
+    /// Adds a source, which is asked before the others.
     pub fn with(mut self, source: Box<dyn DeviceSource>) -> Self {
         self.sources.insert(0, source);
         self

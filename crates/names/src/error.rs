@@ -1,4 +1,4 @@
-//! Defines the error of names, with its place in the typed text.
+//! Defines the error of a counter list that cannot be used, with its place in the typed text.
 
 use crate::cause::NameCause;
 
@@ -9,7 +9,7 @@ pub struct NameError {
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// The facts beyond `kind` from which the command line makes advice, if any.
+    /// The facts besides `kind` from which the command line makes advice, if there are any.
     pub cause: Option<NameCause>,
 }
 
@@ -31,13 +31,13 @@ pub enum NameErrorKind {
         /// The name as it was typed.
         name: String,
     },
-    /// An unknown letter after the colon.
+    /// The letter after the colon is not a modifier.
     #[error("unknown modifier {letter:?}")]
     UnknownModifier {
         /// The letter.
         letter: char,
     },
-    /// A letter that is a modifier in perf, but that has no meaning when counting.
+    /// The letter is a modifier in perf that only has a meaning for sampling, and not for counting.
     #[error("modifier {letter:?} means nothing when counting: {why}")]
     UselessModifier {
         /// The letter.
@@ -69,7 +69,7 @@ pub enum NameErrorKind {
         /// The reason why the value is not possible, as in `umask has 8 bits`.
         problem: String,
     },
-    /// The syntax is right, but this version cannot count it.
+    /// The syntax is right, but this version cannot count such a counter.
     #[error("not supported yet: {what}")]
     Unsupported {
         /// The thing that cannot be counted.
@@ -115,14 +115,14 @@ impl NameError {
         self.kind.to_string()
     }
 
-    /// Returns the typed text and, on a second line, a mark under the place.
+    /// Returns the typed text and, on a second line, a `^` under the place of the error.
     pub fn pointed_at(&self, text: &str) -> String {
         let before = text.get(..self.at).map_or(0, |b| b.chars().count());
         format!("{text}\n{:before$}^", "")
     }
 }
 
-/// Returns the form in which an error shows the character that it found.
+/// Returns the text with which an error names the character that it found.
 fn shown(found: Option<char>) -> String {
     found.map_or_else(|| "the end".to_owned(), |c| format!("{c:?}"))
 }

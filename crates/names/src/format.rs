@@ -1,6 +1,6 @@
-//! Represents where the bits of a term are in a counter's configuration: `config:0-7,32-35`. This
-//! place is read from sysfs. If the kernel does not show the processor's PMU, the place comes from
-//! the tables in this file, which follow the processors' manuals.
+//! Represents where the bits of a term are in a counter's configuration: `config:0-7,32-35`. These
+//! places are read from sysfs. If sysfs does not have the processor's PMU, they come from the
+//! tables in this file, which follow the processors' manuals.
 
 use model::PerfAttr;
 
@@ -95,7 +95,7 @@ const AMD: &[Row] = &[
 /// The layout of Arm's counters. Source: Arm Architecture Reference Manual, PMEVTYPER.evtCount.
 const ARM: &[Row] = &[("event", "config:0-15"), ("long", "config1:0"), ("rdpmc", "config1:1")];
 
-/// Returns the layout of this processor's own counters; empty if it is not known.
+/// Returns the layout of the counters of this machine's processor; empty if it is not known.
 pub(crate) fn documented(machine: &Machine) -> &'static [Row] {
     match machine.field("proc/cpuinfo", "vendor_id").as_deref() {
         Some("GenuineIntel") => INTEL,

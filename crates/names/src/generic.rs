@@ -1,12 +1,13 @@
 //! Resolves perf's own names: software and hardware counters, cache triples, and `rNNNN`.
 //!
 //! The numbers are from include/uapi/linux/perf_event.h, and the spellings from perf's parse-events
-//! and evsel tables (Linux 6.1 to 6.12). perf ignores the case of some of these names; we ignore
-//! the case of all of them.
+//! and evsel tables (Linux 6.1 to 6.12). perf ignores the case of some of these names. Here the
+//! case is ignored for all of them, except for the `r` of `rNNNN`.
 //!
 //! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
 //! has a PMU, and a hardware name stands for one counter of each PMU. The upper half of `config` is
-//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). Only one of these PMUs counts a thread at a time.
+//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). At any time, only the PMU of the core on which a
+//! thread runs counts the thread.
 
 use model::{PerfAttr, Source, Unit};
 
@@ -64,7 +65,8 @@ const KNOWN: &[Known] = {
     ]
 };
 
-/// All spellings of one part of a cache triple. Names that we print use the first two.
+/// All spellings of one part of a cache triple (cache, operation, result). The names in lists use
+/// the first or the second spelling.
 type Spellings = &'static [&'static str];
 
 /// For each cache: its spellings, the operations that it has (bit 0 read, 1 write, 2 prefetch), and
@@ -85,7 +87,7 @@ const OPERATIONS: &[Spellings] = &[
 ];
 const RESULTS: &[Spellings] = &[&["refs", "reference", "ops", "access"], &["misses", "miss"]];
 
-/// The numbers that a generic name stands for in `perf_event_attr`.
+/// The numbers in `perf_event_attr` that a generic name stands for, and the unit of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) kind: u32,
@@ -94,7 +96,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Whether the processor counts the event, and not the kernel.
+    /// Whether the processor and not the kernel counts the event.
     pub(crate) fn is_hardware(self) -> bool {
         self.kind != TYPE_SOFTWARE
     }
@@ -108,7 +110,8 @@ impl Numbers {
         PerfAttr { kind, config, ..PerfAttr::default() }
     }
 
-    /// Returns one counter, or one for each kind of core if there are several.
+    /// Returns one counter or, if a processor counts the event and the machine has several kinds of
+    /// cores, one for each kind.
     pub(crate) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
         let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
         let cores = machine.core_types();
@@ -177,7 +180,7 @@ impl NameSource for Generic {
     }
 }
 
-/// Returns the `config` of `type[-operation][-result]`. The default operation is read, and the
+/// Returns the `config` of `cache[-operation][-result]`. The default operation is read, and the
 /// default result is access.
 fn cache(word: &str) -> Option<u64> {
     let lower = word.to_ascii_lowercase();

@@ -1,5 +1,6 @@
-//! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. They count exactly, but the address
-//! must be known before the program starts (`-no-pie` programs, tests).
+//! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. The kernel counts their hits
+//! exactly, but the address must be known before the program starts. It is known for programs that
+//! were linked with `-no-pie`, and in tests.
 
 use model::{PerfAttr, Source, Unit};
 

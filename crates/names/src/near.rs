@@ -1,4 +1,4 @@
-//! Finds the names in all catalogues whose spelling is similar to the spelling of an unknown name.
+//! Finds names of counters whose spelling is similar to the spelling of an unknown name.
 
 use model::suggest;
 

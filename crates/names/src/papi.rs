@@ -1,5 +1,5 @@
 //! Resolves names in the spelling of PAPI and libpfm4: `perf::CYCLES`, and the presets `PAPI_*`
-//! that are one generic counter.
+//! that are one generic counter or one event of AMD's processors.
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
 //! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default, PAPI counts only in user
@@ -49,7 +49,8 @@ fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Returns the rest of the row with this word and this name. The case of the name does not matter.
+/// Returns the rest of the row of `papi.txt` that begins with this word and this name. The case of
+/// the name does not matter.
 fn row(word: &str, name: &str) -> Option<&'static str> {
     rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
 }

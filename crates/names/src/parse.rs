@@ -53,8 +53,8 @@ pub fn pieces(text: &str) -> Vec<&str> {
         let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
         p.skip_space();
         if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
-            // The error may have been found after other entries, for example if a quote is not
-            // closed.
+            // The parser may have read further entries before it found the error, for example if a
+            // quote is not closed.
             p.at = start;
             p.at += p.rest().find(',').unwrap_or(p.rest().len());
         }
@@ -70,7 +70,8 @@ struct Parser<'t> {
     at: usize,
 }
 
-/// Whether perf (Linux 6.14) has this modifier. It need not have a meaning for counting.
+/// Whether perf (Linux 6.14) has this modifier. Some of these modifiers have no meaning for
+/// counting.
 pub(crate) fn is_perfs(letter: char) -> bool {
     "ukhGHIpPSDWebRX".contains(letter)
 }

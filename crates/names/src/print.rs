@@ -125,7 +125,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// Writes the letters after a colon; nothing if there is no letter.
+/// Writes a colon and the letters of the modifiers. Writes nothing if there are no modifiers.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

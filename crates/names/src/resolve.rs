@@ -30,7 +30,7 @@ struct Placed {
     /// The byte where the item was typed.
     at: usize,
     counter: Counter,
-    /// Whether the user chose the counter's name (`cpu/…,name=mine/`).
+    /// Whether the counter has exactly the name that the user chose for it (`cpu/…,name=mine/`).
     named: bool,
 }
 
@@ -99,9 +99,11 @@ impl Resolver {
     /// Returns the counters that the text stands for, ready to be opened. The text `none` stands
     /// for no counters, so that only times are recorded.
     ///
-    /// Counters outside of braces form one group for each kind of source. Each pair of braces is a
-    /// group, and so is each pinned counter outside of braces. The counters of a group are next to
-    /// each other in the result, and groups are in the order of their first counters.
+    /// Counters outside of braces form one group for perf's counters, one for simulated counters,
+    /// and one for each PMU if names stand for counters of several PMUs. A pinned or exclusive
+    /// counter outside of braces, or one that counts CPUs, is a group of its own. Each pair of
+    /// braces is a group, or one group for each PMU. The counters of a group are next to each other
+    /// in the result, and groups are in the order of their first counters.
     ///
     /// # Errors
     /// Returns an error about the first problem in the list.
@@ -184,8 +186,8 @@ impl Resolver {
         Ok(groups)
     }
 
-    /// Makes the group of a pair of braces, or one group for each PMU if its names stand for
-    /// counters of several PMUs.
+    /// Makes the group of a pair of braces, or one group for each PMU if the names in braces stand
+    /// for counters of several PMUs.
     fn braces(
         &self,
         items: &[Item],
@@ -264,7 +266,7 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        // AMD's names must not be suggested on a processor that would refuse them.
+        // The error must not suggest AMD's names on a processor for which they would be refused.
         let amd = Head::Word("ex_ret_instr".into());
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
@@ -322,8 +324,8 @@ fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, Name
     Ok(Placed { at: item.at, counter, named })
 }
 
-/// Applies the letters as perf does: if a mode is named, the modes that are not named are not
-/// counted.
+/// Applies modifiers as perf does: if at least one of the modes (`u`, `k`, `h`) is named, the other
+/// modes are not counted.
 fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
     let modes = m.user | m.kernel | m.hypervisor;
     let machines = m.guest | m.host;

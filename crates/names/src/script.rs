@@ -5,12 +5,12 @@
 //!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
 //! ```
 //!
-//! Each step is one reading of a thread: begin, end, begin, and so on. After the last step the
-//! script starts again. Numbers are decimal. `add` is the amount by which the counter advanced
-//! after the previous reading (default 0). `running` is the part of the `enabled` nanoseconds of a
-//! reading for which the group counted (default: all of them). Each reading has 1000 enabled
-//! nanoseconds, unless the term `enabled=` gives another number. `!` makes the reading fail.
-//! `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
+//! Each step is one reading that a thread takes of the counter: at the begin of a call, at its end,
+//! at the begin of the next call, and so on. After the last step, the script starts again. Numbers
+//! are decimal. `add` is the amount by which the counter advanced after the previous reading
+//! (default 0). `running` is for how many nanoseconds of a reading the counter's group was counting
+//! (default: all of them). Each reading has 1000 nanoseconds, unless the term `enabled=` gives
+//! another number. `!` makes the reading fail. `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -20,8 +20,8 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// The largest number of readings in a script. This limits the size of the run file, and the memory
-/// that a typing error can allocate.
+/// The largest number of readings in a script. This limits the size of the file with the counters
+/// of a run, and the memory that a typing error can allocate.
 const MOST_READINGS: usize = 65_536;
 
 /// The [`NameSource`] of simulated counters.
@@ -102,7 +102,7 @@ fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
     if text.is_empty() {
         return None;
     }
-    // Numbers are decimal because of this: "0x3" means 0, three times.
+    // "0x3" means 0, three times. This is why numbers in scripts cannot be hexadecimal.
     let (text, times) = match text.split_once('x') {
         Some((before, times)) => (before, number(times)?.try_into().ok()?),
         None => (text, 1),

@@ -1,4 +1,5 @@
-//! Defines the interface of a source of names ([`NameSource`]), and the types of its answers.
+//! Defines the interface of a source of counter names ([`NameSource`]), and the types of its
+//! results.
 
 use model::{Scale, Scope, Source, Unit};
 
@@ -14,7 +15,7 @@ pub trait NameSource {
     /// controllers).
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>>;
 
-    /// Returns the names that `list` shows and that are suggested. This must be quick.
+    /// Returns the names that the command `list` shows and that errors suggest. This must be quick.
     fn entries(&self) -> Vec<Entry>;
 
     /// Returns further names, possibly thousands of them ([`Entry::bulk`]). They are read only when
@@ -31,7 +32,7 @@ pub struct Resolved {
     pub source: Source,
     /// The unit of the counter's values after they are multiplied by `scale`.
     pub unit: Unit,
-    /// The amount, in `unit`, of one step of a raw value.
+    /// The factor that converts a raw value of the counter to `unit`.
     pub scale: Scale,
     /// The threads or CPUs that the counter counts.
     pub scope: Scope,
@@ -70,8 +71,8 @@ impl Resolved {
     }
 }
 
-/// An error of a source. The resolver converts it to a [`NameError`](crate::NameError), and adds
-/// the place if the source does not know it.
+/// An error of a source of names. The resolver converts it to a [`NameError`](crate::NameError),
+/// and uses the place of the whole item if the error has no place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,
@@ -119,8 +120,8 @@ pub struct Entry {
     pub description: String,
     /// Whether the name is a pattern to fill in (`rNNNN`) and not a counter.
     pub is_pattern: bool,
-    /// Whether there are thousands of such entries (tracepoints, a vendor's names), so that the
-    /// entry is not opened unless the user asks for it.
+    /// Whether there are thousands of such entries (tracepoints, a vendor's names). `list` tries to
+    /// open such a counter only if the user asks for it.
     pub bulk: bool,
 }
 

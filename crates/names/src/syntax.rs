@@ -50,16 +50,16 @@ pub enum Head {
         system: String,
         /// The text after the colon.
         name: String,
-        /// The condition under which a hit counts: `/filter="count > 100"/`.
+        /// The condition under which a hit of the tracepoint is counted: `/filter="count > 100"/`.
         filter: Option<Filter>,
     },
     /// A breakpoint, such as `mem:0x401000/8:rw`.
     Breakpoint {
         /// Virtual address of the first byte that is watched.
         address: u64,
-        /// Number of bytes that are watched.
+        /// Number of bytes that are watched. `None` if it was not typed.
         len: Option<u64>,
-        /// The kinds of access that count.
+        /// The kinds of access that are counted. `None` if they were not typed.
         access: Option<Access>,
     },
     /// A uprobe, such as `uprobe:/usr/lib/libm.so.6:expf+4`, or `uretprobe:…`.
@@ -126,7 +126,7 @@ pub struct Access {
     pub execute: bool,
 }
 
-/// Letters after the colon, as in perf, without the letters that only matter for sampling.
+/// The letters after a colon, as in perf, without the letters that only matter for sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
     /// `u`: count in user mode. Without any of `u`, `k` and `h`, the counter counts in all modes.
@@ -142,8 +142,8 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed. If the PMU has no
-    /// place for it any more, reading the counter fails.
+    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed. If the PMU has no free
+    /// counter for it, reading the counter fails.
     pub pinned: bool,
     /// `e`: give the group exclusive use of the PMU.
     pub exclusive: bool,
@@ -156,7 +156,7 @@ impl Modifiers {
     }
 
     /// Returns the modifiers of an item in a group. As in perf, they are the letters of the item
-    /// and of the group.
+    /// together with the letters of the group.
     pub fn and(self, group: Self) -> Self {
         Self {
             user: self.user | group.user,

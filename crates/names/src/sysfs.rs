@@ -10,9 +10,10 @@
 //!                                     /cpumask         exists if it counts whole packages, not threads
 //! ```
 //!
-//! A name from `events` can also be typed alone (`mem-loads`, `energy-pkg`). The number at the end
-//! of a PMU's name can be left out: `uncore_imc/data_reads/` stands for the counters of
-//! `uncore_imc_0` and of all other PMUs that differ only by that number.
+//! A name from `events` can also be typed without its PMU (`mem-loads`, `energy-pkg`). The
+//! beginning `uncore_` and the number at the end of a PMU's name can be left out:
+//! `uncore_imc/data_reads/` stands for the counters of `uncore_imc_0` and of all other PMUs that
+//! differ only by that number.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-{format,events}.
 
@@ -40,7 +41,7 @@ pub(crate) struct Pmus(pub Machine, pub Rc<Vendor>);
 /// so on.
 const NAMED_OTHERWISE: [&str; 5] = ["software", "tracepoint", "breakpoint", "uprobe", "kprobe"];
 
-/// Terms of perf that control sampling, and mean nothing for counting.
+/// Terms of perf that control sampling and have no meaning for counting.
 const OF_SAMPLING: [&str; 15] = [
     "period",
     "freq",
@@ -146,7 +147,7 @@ impl Pmus {
         for pmu in &having {
             match self.one(pmu, &term) {
                 Ok(resolved) => found.push(self.told_apart(pmu, &term, having.len(), resolved)),
-                // No term was typed, so the error is about the whole item.
+                // The user typed no terms, so the error is about the whole item.
                 Err(trouble) => return Some(Err(trouble.anywhere())),
             }
         }
@@ -199,7 +200,7 @@ impl Pmus {
         Resolved { name, pmu: Some(pmu.to_owned()), ..resolved }
     }
 
-    /// Returns the counter of exactly this PMU with these terms.
+    /// Returns the counter that these terms describe on the PMU with exactly this name.
     pub(crate) fn one(&self, pmu: &str, terms: &[Term]) -> Result<Resolved, Trouble> {
         let dir = format!("{DEVICES}/{pmu}");
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
@@ -262,8 +263,8 @@ impl Pmus {
         Ok(draft)
     }
 
-    /// Applies one term. A name from `events` stands for other terms, which are applied in its
-    /// place.
+    /// Applies one term to the draft of a counter. A name from `events` stands for other terms,
+    /// which are applied in its place.
     fn apply(
         &self,
         pmu: &str,
@@ -296,7 +297,8 @@ impl Pmus {
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         let text = match term.value.as_deref().unwrap_or("1") {
-            // A `?` is a parameter: its value is in another term of the list.
+            // `?` as a value marks a parameter of an event. The user gives its value in another
+            // term with the same name.
             "?" => {
                 let given = all.iter().find(|t| t.name == term.name && t.value.is_some());
                 let value = given.and_then(|t| t.value.as_deref()).filter(|v| *v != "?");
@@ -317,8 +319,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is a name: the name of an event in sysfs, the name of a generic counter,
-    /// `rNNNN`, or a vendor's name.
+    /// Applies a term that is the name of a counter: an event in sysfs or, for the PMUs of cores, a
+    /// generic counter, `rNNNN`, or a vendor's name.
     fn apply_name(
         &self,
         pmu: &str,
@@ -360,7 +362,7 @@ impl Pmus {
         Ok(())
     }
 
-    /// Returns unit and scale of a name from `events`.
+    /// Returns the unit and the scale that sysfs has for a name from `events`.
     fn unit(&self, pmu: &str, term: &Term) -> Result<(Unit, Scale), Trouble> {
         let file = |ending| format!("{DEVICES}/{pmu}/events/{}.{ending}", term.name);
         let (unit, more) =
@@ -401,7 +403,7 @@ impl Pmus {
 }
 
 /// Returns the terms of a text like `event=0x3c,umask=0x1`, as it is in sysfs and in tables. `at`
-/// is the place that errors about these terms get.
+/// is the byte offset that errors about these terms get.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

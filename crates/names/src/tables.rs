@@ -1,6 +1,6 @@
 //! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
-//! tables. This module turns a row of a table into a counter, with the formats in sysfs or in the
-//! processor's manual.
+//! tables. The code here turns a row of a table into a counter. The places of the row's terms come
+//! from sysfs or from the processor's manual.
 
 use std::rc::Rc;
 
@@ -79,8 +79,8 @@ fn look_up(
 
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
-    // A term that does not fit is an error in the table, so the error has no place in the typed
-    // text.
+    // A wrong term is an error in the table and not in the typed text, so the error has no place
+    // there.
     let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
     let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);

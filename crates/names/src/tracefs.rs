@@ -1,4 +1,4 @@
-//! Resolves tracepoints: `system:name`. Their numbers are in tracefs.
+//! Resolves tracepoints: `system:name`. The number of each tracepoint is in a file of tracefs.
 
 use std::ffi::CString;
 use std::{fs, io};
@@ -106,8 +106,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// Returns the filter in the form for the kernel. Its fields are looked up, so that an error
-    /// can name the wrong field and the fields that exist.
+    /// Returns the text of the filter for the kernel. This code checks its fields, so that an error
+    /// can name a wrong field and the fields that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)
@@ -140,7 +140,8 @@ fn fields(format: &str) -> Vec<String> {
     declarations.filter(|name| !name.starts_with("common_")).collect()
 }
 
-/// Returns the words to the left of an operator. Text in quotes is skipped.
+/// Returns the words to the left of comparison operators, which are names of fields. Text in quotes
+/// is skipped.
 fn compared(filter: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';

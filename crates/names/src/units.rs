@@ -2,7 +2,7 @@
 
 use model::{Scale, Unit};
 
-/// Returns the unit that a word stands for, and the factor by which a value must be multiplied.
+/// Returns the unit that a word stands for, and the factor that converts a value to this unit.
 /// Drivers of the kernel write `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
 pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     match word.to_ascii_lowercase().as_str() {

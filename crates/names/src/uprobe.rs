@@ -1,6 +1,6 @@
 //! Resolves uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in
-//! bpftrace. The kernel counts a hit when a process reaches the instruction at that place of the
-//! file.
+//! bpftrace. The kernel counts a hit when a counted thread reaches the instruction at that place of
+//! the file.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address
@@ -81,7 +81,7 @@ impl Uprobes {
                 Format::parse(&text).ok_or_else(|| machine(format!("/{file}: {text:?}")))?;
             format.put(&mut attr, 1);
         }
-        // The path has no zero byte, because the file was just read.
+        // The path has no zero byte, because the file at this path was read above.
         attr.path = CString::new(path.as_os_str().as_bytes()).ok();
         Ok(attr)
     }

@@ -1,5 +1,6 @@
-//! Reads a vendor's names from JSON tables of the user, or from an installed perf. No tables are
-//! built in, because the kernel's tables have the kernel's licence.
+//! Reads a processor vendor's names of counters from JSON tables of the user, or from an installed
+//! perf. No tables are built in, because the tables in the kernel's sources have the kernel's
+//! licence.
 //!
 //! ```text
 //!  DIR/mapfile.csv  ──► row of this processor ──► a folder (as in the kernel) or files
@@ -10,8 +11,9 @@
 //!  VendorEvent { pmu, terms "event=0xc0,umask=0x1" }
 //! ```
 //!
-//! Nothing is read until somebody asks for a name that is not one of perf's own. Sources: the
-//! kernel's tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
+//! Nothing is read until a name must be resolved that is not one of perf's or PAPI's, or until the
+//! list of all names is needed. Sources: the kernel's tools/perf/pmu-events/README and jevents.py
+//! (Linux 6.12), github.com/intel/perfmon.
 
 mod json;
 mod mapfile;
@@ -39,7 +41,7 @@ pub(crate) struct VendorEvent {
     pub(crate) deprecated: bool,
 }
 
-/// The events that were read, with an index by name.
+/// The events of the vendor's tables, with an index by name.
 #[derive(Default)]
 struct Names {
     events: Vec<VendorEvent>,

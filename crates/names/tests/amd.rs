@@ -48,7 +48,8 @@ fn every_name_is_what_libpfm4_says() {
     }
 }
 
-/// Some numbers were computed by hand from the manual: event[7:0] | umask << 8 | event[11:8] << 32.
+/// Some expected numbers are also computed as the manual says: event[7:0] | umask << 8 |
+/// event[11:8] << 32.
 #[test]
 fn the_twelve_bits_of_an_event_are_held_apart() {
     let expected = expected();

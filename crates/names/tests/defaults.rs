@@ -60,7 +60,8 @@ fn test_devices() -> Devices {
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // The component `toy` is not built in. `Resolver::with` adds it after the built-in ones.
+    // Without the devices of this test, `toy` is unknown, and the error lists the built-in
+    // components.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
     let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");
@@ -80,7 +81,7 @@ fn a_device_without_a_source_is_skipped_with_one_sentence() {
     assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
     assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
-    // If the name follows -e, it must be an error instead.
+    // If the user types the counter after `-e`, it is an error that it cannot be counted.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();

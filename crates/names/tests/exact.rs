@@ -89,8 +89,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most other processors have four breakpoints. The error names the first breakpoint
-/// that does not fit, and the breakpoints that fit.
+/// The test opens 17 breakpoints at once; x86-64 and most other processors have four. The error
+/// names the first breakpoint that does not fit, and the breakpoints that fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -162,7 +162,7 @@ fn a_process_out_of_descriptors() {
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
-        // Counting works if there is one free descriptor, whatever its number.
+        // Counting works if one file descriptor is free, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: `limit` outlives the call. The calls change the child in which they run, and
         // nothing is open at the last number.
@@ -181,8 +181,8 @@ fn is_open(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// A child gives up root. With `perf_event_paranoid` at 2, it may not count in the kernel, and the
-/// cause names the counter that works.
+/// A child process gives up root. With `perf_event_paranoid` at 2, it may not count in the kernel,
+/// and the cause of the error names the counter that works.
 #[test]
 fn without_privileges() {
     let machine = Machine::here();
@@ -258,8 +258,9 @@ fn simulated_counters_always_work() {
     assert_eq!(check(&counters, &Machine::here()).problem(), None);
 }
 
-/// Compares with perf, which counts the same program. Address randomisation is switched off for
-/// both, so that both programs start in the same way.
+/// Compares our count of page faults with perf's. perf counts this test program with and without
+/// touching 5000 pages. Address randomisation is switched off in both runs, so that both start in
+/// the same way.
 #[test]
 fn perf_counts_the_same() {
     use std::os::unix::process::CommandExt;
@@ -294,7 +295,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // perf's count for a run that touches no pages. It is subtracted below.
+    // The count that perf has for a run that touches no pages. It is subtracted below.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);
@@ -315,7 +316,7 @@ fn perf_counts_the_same() {
     counters.close();
     let ours = end.since(&begin, 0).unwrap() as i64;
     assert_eq!(ours, 5000);
-    // The number of pages that are touched at the start differs a little between runs.
+    // The number of pages that a program touches at its start differs a little between runs.
     let theirs = with_pages - without_pages;
     assert!((theirs - ours).abs() < 50, "perf stat {theirs}, ours {ours}");
 }

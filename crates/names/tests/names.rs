@@ -231,8 +231,8 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
-/// Attributes are printed as they were typed, because quotes have no meaning in them. Found by
-/// fuzzing.
+/// Attributes are printed as they were typed, because quotes have no meaning in them. Fuzzing found
+/// a text of this kind that was printed wrongly.
 #[test]
 fn what_is_printed_reads_back() {
     for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
@@ -320,7 +320,7 @@ fn one_counter_under_two_names() {
     assert_eq!(said, ["faults is another name of page-faults; it is counted once, as page-faults"]);
 }
 
-/// A profile can have 32 counters.
+/// A profile can have at most 32 counters.
 #[test]
 fn too_many_counters() {
     let list: Vec<String> = (0..33).map(|n| format!("mem:{:#x}/1:w", 4096 + n)).collect();
@@ -329,7 +329,7 @@ fn too_many_counters() {
     assert_eq!(error.cause, Some(NameCause::TooMany));
 }
 
-/// Known modifiers in two parts are not reported as unknown.
+/// If a second colon separates known modifiers, the error does not report them as unknown.
 #[test]
 fn modifiers_in_two_parts() {
     let error = Resolver::new(&Machine::at("/nonexistent")).resolve("faults:u:k").unwrap_err();

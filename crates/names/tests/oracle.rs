@@ -10,7 +10,7 @@ use model::Source;
 use names::Resolver;
 use testkit::counting::*;
 
-/// Returns the generic names: all names of the catalogue except for patterns.
+/// Returns all names and aliases of software, hardware and cache counters.
 fn generic() -> Vec<String> {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
     let kinds = ["software", "hardware", "cache"];
@@ -144,7 +144,7 @@ fn libpfm4_encodes_the_same() {
     if let Err(why) = pfm.numbers("perf::CYCLES") {
         return skip(&format!("libpfm4 knows no perf::CYCLES here: {why}"));
     }
-    // libpfm4 does not offer the hypervisor on processors that it believes to have none.
+    // libpfm4 has no mode `h` on processors that it believes to have no hypervisor.
     let hypervisor = pfm.numbers("perf::CYCLES:h").is_ok();
     let said = |(kind, config, [user, kernel, hv]): Numbers| {
         (kind, config, [user, kernel, hv && hypervisor])
@@ -171,8 +171,8 @@ fn libpfm4_encodes_the_same() {
     assert!(compared > 50, "only {compared} names were compared");
 }
 
-/// Compares the numbers of PAPI's presets of floating-point operations, also for processors other
-/// than this one.
+/// Compares the numbers of PAPI's presets of floating-point operations with libpfm4's, also for
+/// processors other than this machine's.
 #[test]
 fn libpfm4_encodes_floating_point_operations() {
     let Ok(me) = std::env::current_exe() else { return };

@@ -107,7 +107,7 @@ fn what_is_refused() {
     }
 }
 
-/// Every preset of the catalogue stands for one counter.
+/// Every preset in the list of known names stands for one counter.
 #[test]
 fn every_preset_resolves() {
     let entries = bare().catalogue();
@@ -119,9 +119,10 @@ fn every_preset_resolves() {
     }
 }
 
-/// Tests the processor's event for floating-point operations, if it has one. The numbers are from
-/// libpfm4 4.13, for the definitions in PAPI's `papi_events.csv` (oracle.rs compares them again).
-/// For Zen 5 they are from the kernel's `amdzen5/floating-point.json`.
+/// Tests the event for floating-point operations on processors of AMD and of Intel, some of which
+/// have none. The numbers are from libpfm4 4.13, for the definitions in PAPI's `papi_events.csv`
+/// (oracle.rs compares them again). For Zen 5 they are from the kernel's
+/// `amdzen5/floating-point.json`.
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");

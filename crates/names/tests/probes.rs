@@ -110,7 +110,8 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// The offset of the function in the file must be the offset that follows from its mapping.
+/// The offset of a function that its symbol gives must be the offset that follows from the
+/// function's address and the mapping of the file.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -187,8 +188,8 @@ fn a_probe_takes_a_capability() {
     }
 }
 
-/// Makes sure that tracefs is mounted, if necessary in a mount namespace of this process alone.
-/// Returns whether tracefs is mounted then.
+/// Mounts tracefs in a mount namespace of this process alone, unless it is mounted already. Returns
+/// whether it is mounted at the end.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;

@@ -132,12 +132,13 @@ proptest! {
         let again = parse(&text);
         prop_assert!(again.is_ok(), "{text}: {again:?}");
         prop_assert_eq!(placeless(again.expect("checked")), list.clone(), "{}", text);
-        // Each entry must be a piece of its own.
+        // `pieces` must return each entry of the printed list as a piece of its own.
         let printed: Vec<String> = list.entries.iter().map(ToString::to_string).collect();
         prop_assert_eq!(pieces(&text), printed);
     }
 
-    /// There is always a result and never a panic, and errors have a place inside the text.
+    /// Resolving any text returns counters or an error and never panics. An error's place is inside
+    /// of the text.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

@@ -1,4 +1,5 @@
-//! Tests names that the files of a machine define. The files are in a temporary directory.
+//! Tests names that files in sysfs and tracefs define. The test makes these files in a temporary
+//! directory.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, Scope, Source, Unit};
@@ -81,13 +82,13 @@ fn terms_go_where_the_format_says() {
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A later term replaces the same term of the event.
+    // A term that follows an event replaces the event's own term of the same name.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
     assert_eq!(of("cpu/config=0x1234,config1=7/").2, 0x1234);
     assert_eq!(of("cpu//").1, 4);
-    // The event has a parameter; below, an event is typed by its name alone.
+    // The event `open` has a parameter, `umask`. The event `mem-loads` is typed without its PMU.
     assert_eq!(of("cpu/open,umask=0x3/").2, 0x301);
     assert_eq!(of("mem-loads"), plain("mem-loads", 4, 0x1cd, 3));
     // Generic names and numbers can be terms.

@@ -90,7 +90,7 @@ fn the_kernels_layout() {
     assert!(!listed.contains(&"OLD.NAME".to_owned()), "deprecated names are not advertised");
 }
 
-/// Places of bits in sysfs are preferred to places in the manual.
+/// If sysfs has the places of bits, they are used instead of the places in the manual.
 #[test]
 fn sysfs_has_the_last_word() {
     let tree = Tree::new("tables");
@@ -201,7 +201,8 @@ fn amds_layout_and_precedence() {
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// A problem with the directory is reported only if a name is not found, and has no other effect.
+/// A problem with the directory of tables is reported only if a name is not found. It does not
+/// affect other names.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");

@@ -206,7 +206,7 @@ const VERSIONS: &str = "int old(void) { return 1; }\nint new(void) { return 2; }
     __asm__(\".symver old,f@V1\\n.symver new,f@@V2\\n.symver gone,g@V1\\n.symver gone2,g@V2\\n\
     .symver last,h@V1\");\n";
 
-/// A name stands for its default version, and other versions must be given. It is the same for
+/// A name stands for its default version, and other versions must be given. This also holds for
 /// stripped files.
 #[test]
 fn versions_of_a_name() {
@@ -224,8 +224,8 @@ fn versions_of_a_name() {
         assert_eq!(of("f@V2"), Ok(new));
         assert_eq!(of("f@@V2"), Ok(new));
         assert_eq!(of("f@V1"), Ok(old));
-        // There is only one version. It is not the default, but the name cannot stand for anything
-        // else.
+        // `h` has only one version. It is not the default version, but the name cannot stand for
+        // anything else.
         assert_eq!(of("h"), Ok(last));
         let error = of("f@V3").unwrap_err();
         assert!(error.contains(r#"no such version of f | Versions(["f@V1", "f@V2"])"#), "{error}");
@@ -369,12 +369,14 @@ fn return_probes_are_at_entries() {
     }
 }
 
-/// Shows the reason for refusing such probes: the kernel opens them, and they destroy the program's
-/// stack. If this test fails, the kernel has begun to refuse them itself.
+/// Shows the reason for refusing return probes in the middle of functions: the kernel opens them,
+/// and they destroy the program's stack. If this test fails, the kernel has begun to refuse them
+/// itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
-    // There are two words on the stack at the label, and a return probe replaces the upper one.
+    // At the label `inside`, two words are on the stack. A return probe there replaces the upper
+    // word, which is a saved register and not the return address.
     if !cfg!(target_arch = "x86_64") {
         return skip("written for x86-64");
     }
@@ -425,7 +427,7 @@ fn an_instruction_that_cannot_be_probed() {
     let source = "__asm__(\".globl odd\\n.type odd,@function\\nodd: nop\\n.byte 0x06\\nret\\n.size odd,.-odd\");\n\
                   int calls(int n) { return n; }\n";
     let library = shop.library("libodd.so", &[("o.c", source)], &[]);
-    // The kernel checks the instruction only if a process has mapped it.
+    // The kernel checks the instruction only if a process has mapped the library.
     loaded(&library, "calls");
     let machine = Machine::here();
     let list = format!("uprobe:{}:odd+1", library.display());

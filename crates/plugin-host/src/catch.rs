@@ -1,11 +1,11 @@
-//! Calls functions of a plugin in such a way that they can only return. A C++ exception, another
-//! language's exception, or `pthread_exit` ends the call and becomes a [`Left`].
+//! Calls functions of a plugin in such a way that the call always returns to its caller. A C++
+//! exception, another language's exception, or `pthread_exit` ends the call and becomes a [`Left`].
 //!
-//! Rust alone cannot catch these. Its `catch_unwind` ends the process when it meets an exception
-//! that is not a Rust panic. Besides, the personality function of Rust's frames calls the unwinder
-//! that is linked with us. The exception may have come with another unwinder: the agent brings its
-//! own, and a plugin may bring another. So the call goes through a function in assembly, whose
-//! personality function does not call the unwinder:
+//! Rust alone cannot catch such exceptions. Its `catch_unwind` ends the process when it meets an
+//! exception that is not a Rust panic. Besides, the personality function of Rust's frames calls the
+//! unwinder that is linked with the host. Another unwinder may be unwinding the exception, because
+//! the agent contains one of its own, and a plugin may contain another. So the call goes through a
+//! function in assembly, whose personality function does not call the unwinder:
 //!
 //! ```text
 //!  call ──► trampoline ──► the plugin's function ──► throw
@@ -15,11 +15,11 @@
 //!   └──────── land ◄──────────── personality ◄──────────┘   then the personality jumps back
 //! ```
 //!
-//! The jump leaves the unwinder's frames. They hold no lock while they call a personality function,
-//! as the sources of libgcc and LLVM's libunwind show.
+//! The jump leaves the unwinder's frames. Unwinders hold no lock while they call a personality
+//! function, as the sources of libgcc and LLVM's libunwind show.
 //!
-//! A thread cannot be cancelled during such a call. The request waits until the call has returned,
-//! so that `pthread_exit` by the plugin is the only reason for a forced unwinding.
+//! A thread cannot be cancelled during such a call: a request for cancellation waits until the call
+//! has returned. So `pthread_exit` by the plugin is the only reason for a forced unwinding.
 
 #[cfg(target_os = "linux")]
 mod call;

@@ -1,13 +1,14 @@
-//! A conformance suite: drives a plugin through every call order, size and null case of the
-//! interface, and reports the mistakes that it finds.
+//! A conformance suite: calls a plugin's functions in different orders, with other sizes of structs
+//! and with null pointers, and reports the mistakes that it finds.
 //!
 //! Each [`Probe`] must run in a process of its own, because a plugin may crash in it. The caller
-//! starts that process. If it crashes, the probe's name says what the plugin was doing.
+//! starts that process. If the process crashes, the probe's name says what the plugin was doing.
 //!
 //! A finding is based on a [`Clause`] of the interface. A contradiction to the published header, or
 //! anything that the published host refuses or reports as an error, is a violation. Everything else
-//! is advice. A probe may do what no host of the published interface does ([`Probe::is_published`]
-//! is false). A plugin that does not survive such a probe, or does not notice it, is still valid.
+//! is advice. A probe may make calls that no host of the published interface makes
+//! ([`Probe::is_published`] is false). A plugin that crashes in such a probe, or does not refuse
+//! such calls, is still valid.
 
 mod calls;
 mod clauses;
@@ -109,12 +110,11 @@ impl Findings {
 pub struct Probe {
     /// The name of the test, in words that can follow "while".
     pub name: &'static str,
-    /// The clause that a plugin violates if it does not survive the test, or, for a test that is
-    /// only advice, the clause that the advice is based on.
+    /// The clause on which a finding is based if the plugin crashes in the test.
     pub clause: &'static Clause,
     /// Whether the published host makes these calls, so that a valid plugin has to survive them.
     pub is_published: bool,
-    /// Whether to run this test only if a plugin crashes or fails in a recording.
+    /// Whether this test is only run for a plugin that has crashed or failed in a recording.
     pub only_after_failure: bool,
     run: fn(&mut Plugin, &mut Findings),
 }
@@ -159,14 +159,14 @@ impl Probe {
     }
 }
 
-/// Returns all probes, in the order in which they make sense to read. The first one shows whether
-/// anything else can be tried.
+/// Returns all probes, in a sensible order for a report. The first probe shows whether the plugin
+/// can be used at all.
 pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
 /// Descriptions of how calls ended that did not return. No exception may leave a function of the
-/// interface. The list is for the whole process, which runs one test at a time.
+/// interface. One list for the whole process is enough, because a process runs one test at a time.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Returns the result of a call, or an error number if the call did not return.
@@ -185,7 +185,8 @@ fn returned(end: Result<i32, Left>) -> i32 {
 struct Plugin {
     library: Library,
     interfaces: Vec<ProfilerInterface>,
-    /// The size of a table that is too small; 0 if there was no table.
+    /// The size of a table of functions that the plugin registered and that is too small; 0 if it
+    /// registered a null pointer.
     small: Option<usize>,
     is_json: fn(&[u8]) -> bool,
 }

@@ -16,7 +16,7 @@ pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in path.read_dir()? {
         let file = entry?.path();
-        // Links are followed, because a directory of plugins is often made of links.
+        // Links are followed, because a directory of plugins often contains links.
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_file && file.extension().is_some_and(|extension| extension == "so") {
             files.push(file);

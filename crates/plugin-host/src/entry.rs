@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A text, which may have any bytes.
     Text(&'a [u8]),
-    /// One JSON value, which was not checked yet.
+    /// The text of one JSON value. Nobody has checked yet whether it is JSON.
     Json(&'a [u8]),
 }
 

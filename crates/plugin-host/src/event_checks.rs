@@ -1,11 +1,12 @@
 //! Defines the functions through which a plugin hands over its events. Each function checks its
 //! arguments: null pointers, sizes, types, and whether it may be called at this time.
 //!
-//! A plugin may call these functions with any arguments, from any thread, and after the call for
-//! which they were valid. So neither a builder nor the struct with its functions is ever freed
-//! (there is one of each per profiler). A handle is looked up among the existing ones. One lock
-//! protects everything in a builder, and the builder records whether it is open. The event that the
-//! plugin is completing is kept here, and goes to the sink when the next event begins.
+//! A plugin may call these functions with any arguments, from any thread, and even after the call
+//! for which the host passed them. So neither a builder nor the struct with its functions is ever
+//! freed (there is one of each per profiler). A handle is compared with the existing handles before
+//! it is used. One lock protects everything in a builder, and the builder records whether it is
+//! open. The event that the plugin is completing is kept here. It goes to the sink before the next
+//! event or counter value, or when the builder is closed.
 
 mod lock;
 
@@ -78,7 +79,8 @@ struct State {
     asked: Asked,
     /// The event that is being made; `None` also after an event that was left out.
     last: Option<Event>,
-    /// Whether there was an event in this call, kept or left out.
+    /// Whether the plugin has added an event since the builder was opened, even one that was left
+    /// out.
     any: bool,
     name: Vec<u8>,
     named: bool,
@@ -131,7 +133,7 @@ impl Builder {
         asked: &Asked,
         call: impl FnOnce(*const TraceBuilder) -> R,
     ) -> R {
-        /// Closes the builder, even if the call unwinds.
+        /// Closes the builder when it is dropped, even if the call unwinds.
         struct Open(&'static Builder);
         impl Drop for Open {
             fn drop(&mut self) {
@@ -248,7 +250,7 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // The next calls are about this event, even if it is refused.
+        // The plugin's next calls complete this event, even if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -282,7 +284,7 @@ unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) 
     })
 }
 
-/// Fails if there was no event at all. If the last event was left out, this is not an error.
+/// Fails if the plugin has not added any event yet. Does not fail if the last event was left out.
 fn needs_event(state: &State, call: &'static str) -> Result<(), Option<Problem>> {
     if state.any { Ok(()) } else { Err(Some(Problem::NoEvent { call })) }
 }

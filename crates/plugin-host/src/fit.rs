@@ -1,6 +1,6 @@
-//! Checks whether a file may be loaded at all. Opening a file that is not a plain one may block (a
-//! FIFO) or have other effects (a device). A file that root loads runs with root's rights, so other
-//! users should not be able to change the file or a directory on the way to it.
+//! Checks whether a file may be loaded as a plugin. Opening a file that is not a regular file may
+//! block (a FIFO) or have other effects (a device). A file that root loads runs with root's rights,
+//! so other users should not be able to change the file or a directory on the way to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ pub struct Exposed {
     pub place: PathBuf,
     /// The users who can change it, and the reason.
     pub why: String,
-    /// Whether any user can change it, so that root does not load the plugin. Otherwise it belongs
-    /// to one other user, which is usual where root works on a user's files (sudo, containers).
+    /// Whether any user can change it, so that root does not load the plugin. Otherwise the place
+    /// belongs to one other user, and root loads the plugin: this is usual where root works on a
+    /// user's files (sudo, containers).
     pub is_refused: bool,
 }
 
@@ -54,9 +55,9 @@ fn special(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a directory" } else { "something else" }
 }
 
-/// If this process is root's, returns what other users could change to make it load another file
-/// than `file`. `of_directory` says that the file was found in its directory, so a user who can add
-/// a file to that directory can add a plugin.
+/// If this process runs as root, returns a file or directory that other users could change so that
+/// the process loads another file than `file`. `of_directory` says that the file was found in its
+/// directory, so a user who can add a file to that directory can add a plugin.
 #[cfg(unix)]
 pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     // SAFETY: `geteuid` has no preconditions.

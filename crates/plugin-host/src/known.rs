@@ -1,6 +1,6 @@
-//! The objects that handles of plugins stand for. A plugin may call a function of its host with a
-//! handle that it has made up or overwritten. So a handle is compared with the existing handles
-//! before it is used.
+//! The host's objects that the handles in calls of plugins stand for. A plugin may call a function
+//! of its host with a handle that it has made up or overwritten. So a handle is compared with the
+//! existing handles before it is used.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};

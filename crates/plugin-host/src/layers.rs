@@ -1,6 +1,7 @@
-//! Finds plugins that see a program's work because another loader also loads them: layers of the
-//! OpenCL ICD loader, and the library that CUDA's driver loads when a program initialises CUDA.
-//! Code that starts a program with plugins sets the variable by which that loader finds them.
+//! Finds plugins that see a program's work because another loader also loads them. These are layers
+//! of the OpenCL ICD loader, and the libraries that CUDA's driver and NVTX load when a program
+//! first uses them. Code that starts a program with plugins sets the variables by which these
+//! loaders find the plugins.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -39,7 +40,8 @@ pub fn opencl_layers<'a>(
     let mut value = before.unwrap_or_default().to_owned();
     let mut has_new = false;
     for file in files {
-        // A loader resolves a relative path in the program's directory, not in ours.
+        // The loader would resolve a relative path in the program's working directory, which may
+        // differ from that of this process.
         let Ok(file) = std::path::absolute(file) else { continue };
         let is_named = |value: &OsStr| {
             value

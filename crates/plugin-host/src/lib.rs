@@ -1,6 +1,6 @@
 //! Implements a host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
 //! Counterpoint's extension of that interface. It runs in the program that is profiled and in the
-//! command line, and writes nothing itself: events go to a [`Sink`].
+//! command-line tool. It writes no events itself, but passes them to a [`Sink`].
 //!
 //! ```text
 //!  files ─ discover ─► Library ─ load ─► Plugin ─► Profiler ─ create ─► Session
@@ -10,7 +10,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`platform`] | opening a shared object: the only part that differs between systems |
+//! | [`platform`] | opening a shared object with the dynamic linker of the system |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
 //! | [`fit`] | whether a file may be loaded |
 //! | [`catch`] | calls that a plugin's exceptions do not leave |
@@ -25,9 +25,10 @@
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, in messages with its name |
 //!
-//! A plugin is somebody else's code in our process. Every pointer and size that it passes is
-//! checked before it is used. But a size that exceeds the readable memory, or a wild pointer,
-//! cannot be detected. A mistake becomes a [`Problem`], and the recording goes on.
+//! A plugin is somebody else's code in the host's process. The host checks pointers for null and
+//! sizes for their least value before it uses them. It cannot detect a size that exceeds the
+//! readable memory, or a wild pointer. A mistake that it detects becomes a [`Problem`], and the
+//! recording goes on.
 
 pub mod catch;
 pub mod conformance;

@@ -1,6 +1,6 @@
-//! Distinguishes a process from its parent: a forked child has the memory of its parent, but not
-//! the threads that the plugins have started there. So a child must not use the sessions that its
-//! parent made.
+//! Distinguishes a process from its parent. A forked child has a copy of its parent's memory, but
+//! not the threads that the plugins have started in the parent. So a child must not use the
+//! sessions that its parent made.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ pub fn process_number() -> u32 {
     if number != 0 {
         return number;
     }
-    // A child's copy of LAST continues from the parent's value.
+    // A forked child has a copy of `LAST`, so it continues from the parent's value.
     let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fresh,

@@ -1,5 +1,5 @@
-//! Loads a plugin: opens the file, lets the plugin extend its host and register, and queries its
-//! profilers.
+//! Loads a plugin: opens the file, lets the plugin use the extension and register its profilers,
+//! and queries the profilers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub type Say = fn(level: u32, text: &str);
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Anybody(Say),
-    /// A function that also gets a number, which the user of this crate has chosen.
+    /// A function that also gets the number that the user of this crate has given to the host.
     Numbered(u32, fn(number: u32, level: u32, text: &str)),
 }
 
@@ -47,9 +47,9 @@ pub struct Host {
     raw: abi::kineto::Host,
 }
 
-/// A function that makes a recording hand over its events, because the plugin with this number asks
-/// for it on the calling thread. `session` is the pointer that the plugin's `create` returned; it
-/// is only compared, and never dereferenced. Returns whether the events were handed over.
+/// A function that takes the events of a recording, because the plugin with this number asks for it
+/// on the calling thread. `session` is the pointer that the plugin's `create` returned; it is only
+/// compared, and never dereferenced. Returns whether the events were handed over.
 pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
@@ -63,8 +63,8 @@ impl Host {
         Self::leak_with(Says::Anybody(say))
     }
 
-    /// Makes a host for one plugin of several. `say` also receives the number, so that it can name
-    /// the plugin that logs.
+    /// Makes a host for one plugin of several. `say` also receives `number`, so that it can name
+    /// the plugin whose message it shows.
     pub fn leak_numbered(
         number: u32,
         say: fn(number: u32, level: u32, text: &str),
@@ -96,8 +96,8 @@ impl Host {
         host
     }
 
-    /// Sets the function that is called when the plugin of this host, which must have a number,
-    /// wants to hand over events. Without this, such requests fail.
+    /// Sets the function that is called when the plugin of this host wants to hand over events. The
+    /// host must have a number. Without such a function, these requests of plugins fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
@@ -193,7 +193,7 @@ pub struct Profiler {
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,
     pub(crate) problems: Arc<Problems>,
-    /// Held during each call that controls the profiler.
+    /// The lock that a thread holds during each call that controls the profiler.
     pub(crate) control: Mutex<()>,
 }
 
@@ -241,8 +241,8 @@ unsafe extern "C" fn register_profiler(
 }
 
 impl Plugin {
-    /// Loads a file and lets it register. Mistakes are in `problems`; a file that cannot be used
-    /// has no profilers.
+    /// Loads a file and lets it register its profilers. The mistakes that were found are in
+    /// `problems`. A file that cannot be used has no profilers.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
         let mut plugin = Self {
@@ -350,8 +350,9 @@ impl Plugin {
 impl Plugin {
     /// Returns the types to request from this plugin. `types` are the published types that the user
     /// wants. If the user has named none, these are all types that the plugin supports. The names
-    /// of a plugin's own kinds are known only now, so no user can ask for them. Such kinds are
-    /// recorded with the published type that is most like them.
+    /// of the types that a plugin declares are known only after it was loaded, so no user can ask
+    /// for them. Such a type is requested if the user wants the published type that is most like
+    /// it.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();

@@ -1,4 +1,4 @@
-//! Opens shared objects. For another system, only this file needs another version.
+//! Opens shared objects with the system's dynamic linker.
 
 use std::ptr::NonNull;
 
@@ -34,14 +34,13 @@ mod unix {
     }
 
     impl Library {
-        /// Opens the file, binds all symbols, and makes none visible to others. The file's
-        /// constructors run.
+        /// Opens the file, binds all symbols that it uses, and makes none of its symbols visible to
+        /// other libraries. The file's constructors run.
         ///
         /// # Errors
         /// Fails with the dynamic linker's reason.
         pub fn open(path: &Path) -> Result<Self, String> {
-            // The dynamic linker would search for a name without a slash in the system's
-            // directories.
+            // The dynamic linker would search the system's directories for a name without a slash.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {
                 path.to_owned()
             } else {

@@ -70,7 +70,8 @@ pub enum Problem {
         /// The name of the call.
         call: &'static str,
     },
-    /// The plugin used a trace builder outside of the call for which the builder was valid.
+    /// The plugin used a trace builder, or `registerProfiler`, outside of the call for which it was
+    /// valid.
     Late {
         /// The name of the call.
         call: &'static str,
@@ -217,7 +218,8 @@ pub struct Problems {
     crashed: AtomicBool,
 }
 
-/// The maximum number of different problems. Any further problem is counted as the last one.
+/// The maximum number of different problems. If there are more, they are added to the number of the
+/// last problem in the list.
 const MOST: usize = 256;
 
 impl Problems {
@@ -260,7 +262,8 @@ impl Problems {
     /// [`Problems::all`], with the number of times that each problem has occurred after that.
     pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
         let mut all = self.all();
-        // The list only grows, and its order does not change.
+        // New problems are only added at the end of the list, so the two lists begin with the same
+        // problems.
         for ((_, count), (_, earlier)) in all.iter_mut().zip(before) {
             *count = count.saturating_sub(*earlier);
         }

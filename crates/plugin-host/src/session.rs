@@ -1,13 +1,13 @@
 //! One recording of one profiler, with the calls create, start, stop, process and destroy in their
 //! order.
 //!
-//! These calls take `&mut`, so they come one after the other. Several recordings of one profiler
-//! may exist at the same time, each driven by its own thread. Nevertheless, the plugin gets one
-//! call at a time. Any thread may push and pop correlation ids at any time, through a
-//! [`Correlation`].
+//! The methods for these calls take `&mut`, so the calls of a recording come one after the other.
+//! Several recordings of one profiler may exist at the same time, each controlled by its own
+//! thread. A lock makes sure that the profiler gets one of these calls at a time. Any thread may
+//! push and pop correlation ids at any time, through a [`Correlation`].
 //!
-//! A forked child inherits its parent's recordings but not the plugin's threads. In the child, all
-//! functions do nothing and return `false`.
+//! A forked child inherits its parent's recordings but not the plugin's threads. In the child, the
+//! functions of these recordings do nothing, and those that report success return `false`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
@@ -61,7 +61,7 @@ unsafe impl Send for Session<'_> {}
 /// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// `None` once the session has ended. A thread holds the lock while it calls the plugin.
+    /// `None` after the session has ended. A thread holds the lock while it calls the plugin.
     handle: Arc<RwLock<Option<Handle>>>,
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
@@ -127,8 +127,8 @@ impl Profiler {
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
-        // The list is made from our own copy, because the plugin could have written into the list
-        // that it received.
+        // This list is made again from the profiler's types, because the plugin could have written
+        // into the list that it received.
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
@@ -252,8 +252,8 @@ impl Session<'_> {
             && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
     }
 
-    /// Passes the complete events to `sink`, while collecting continues. Does nothing if the plugin
-    /// has no such function.
+    /// Passes the events that are complete to `sink`, while the plugin continues to collect events.
+    /// Does nothing if the plugin has no such function.
     pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
         let flush = self.profiler.extension.and_then(|extension| extension.flush);
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
@@ -292,8 +292,9 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
-    /// Returns the handle, or `None` if the session is ending. It never waits: a signal handler may
-    /// have interrupted a push on this very thread, and the end of the session waits for that push.
+    /// Returns the handle, or `None` if the session is ending. This never waits for the lock.
+    /// Otherwise there could be a deadlock: a signal handler may call this while it interrupts a
+    /// push on the same thread, and the end of the session waits for that push.
     fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
         match self.handle.try_read() {
             Ok(handle) => Some(handle),
@@ -308,7 +309,8 @@ impl Correlation {
         self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
     }
 
-    /// Pushes an id on the calling thread. This does nothing if the plugin has no such function.
+    /// Pushes an id on the calling thread's stack. Does nothing if the plugin has no function for
+    /// it.
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
         let Some(push) = self.push[stack as usize].filter(|_| self.is_at_home()) else { return };
@@ -320,7 +322,7 @@ impl Correlation {
         report(&self.problems, name, unsafe { call_one(push, &mut arguments) });
     }
 
-    /// Pops the last id of the calling thread.
+    /// Pops the last id from the calling thread's stack.
     pub fn pop(&self, stack: Stack) {
         let name = ["profilerPopCorrelationId", "profilerPopUserCorrelationId"][stack as usize];
         let Some(pop) = self.pop[stack as usize].filter(|_| self.is_at_home()) else { return };

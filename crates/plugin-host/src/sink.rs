@@ -1,4 +1,4 @@
-//! The receiver of events.
+//! Defines events, and the interface of a receiver of events.
 
 use crate::entry::Entry;
 
@@ -60,7 +60,7 @@ impl Metadata {
         true
     }
 
-    /// Iterates over keys and values. A value should be JSON, but was not checked yet.
+    /// Iterates over keys and values. A value should be JSON, but nobody has checked this yet.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let begins = std::iter::once(0).chain(self.ends.iter().map(|ends| ends.1 as usize));
         begins.zip(&self.ends).map(|(begin, ends)| {
@@ -112,16 +112,16 @@ pub struct Message<'a> {
     pub text: &'a [u8],
 }
 
-/// Receives the events of one profiler, during its call. Texts are passed as the plugin wrote them,
-/// up to the zero byte, and may contain any bytes.
+/// Receives events: those that a profiler hands over during a call, or those of a stream that is
+/// read. Texts are passed as the plugin wrote them, up to the zero byte, and may contain any bytes.
 pub trait Sink {
     /// Receives a kind that a plugin declared, before the first event: its number in events, its
     /// name, and the published type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// Receives the name of the plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
-    /// Receives what the plugin does from now on, such as `in profilerStop`. This is reported if
-    /// the stream ends before the next such record.
+    /// Receives what the plugin does from now on, such as `in profilerStop`. If a stream ends
+    /// before the next call of this method, the plugin may have crashed there.
     fn doing(&mut self, _what: &[u8]) {}
     /// Receives a message for the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}

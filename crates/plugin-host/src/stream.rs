@@ -24,8 +24,9 @@
 //!  19 missing   what, count
 //! ```
 //!
-//! Names, keys and units are numbers of texts; each text is written once. A stream may end
-//! anywhere; the records that are complete are used. [`Reader`] trusts no byte of the stream.
+//! Names, keys and units are written as numbers of texts. Each text is written once. A stream may
+//! end anywhere: the reader uses all records that are complete. [`Reader`] trusts no byte of the
+//! stream.
 
 mod entries;
 mod fields;
@@ -55,13 +56,14 @@ const MESSAGE: u8 = 10;
 const DOING: u8 = 11;
 const MISSING: u8 = 19;
 
-/// The number of bytes that are collected before they are written.
+/// The number of bytes that the writer collects before it writes them.
 const CHUNK: usize = 64 * 1024;
 
-/// A text is in the stream once, but is written into the profile again for each event that names
-/// it. So a stream may name only this many bytes of such texts, plus [`MOST_REPEATS`] bytes for
-/// each of its own bytes; after that, the rest of the stream counts as damaged. The shortest events
-/// of real profilers, with the longest texts that a writer repeats, need 80 bytes for each byte.
+/// A text is in the stream once, but the process that makes the profile writes it again for each
+/// event that names it. So a stream may name only this many bytes of such texts, plus
+/// [`MOST_REPEATS`] bytes for each of its own bytes; after that, the rest of the stream counts as
+/// damaged. The shortest events of real profilers, with the longest texts that a writer repeats,
+/// need 80 bytes for each byte.
 const REPEATED_ANYWAY: u64 = 16 << 20;
 /// The number of bytes of repeated texts that are allowed for each byte of the stream; see
 /// [`REPEATED_ANYWAY`].
@@ -125,7 +127,8 @@ impl<W: Write> Writer<W> {
         fits
     }
 
-    /// Accounts for a record that was just put into the buffer, where it began at `before`.
+    /// Subtracts the size of a record that was just put into the buffer from the remaining room.
+    /// The record begins at offset `before` of the buffer.
     fn added(&mut self, before: usize) {
         self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
         if self.buffer.len() >= CHUNK {
@@ -142,7 +145,7 @@ impl<W: Write> Writer<W> {
         self.buffer.clear();
     }
 
-    /// Writes everything so far, so that the reader receives it.
+    /// Writes everything that is still in the buffer, so that the reader receives it.
     ///
     /// # Errors
     /// Fails if something could not be written, now or before.
@@ -207,7 +210,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.push(MISSING);
         put(&mut self.buffer, what.into());
         put(&mut self.buffer, count);
-        // Like messages, this does not use up the room for events.
+        // Like messages, this record does not use up the room for events.
         self.added(self.buffer.len());
     }
 
@@ -329,7 +332,7 @@ pub enum Ending {
     },
     /// The writer did not end the stream, because it was killed or crashed.
     Cut,
-    /// The stream contains bytes that no writer of ours makes.
+    /// The stream contains bytes that [`Writer`] never writes.
     Damaged {
         /// Number of bytes before the damage.
         at: u64,
@@ -341,8 +344,8 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Number of bytes of texts that events have named so far, and that are written again for each
-    /// event.
+    /// Number of bytes of the texts that events have named so far; a text counts once for each
+    /// event that names it.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
@@ -382,7 +385,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Hands all records to the sink.
+    /// Reads the whole stream and passes all records to the sink.
     ///
     /// # Errors
     /// Fails if the source cannot be read.

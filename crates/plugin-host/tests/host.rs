@@ -1,5 +1,5 @@
-//! Drives plugins that gcc and clang compiled: one that makes no mistakes, and one for each
-//! mistake.
+//! Records with plugins that gcc and clang compiled from `plugin.c`: one that makes no mistakes,
+//! and one for each mistake.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -87,7 +87,8 @@ fn calls(file: &std::path::Path) -> String {
     }
 }
 
-/// Compiles the plugin with a mistake and records with it once, with ids pushed from two threads.
+/// Compiles `plugin.c` with a mistake and makes one recording with it, in which two threads push
+/// ids.
 fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
@@ -113,7 +114,7 @@ fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
         session.stop();
         session.process(&mut lines);
         drop(session);
-        // After the end, the plugin gets no more calls.
+        // After the session has ended, this must not call the plugin.
         correlation.push(Stack::Ops, 42);
     }
     if mistake == "LATE" {

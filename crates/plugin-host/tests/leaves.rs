@@ -1,6 +1,6 @@
 //! Tests functions of a plugin that end by something other than a return: exceptions and
-//! `pthread_exit`. They run in this process, which continues. The plugin is compiled by g++ and by
-//! clang++.
+//! `pthread_exit`. The plugin runs in the test's process, which must continue. g++ and clang++
+//! compile the plugin from `throws.cpp`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -199,7 +199,7 @@ fn a_constructor_may_throw_as_well() {
         "cannot be loaded: a constructor of it threw a C++ exception of type std::runtime_error: \
          too early"
     );
-    // The dynamic linker still works, on this and on another thread.
+    // After a constructor threw, the dynamic linker must still work, on this and on another thread.
     let again = scratch.join("u.so");
     let flags = ["-std=c++17", "-fPIC", "-shared"];
     c::compile("g++", "plugins/throws.cpp", &again, &flags).expect("as before");

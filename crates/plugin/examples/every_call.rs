@@ -6,8 +6,8 @@
 //! counterpoint plugin check target/debug/examples/libevery_call.so
 //! ```
 //!
-//! With the configuration `panic=WHERE`, the plugin panics at that place. With `fail=WHERE`, it
-//! fails there. This shows how a host reacts.
+//! With the configuration `panic=WHERE`, the plugin panics in the function that `WHERE` names. With
+//! `fail=WHERE`, this function returns an error. So you can see how a host reacts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,17 +1,17 @@
 //! Converts times of a device's clock to UTC.
 //!
-//! A device's times are nanoseconds since an unknown moment. Every comparison of the two clocks bounds
-//! the difference from both sides:
+//! A device's times are nanoseconds since an unknown moment. Every comparison of the device's clock
+//! with UTC bounds the difference of the two from both sides:
 //!
 //! | comparison | bounds of UTC − device |
 //! |---|---|
 //! | the device's clock was read between two readings of UTC (`clGetDeviceAndHostTimer`, `cuptiGetTimestamp`) | before − device … after − device |
 //! | a command whose enqueueing call lasted from *a* to *b*, and which the device says was *queued* at *q* | *a* − *q* … *b* − *q* |
 //!
-//! The second way needs no function of the implementation, and is used where the first fails.
-//! Comparisons within a second tighten each other's bounds. Between two seconds the difference is
-//! interpolated, because clocks drift apart. The accuracy is half the distance that remains between
-//! the bounds.
+//! The second comparison needs no function of the device's library, so it serves where the first
+//! one fails. Comparisons within one second (a window) tighten each other's bounds. Between two
+//! windows, the difference is interpolated, because clocks drift apart. The accuracy is half the
+//! distance that remains between the bounds.
 
 /// Nanoseconds of a device's clock within which comparisons tighten each other.
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -19,7 +19,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 /// The largest number of windows that are kept, enough for a bit more than a day.
 const MOST_ANCHORS: usize = 100_000;
 
-/// The bounds of the difference at one moment, in ns.
+/// The bounds of UTC − device at one moment, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Anchor {
     device_ns: u64,
@@ -63,12 +63,13 @@ impl Clock {
         }
     }
 
-    /// Returns whether a comparison that began at this time of the device could add something.
+    /// Returns whether the clocks were not compared yet, or whether `device_ns` is at least a
+    /// second after the start of the last window.
     pub fn is_due(&self, device_ns: u64) -> bool {
         self.anchors.last().is_none_or(|last| device_ns.saturating_sub(last.device_ns) >= WINDOW_NS)
     }
 
-    /// Returns the number to add to the device's time at this moment, or `None` if the clocks were
+    /// Returns the number of ns to add to `device_ns` to get UTC, or `None` if the clocks were
     /// never compared.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
@@ -122,8 +123,8 @@ mod tests {
     fn clocks_that_were_set_do_not_break_it() {
         let mut clock = Clock::default();
         clock.compare(1_000, 5_000, 5_100);
-        // UTC jumped by an hour within the second, so this comparison is not joined with the first
-        // one.
+        // UTC jumped by an hour within the same second of the device, so this comparison is not
+        // joined with the first one.
         clock.compare(2_000, 3_600_000_006_000, 3_600_000_006_100);
         assert_eq!(clock.offset(1_000), Some(4_050));
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));

@@ -1,5 +1,5 @@
-//! The C functions that [`crate::export_plugin!`] exports, which call the traits. A panic in a
-//! plugin is caught here and becomes an error of that call.
+//! The C functions behind [`crate::export_plugin!`]. They call the functions of [`Profiler`] and
+//! [`crate::Session`]. They catch a panic in the plugin, and the call then returns an error.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,8 +28,8 @@ fn extended<P: Profiler>() -> &'static Extended {
     })
 }
 
-/// Runs a function of the plugin. If it returns an error or panics, this tells the user and returns
-/// -1.
+/// Runs `call`, a function of the plugin. If it returns an error or panics, `run` logs this for the
+/// user and returns -1.
 fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => DONE,
@@ -60,7 +60,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// Makes the host take events of this session now, and returns whether it did.
+/// Asks the host to take events of this session now, and returns whether the host did.
 pub(crate) fn request_flush(session: *mut c_void) -> bool {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     let Some((host, request)) = host.and_then(|host| host.request_flush.map(|r| (host, r))) else {
@@ -124,7 +124,8 @@ unsafe extern "C" fn create<P: Profiler>(arguments: *mut CreateParams) -> c_int 
     })
 }
 
-/// Returns the plugin's kind for a number of the host.
+/// Returns the kind that a host means by this number: a kind that the plugin declared, or a
+/// published kind.
 fn kind_of<P: Profiler>(number: u32) -> Kind {
     let extended = extended::<P>();
     match extended.own.iter().position(|own| *own == number && extended.host.is_some()) {

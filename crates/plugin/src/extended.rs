@@ -4,7 +4,7 @@ use abi::kineto::Host;
 
 use crate::kind::Kind;
 
-/// The facts about the host, for the whole shared object.
+/// The facts about the host. All sessions in the shared object share them.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
     /// The host, if it has Counterpoint's extension.

@@ -7,8 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(u32);
 
-/// The bit that marks an own kind inside the plugin. The host's numbers are known only when the
-/// host loads the plugin.
+/// The bit that marks a kind that the plugin declared. Inside the plugin, such a kind has an index
+/// instead of the host's number, because the host gives it a number only when it loads the plugin.
 const OWN: u32 = 1 << 31;
 
 macro_rules! kinds {

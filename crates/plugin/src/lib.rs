@@ -1,5 +1,6 @@
-//! Write a profiler plugin in safe Rust. The resulting shared object is loaded by `counterpoint run
-//! --plugin`, by `counterpoint plugin run`, and by every other host of Kineto's plugin interface.
+//! An SDK for writing a profiler plugin in safe Rust. `counterpoint run --plugin`, `counterpoint
+//! plugin run`, and every other host of Kineto's plugin interface can load the resulting shared
+//! object.
 //!
 //! ```
 //! use plugin::{Error, Event, Kind, Profiler, Session, Trace};
@@ -93,7 +94,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Lets a thread of the plugin hand over events as soon as they exist, so that they are kept
+/// Lets a thread of the plugin hand over events as soon as they exist, so that the host keeps them
 /// whatever happens to the process. Make a value in `start`, for a thread that ends in `stop`.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRequests {
@@ -138,8 +139,9 @@ pub trait Profiler: 'static {
 
 /// One recording. Dropping it ends it.
 ///
-/// Calls of `start`, `stop`, `process` and the functions for the extension come one after the
-/// other. Correlation ids come from any thread at any time, also from several threads at once.
+/// The host calls `start`, `stop`, `process`, `configure`, `toggle` and `flush` one at a time. It
+/// may call the functions for correlation ids on any thread at any time, also on several threads at
+/// once.
 pub trait Session: Send + Sync + 'static {
     /// Starts to collect events.
     ///
@@ -153,20 +155,21 @@ pub trait Session: Send + Sync + 'static {
     /// The host logs the error, and the recording continues.
     fn stop(&self) -> Result<(), Error>;
 
-    /// Hands over the events. The host calls this once, after `stop`, on the same thread.
+    /// Hands over the events. The host calls this once, after `stop` and on the thread that called
+    /// `stop`.
     ///
     /// # Errors
     /// The host logs the error, and keeps what was handed over before.
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
 
-    /// Called when an op begins on the calling thread. Work that the op launches belongs to this
-    /// id.
+    /// The host calls this when an op begins on the calling thread. Work that the op launches
+    /// belongs to this id.
     fn push_correlation(&self, _id: u64) {}
-    /// Called when the op with the last correlation id ends.
+    /// The host calls this when the op ends whose id was pushed last on the calling thread.
     fn pop_correlation(&self) {}
-    /// Called when a range that the program marked begins on the calling thread.
+    /// The host calls this when a range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// Called when the range ends.
+    /// The host calls this when the range ends whose id was pushed last on the calling thread.
     fn pop_user_correlation(&self) {}
 
     /// Receives the user's settings for plugins before `start`. Only hosts with Counterpoint's

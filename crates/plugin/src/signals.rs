@@ -2,8 +2,8 @@
 
 /// Blocks the program's signals on this thread until this value is dropped. Make a value before you
 /// start a thread, and drop it afterwards, because a new thread inherits the blocked signals.
-/// Signals that a thread's own instructions cause are not blocked. glibc does not let its own
-/// signals be blocked either: it changes the ids of a process by a signal to each thread.
+/// Signals that a thread's own instructions cause are not blocked. Signals that glibc uses itself
+/// are not blocked either. For example, `setuid` sends such a signal to each thread.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,

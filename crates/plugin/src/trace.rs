@@ -13,7 +13,7 @@ use abi::kineto::{
 use crate::extended::Extended;
 use crate::kind::Kind;
 
-/// An event that is being made. Times are ns since 1970 UTC.
+/// An event that a plugin makes for [`Trace::event`]. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     kind: Kind,
@@ -62,8 +62,8 @@ impl Event {
         self
     }
 
-    /// Joins a launch with the work that it launched: both have the same number. Also adds the
-    /// argument `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to
+    /// Joins a launch with the work that it launched: give both events the same number. Also adds
+    /// the argument `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to
     /// 2,147,483,647.
     #[must_use]
     pub fn correlation(mut self, id: i64) -> Self {
@@ -172,7 +172,7 @@ pub enum Missing {
     Counters = MISSING_COUNTERS,
 }
 
-/// The place where a recording's events go, which is valid during one call.
+/// Receives a recording's events on behalf of the host. It is valid during one call of the plugin.
 #[derive(Debug)]
 pub struct Trace<'t> {
     builder: TraceBuilder,
@@ -193,7 +193,7 @@ impl<'t> Trace<'t> {
         Self { builder, extended, failed: 0, _valid: PhantomData }
     }
 
-    /// Returns the number of calls that the host declined so far.
+    /// Returns how many of this trace's calls the host has declined, or had no function for.
     pub fn declined(&self) -> u64 {
         self.failed
     }
@@ -202,7 +202,7 @@ impl<'t> Trace<'t> {
         self.failed += u64::from(code != Some(0));
     }
 
-    /// Adds an event, which the functions of the result complete.
+    /// Adds an event. Use the functions of the result to add a name, arguments and arrows to it.
     pub fn event(&mut self, event: &Event) -> EventInTrace<'_, 't> {
         let mut raw = event.raw;
         raw.event_type = self.extended.number(event.kind);

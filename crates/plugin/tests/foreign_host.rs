@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::{Scratch, c};
 
-/// Returns the path of the example, which Cargo builds with the tests.
+/// Returns the path of the plugin `examples/every_call.rs`, which Cargo builds with the tests.
 fn every_call() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let profile = test.parent().and_then(Path::parent).expect("target/debug/deps/…");
@@ -34,7 +34,8 @@ fn a_plain_host_gets_everything_that_it_can_hold() {
     let recording = include_str!("foreign_host.txt");
     let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
                 name every call\ntypes 23 6 22\n";
-    // A tile is a kernel for this host, so it is not recorded under a type of its own.
+    // The plugin declares the kind `tile`. This host has no extension and knows tiles only as
+    // kernels, so no type of their own is in the list.
     assert_eq!(printed, format!("{head}{recording}{recording}"));
 }
 

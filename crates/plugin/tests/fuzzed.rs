@@ -1,8 +1,8 @@
 //! Tests random sequences of calls through the plugin interface: a plugin never harms our host, and
 //! a host never harms a plugin of the SDK. `COUNTERPOINT_MUTANTS` is the number of rounds, and
-//! `COUNTERPOINT_SEED` selects the first one: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p
-//! counterpoint-plugin --test fuzzed`. `fuzz/fuzz_targets/plugin_calls.rs` does the same with a
-//! fuzzer.
+//! `COUNTERPOINT_SEED` is the number of the first one: `COUNTERPOINT_MUTANTS=1000000 cargo test
+//! --release -p counterpoint-plugin --test fuzzed`. `fuzz/fuzz_targets/plugin_calls.rs` does the
+//! same with a fuzzer.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -23,7 +23,8 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs each round with the number that repeats it.
+/// Runs `round` for consecutive seeds. If a round fails, its seed is printed, with which the round
+/// can be repeated.
 fn rounds(round: impl Fn(Box<dyn Choose>)) {
     let (count, first) = (
         variable("COUNTERPOINT_MUTANTS").unwrap_or(3_000),

@@ -1,5 +1,5 @@
-//! Runs plugins made with the SDK in Counterpoint's own host. The user is told about failures in a
-//! plugin, and no panic leaves the plugin.
+//! Runs a plugin made with the SDK in Counterpoint's own host. The plugin logs its failures for the
+//! user, and no panic leaves the plugin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -75,6 +75,6 @@ fn panics_and_errors_stay_in_the_call() {
         assert_eq!(after - before, u64::from(said.is_some()), "{configuration:?}");
         assert_eq!(SAID.lock().expect("not poisoned").first().map(String::as_str), said);
     }
-    // The plugin supports no type that is asked for, so no recording is created.
+    // The plugin does not support type 1, so the host creates no recording.
     assert!(profiler.create(&Setup { types: &[1], ..Setup::default() }).is_none());
 }

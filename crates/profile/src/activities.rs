@@ -1,5 +1,6 @@
-//! Stores activities: the complete content of an imported trace, event by event. Reports are
-//! computed from the calls in pages. Activities are used to write the trace again.
+//! Stores activities: the complete content of an imported trace, event by event. Reports compute
+//! times from the calls in pages. Activities are used to write the trace again, and to find the op
+//! that launched work on a device ([`crate::launches`]).
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
@@ -8,10 +9,10 @@
 //!                        document.json   what the trace contains besides its events
 //! ```
 //!
-//! All files except the last one are streams ([`crate::stream`]). A name or row is written to its
-//! file before the first event that refers to it. Ids (of processes, threads, flows) are stored as
-//! JSON, because traces use both numbers and strings. `args` and `more` are JSON objects, with
-//! exactly the text that they have in the trace.
+//! All files except the last one are streams ([`crate::stream`]). The writer stores a name or row
+//! in its file before the first event that refers to it. Ids (of processes, threads, flows) are
+//! stored as JSON, because traces use both numbers and strings. `args` and `more` are JSON objects,
+//! with exactly the text that they have in the trace.
 //!
 //! Memory use: one batch of events, and each name and row once.
 
@@ -29,7 +30,7 @@ pub use writer::{ActivitiesWriter, NameId, RowId};
 pub const ACTIVITIES_NAME: &str = "activities";
 /// Maximum number of events in a batch.
 pub const BATCH_ROWS: usize = 16_384;
-/// A batch is also written when its strings have this many bytes in total.
+/// The writer also writes a batch when its strings have this many bytes in total.
 const BATCH_TEXT: usize = 8 << 20;
 
 const NAMES_NAME: &str = "names.arrows";

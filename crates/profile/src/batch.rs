@@ -1,5 +1,5 @@
-//! Returns calls as Arrow record batches. All exports are made from this one table.
-//! `docs/schema.md` describes the columns.
+//! Returns calls as Arrow record batches. `counterpoint export` makes its files of calls from these
+//! batches. `docs/schema.md` describes the columns.
 
 mod dispatches;
 mod drawn;
@@ -30,10 +30,11 @@ use crate::visit::{PageDecoder, PageKey};
 const BATCH_ROWS: usize = 65_536;
 
 /// Computes a metric of one call from the call's duration in ns and the value of the metric's first
-/// counter. It replaces the metric's expression.
+/// counter. Such a function replaces the metric's expression.
 pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 
-/// Selects calls by the index of their process and the id of their export.
+/// Returns whether to select the calls of an export. The arguments are the index of the process in
+/// the profile and the id of the export.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
 /// Iterates over the calls of a profile in batches, ordered by process, thread and end.
@@ -149,7 +150,7 @@ impl Batches<'_> {
         self.schema.clone()
     }
 
-    /// Returns the losses that were found so far inside pages.
+    /// Returns the losses that were found inside of the pages that were decoded so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

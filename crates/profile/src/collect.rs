@@ -6,20 +6,20 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! If the pool contains neither a page nor a loss, `manifest.pool = null` is written at once. This
-//! saves one replacement of the manifest. A replacement takes about half a millisecond on ext4,
-//! because ext4 begins to write the new file to the disk at once.
+//! If the pool contains neither a page nor a loss, the collector writes `manifest.pool = null` at
+//! once. This saves one replacement of the manifest. A replacement takes about half a millisecond
+//! on ext4, because ext4 begins to write the new file to the disk at once.
 //!
 //! All of this happens only if the profile belongs to the caller and the pool belongs to the
-//! profile ([`crate::pools`]). A manifest that somebody else wrote has no effect outside of the
+//! profile ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the
 //! profile.
 //!
-//! If collecting is killed at any point and run again, nothing is lost: the pool is deleted last,
-//! and only after the manifest says that all data is in the profile. A kill can leave at most an
-//! empty pool that is never removed, which takes about 12 KiB of shared memory. Nothing is counted
-//! twice: part, thread and sequence number identify a page, and readers use only the longest
-//! complete copy of each page. For the same reason, two collectors at the same time do no harm. No
-//! collector ever truncates or rewrites a file of pages.
+//! If a collector is killed at any point and another one runs later, nothing is lost: a collector
+//! deletes the pool last, and only after the manifest says that all data is in the profile. A kill
+//! can leave at most an empty pool that is never removed, which takes about 12 KiB of shared
+//! memory. Nothing is counted twice: part, thread and sequence number identify a page, and readers
+//! use only the longest complete copy of each page. For the same reason, two collectors at the same
+//! time do no harm. No collector ever truncates or rewrites a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -40,13 +40,13 @@ use crate::scan::scan;
 /// When the pool may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// When the recording is over: it is marked as finished or its watched processes are dead, and
-    /// no process in the process table is alive. A recording that was prepared by `env` never ends
-    /// by itself.
+    /// When the recording is over: the manifest says that it is finished, or the processes in
+    /// [`Manifest::watch`] are dead, and no process in the pool's process table is alive. A
+    /// recording that was prepared by `env` never ends by itself.
     #[default]
     WhenOver,
-    /// As soon as no process in the process table is alive. This is meant for callers that know
-    /// that no further process will be recorded.
+    /// As soon as no process in the pool's process table is alive. This is meant for callers that
+    /// know that no further process will be recorded.
     Now,
 }
 
@@ -78,8 +78,10 @@ pub enum PoolFate {
     Refused(PathBuf, &'static str),
 }
 
-/// Returns whether the recording of this profile is over, as far as this process can know: no
-/// watched process is alive. Processes in the pool's table are not taken into account.
+/// Returns whether the recording of this profile is over, as far as the manifest shows. A recording
+/// is over if the manifest says that it is finished, or if it has neither a pool nor passes. Any
+/// other recording, except one that was prepared by `env`, is also over if no process in
+/// [`Manifest::watch`] is alive. Processes in the pool's table are not taken into account.
 pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
@@ -101,8 +103,8 @@ pub fn is_over(manifest: &Manifest) -> bool {
 /// written the manifest with [`State::Finished`].
 ///
 /// # Errors
-/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
-/// already moved stays in the profile, and the next call does not move it again.
+/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. Data that
+/// was already moved stays in the profile. The next call moves only the rest.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
@@ -227,7 +229,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
             let manifest = Manifest::read_in(&pass)?;
             collect_one(&pass, manifest, closing, false)
         }) {
-            // Whoever reads the profile counts refused passes as losses.
+            // When somebody opens the profile, a refused pass is counted as a loss.
             Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
@@ -248,8 +250,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
 
 /// Returns whether the pool of the profile in `dir` exists, belongs to the caller and names this
 /// very directory as its profile. Only the caller can have made such a profile. Without this check,
-/// a directory of the caller could have been unpacked from any archive, which may even contain a
-/// pool.
+/// the directory could have been unpacked from any archive, which may even contain a pool.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -290,9 +291,9 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. If an earlier collector was killed meanwhile, counts
-/// that a part already contains are appended again. This does no harm, because readers use each row
-/// once.
+/// Appends the loop counts of dead processes. If an earlier collector was killed while it appended
+/// them, counts that a part already contains are appended again. This does no harm, because readers
+/// use each row once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -305,7 +306,8 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the exact counts of dead processes. If counts are appended twice, readers use them once.
+/// Appends the exact counts of dead processes. If two collectors append the same counts, readers
+/// use them once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);

@@ -39,15 +39,15 @@ pub struct Columns {
     /// Recorded duration in ticks. If the end is before the start, because the clocks of two CPUs
     /// differ, the value wraps around; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// What each call added to each counter of the run. Check [`GroupColumn::status`] before you
-    /// use a value.
+    /// For each counter of the run: what each call added to it. Check [`GroupColumn::status`]
+    /// before you use a value.
     pub values: Vec<Vec<u64>>,
     /// Values that single calls have, in the order of the calls; see [`record::page`] for the keys.
     pub extras: Vec<Extra>,
     /// For each group of the run: its status and its times in each call.
     pub groups: Vec<GroupColumn>,
-    /// In a run with a budget: how each call was chosen by sampling. Empty without a budget,
-    /// because every call was recorded.
+    /// In a run with a budget: how each call was chosen by sampling. Empty for a run without a
+    /// budget, because such a run records every call.
     pub drawn: Vec<Drawn>,
     /// Readings of the thread's clocks.
     pub clocks: Vec<ThreadClock>,
@@ -56,7 +56,8 @@ pub struct Columns {
     pub estimates: bool,
     /// Whether the run had a budget, so that only some calls are recorded (`run --budget`).
     pub sampled: bool,
-    /// Number of calls during which some group ran only part of the time.
+    /// Number of calls during which some counter group counted only part of the time, or not at
+    /// all. It stays 0 if the run asked for estimates.
     pub multiplexed: u64,
     /// Number of records that cannot be decoded. It is 0 or 1, because the rest of the page is not
     /// used after such a record.
@@ -157,9 +158,10 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. If a group of the kernel was not even enabled, it belongs to another
-    /// task than the caller, so its 0 is meaningless. This happens after a raw `clone` that shares
-    /// its creator's thread-local storage. The script of a simulated group may contain no times.
+    /// Determines the status. If a group of kernel counters was not even enabled, it counts another
+    /// task than the calling thread, so its 0 is meaningless. This happens after a raw `clone` that
+    /// shares its creator's thread-local storage. The script of a simulated group may contain no
+    /// times.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -241,7 +243,7 @@ impl Columns {
         }
     }
 
-    /// Returns the values of call `i`.
+    /// Returns the values with keys ([`Extra`]) of call `i`.
     pub fn extras_of(&self, i: usize) -> &[Extra] {
         let first = self.extras.partition_point(|extra| extra.call < i);
         let rest = &self.extras[first..];
@@ -291,7 +293,8 @@ impl Columns {
     }
 
     /// Whether the workgroup, the dispatch and the worker of call `i` are known. They are unknown
-    /// if a call hook of the runtime itself reported the call. Such calls have the count 0,0,0.
+    /// if the call was reported by a hook of the runtime, which does not pass them. Such calls have
+    /// the count 0,0,0.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;
@@ -347,8 +350,8 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`. `counters` is the page's mask, in which bits stand
-    /// for the counters of the profile.
+    /// Decodes the page at the start of `bytes`. `counters` is the page's mask of counters,
+    /// numbered as in the profile.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;

@@ -1,4 +1,4 @@
-//! Reads the exact numbers of calls in a run with a budget. Such a run counts all calls, but times
+//! Reads how many calls there were in a run with a budget. Such a run counts all calls, but times
 //! only some of them.
 //!
 //! ```text
@@ -22,8 +22,8 @@ use crate::safe_dir::Dir;
 pub struct CountedCalls {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The thread's number in its process ([`crate::Thread::uid`]). A thread of which no call was
-    /// recorded has no pages.
+    /// The thread's number in its process ([`crate::Thread::uid`]). A thread with counts but
+    /// without any recorded call has no pages.
     pub thread_uid: u32,
     /// The export of the calls; [`crate::Ops::of`] returns its op.
     pub export: u32,
@@ -46,15 +46,15 @@ impl CountedCalls {
     }
 }
 
-/// The sample from which the calls in steps without announcements are estimated. See
-/// [`record::counts::steps`].
+/// The sample of steps from which the calls in steps that were away are estimated. In a step that
+/// is away, the host announces no ops to the recorder. See [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
     /// The number of calls that were estimated. They are part of [`CountedCalls::calls`].
     pub unseen: u64,
     /// The number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the last step in `away` may not have ended.
+    /// Whether the latest step that `away` counts may not have ended yet.
     pub is_open: bool,
     /// The number of steps in the sample.
     pub sampled: u64,
@@ -70,7 +70,7 @@ pub struct CountedSteps {
 
 impl CountedSteps {
     /// Creates the sample of one export on one thread. `all_away` is the number of the process's
-    /// steps that were away (without announcements).
+    /// steps that were away.
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -93,8 +93,8 @@ impl CountedSteps {
     }
 }
 
-/// What recording cost on one thread. The recorder itself measures this in order to stay within the
-/// budget.
+/// What recording cost on one thread. The recorder measures this while the program runs, in order
+/// to stay within the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
     /// The thread's number in its process.
@@ -156,8 +156,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If the thread has given the table back meanwhile, its counts are in the part's file or in
-        // a later table.
+        // If the thread has given the table back to the pool meanwhile, its counts are in the
+        // part's file or in a later table of the thread.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -171,9 +171,9 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
 /// Adds up the frames of a process. For each export of a thread, the frame with the largest number
 /// of calls is used.
 ///
-/// The steps are those of the frame with the most steps. The number of steps that were away is only
-/// updated when a thread makes calls. So as long as a thread has not ended, other threads of the
-/// process may know a later number.
+/// The steps are those of the frame with the most steps. A thread updates its number of steps that
+/// were away only when it makes calls. So as long as a thread has not ended, other threads of the
+/// process may have a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();

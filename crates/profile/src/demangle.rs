@@ -1,8 +1,8 @@
 //! Finds the readable names of compiled functions. Compilers of C++ and Rust write a function's
 //! types into the name of its symbol: `_Z3addIfEvPT_i` is `void add<float>(float*, int)`.
 //!
-//! A profile contains names as they were recorded, and so do the formats that programs read (JSON,
-//! CSV, Parquet). Tables for people show the readable names. A pattern can match either form.
+//! A profile, and the formats that programs read (JSON, CSV, Parquet), contain names as they were
+//! recorded. Tables for people show the readable names. A pattern can match either form.
 //!
 //! A name may come from anybody, and a few bytes of a name can describe megabytes of types. So a
 //! readable name that is longer than [`LONGEST`] bytes is not used.

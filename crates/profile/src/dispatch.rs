@@ -1,8 +1,8 @@
 //! Finds the workgroup calls that make up each dispatch.
 //!
-//! The record of a call contains the number of its workgroup and the dispatch's number of
-//! workgroups, but does not identify the dispatch. If the calls of one export are ordered by their
-//! starts, they belong to one dispatch until each of its workgroups was seen once:
+//! The record of a call contains the id of its workgroup and how many workgroups the dispatch has,
+//! but does not identify the dispatch. If the calls of one export are ordered by their starts, they
+//! belong to one dispatch until each workgroup of the dispatch was seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
@@ -11,8 +11,8 @@
 //! This is exact as long as the dispatches of one export run one after another. If two of them run
 //! at the same time, a workgroup appears a second time before the first dispatch is complete. Then
 //! a second dispatch is opened, and both dispatches are marked *not exact*, because each workgroup
-//! may belong to either of them. In a process that lost calls, a workgroup that appears a second
-//! time means instead that a call is missing. The first dispatch is then closed as *incomplete*.
+//! may belong to either of them. If calls of the process were lost, a second appearance means
+//! instead that a call is missing. The first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
 
@@ -41,7 +41,7 @@ pub struct Dispatch {
     pub exact: bool,
     /// The sum of each counter over all workgroups; `None` if some workgroup has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// The row in which the dispatch is shown. Dispatches in one row do not overlap.
+    /// The row of a timeline in which the dispatch is shown. Dispatches in one row do not overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
@@ -72,7 +72,7 @@ pub struct Workgroup<'a> {
     pub counters: &'a [Option<u64>],
 }
 
-/// What adding a call has changed.
+/// What adding a call to its dispatch has changed.
 #[derive(Debug)]
 pub struct Placed {
     pub id: DispatchId,
@@ -105,7 +105,7 @@ impl Assembler {
     }
 
     /// Adds the next call, in the order of the starts. Returns `None` if the call's workgroup is
-    /// unknown or impossible.
+    /// unknown or impossible, or if the dispatch has too many workgroups to be assembled.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;

@@ -3,8 +3,8 @@
 //!
 //! The drain appends to the file of a part only if the part's process has created the file. If
 //! there is a problem with a part (its process belongs to another user, the disk is full, somebody
-//! has deleted the profile), the drain does not touch its pages from then on. The process then
-//! appends its pages itself, meets the same problem, and counts it.
+//! has deleted the profile), the drain does not touch the part's pages from then on. The process
+//! then appends its pages itself, meets the same problem, and counts it as a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,7 +31,7 @@ pub struct Drain {
     files: Files,
     /// Parts whose pages their processes must append themselves.
     refused: BTreeSet<PartId>,
-    /// The guard must be the last field, because it is dropped last.
+    /// The guard must be the last field, so that it is dropped last.
     #[expect(dead_code, reason = "only held")]
     guard: TruncationGuard,
 }

@@ -1,4 +1,5 @@
-//! Finds threads whose calls come from two sources: the recorder and a profiler of the host.
+//! Finds threads whose calls come from two sources: the recorder, and a plugin or a profiler of the
+//! host.
 //!
 //! ```text
 //!  4711 python              thread 4712   aten::mm ├──┤      ├──┤      recorded live
@@ -14,15 +15,17 @@ use std::collections::HashMap;
 
 use crate::{Process, Profile};
 
-/// The threads whose calls also belong to another thread of the profile. See [`Profile::homes`].
+/// Maps threads that a plugin or a profiler of the host reported to the recorded threads that they
+/// are. See [`Profile::homes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     by_thread: HashMap<(usize, usize), (usize, usize)>,
 }
 
 impl Homes {
-    /// Returns the thread on which these calls ran, as the indices of the process and the thread.
-    /// If the recorder recorded this thread, too, it is the recorded thread.
+    /// Returns the indices of the process and the thread on which the calls of `thread` ran. If the
+    /// recorder recorded this thread, too, the result is the recorded thread; otherwise, it is
+    /// `thread`.
     pub fn of(&self, thread: (usize, usize)) -> (usize, usize) {
         self.by_thread.get(&thread).copied().unwrap_or(thread)
     }

@@ -39,8 +39,9 @@ pub struct Launcher {
     pub export: u32,
     /// Number of activities of devices that the op launched.
     pub launched: u32,
-    /// Number of activities of devices that earlier calls launched, where calls are ordered by
-    /// process and id. With [`Launcher::launched`], this gives every activity a number, from 0.
+    /// Number of activities of devices that all calls before this one launched, where calls are
+    /// ordered by process and id. With [`Launcher::launched`], every activity can be given a
+    /// number, from 0.
     pub before: u64,
 }
 
@@ -115,7 +116,7 @@ impl<'a> Ids<'a> {
 }
 
 impl Launches {
-    /// Reads the activities and, if there are ids, the pages of the profile.
+    /// Reads the activities and, if any of them has the id of an op, the pages of the profile.
     pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
         let mut launched: HashMap<(Whose, u64), u32> = HashMap::new();
         for trace in traces {

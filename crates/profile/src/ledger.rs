@@ -99,8 +99,8 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
-/// Writes losses of the run as a whole to a profile. They are losses that a reader of the profile
-/// cannot find out by itself. The profile must have no passes, and no such losses yet.
+/// Writes losses of the run as a whole to a profile, which a reader of the profile could not find
+/// by itself. The profile must have no passes, and no ledger of the run yet.
 ///
 /// # Errors
 /// Fails if the profile is not writable.
@@ -131,8 +131,8 @@ impl Ledger {
         }
     }
 
-    /// Adds a second row of the same process. A process gets a second row if the table was full and
-    /// it shared a row.
+    /// Adds the numbers of a second row of the same process. A process can have a second row if the
+    /// process table was full, so that processes shared a row.
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);

@@ -1,4 +1,5 @@
-//! Reads what is still in the pool: the pages that were not flushed, and the process table.
+//! Reads what is still in the pool: the pages that were not flushed, the counts of loops and calls,
+//! and the process table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -101,8 +102,8 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes. It was made at once because the owner is alive and may continue
-    /// to write.
+    /// A copy of the page's bytes. `None` if the page's process is dead. The copy was made at once
+    /// because a live process may continue to write.
     pub copy: Option<Vec<u8>>,
 }
 
@@ -127,8 +128,8 @@ impl Leftovers {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // These parts will not be written any more, because their sessions have ended, although
-        // their processes are alive.
+        // The parts that nobody will write any more, because their recording sessions have ended,
+        // although their processes are alive.
         let mut left = BTreeSet::new();
         // Only the last generation of a process can be alive, because `exec` ends the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
@@ -156,8 +157,8 @@ impl Leftovers {
                     meet(PartId::of(&header));
                     pages.push(LeftPage { number, header, copy: Some(bytes) });
                 }
-                // The page was claimed, but either nothing was written to it yet, or it was already
-                // cleared.
+                // The page was claimed, but either its thread has not written to it yet, or it was
+                // already cleared.
                 Err(PageError::NoMagic) => {}
                 Err(_) => {
                     let owner = rows.get(&row).and_then(|id| ledgers.get_mut(id));
@@ -166,7 +167,8 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // If the owner is dead, the bytes do not change any more, so no copy is needed.
+            // If the page's process is dead or has left, the bytes do not change any more, so no
+            // copy is needed.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot

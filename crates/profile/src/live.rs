@@ -59,7 +59,7 @@ impl Stat {
     }
 }
 
-/// Returns the kernel's id of this boot, which is read once; empty if there is none.
+/// Returns the kernel's id of the current boot; empty if there is none.
 pub fn boot_id() -> String {
     static KNOWN: OnceLock<String> = OnceLock::new();
     let look = || {

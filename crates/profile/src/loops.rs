@@ -31,10 +31,11 @@ pub struct Loops {
     pub losses: Vec<LossCount>,
 }
 
-/// A module that was registered in a process. If a module is loaded from two files, or is compiled
-/// both by a JIT and into a file, it has two entries with the same identity. A module that is
-/// unloaded and loaded again from the same place has only one entry. In mode log, this holds only
-/// if the module gets the same address again.
+/// An instrumented module (an object file or code from a JIT compiler) that was registered in a
+/// process. If a module is loaded from two files, or is compiled both by a JIT and into a file, it
+/// has two entries with the same identity. A module that is unloaded and loaded again from the same
+/// place has only one entry. In mode log, this holds only if the module gets the same address
+/// again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -55,13 +56,15 @@ pub struct LoopModule {
     /// If the module is in a library of IREE: the id of the library's first export. The names of
     /// the library's exports are the names of the module's functions.
     pub export: Option<u32>,
-    /// Number of ticks in a second. NaN if the number is not known: the profile uses another clock,
-    /// and the process recorded no two moments that are at least a millisecond apart.
+    /// Number of ticks in a second. NaN if the number is not known: the processor does not state
+    /// it, the profile uses another clock, and the process recorded no two moments that are at
+    /// least a millisecond apart.
     pub ticks_per_second: f64,
     /// Mode sampled: number of hits of each id and thread that were timed before hits were chosen
     /// at random.
     pub first: u32,
-    /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
+    /// Mode sampled: the gap from one hit that was chosen at random to the next is 1 + (random &
+    /// this mask).
     pub gap_mask: u32,
     /// The cost of an empty hit, as medians of measurements. `None` in mode log, and if the module
     /// contains no code to measure empty hits.
@@ -88,8 +91,8 @@ pub struct LoopCode {
     /// The number of the file in the profile that contains a copy of the code
     /// ([`Profile::kept_code`](crate::Profile::kept_code)); `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The addresses of the bytes in the copy, one piece after the other. Each piece has its first
-    /// address and its number of bytes. Empty if the copy is a copy of the whole ELF file.
+    /// The pieces of code that the copy contains one after the other: for each piece, its first
+    /// address and its number of bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
     /// The functions in libraries that the code calls, if it is code without a file.
     pub callees: Vec<Callee>,
@@ -99,11 +102,11 @@ pub struct LoopCode {
 /// not exist in the module's mode has 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
-    /// The duration that is measured for a hit although there is nothing inside of it.
+    /// The duration that is measured for an empty hit.
     pub inside: f64,
-    /// The time that a timed hit takes in total.
+    /// The total time of an empty hit that is timed.
     pub timed: f64,
-    /// The time that a hit takes that is only counted.
+    /// The total time of an empty hit that is only counted.
     pub counted: f64,
     /// The additional time for reading counters at the start and at the end of a hit. The time of
     /// the hit itself contains no part of it.
@@ -138,7 +141,7 @@ pub struct LoopRow {
     pub iterations: u64,
     /// Number of hits whose iterations are known.
     pub iterated: u64,
-    /// Mode sampled: the value of `ended` when the first random hit began.
+    /// Mode sampled: the value of `ended` when the first hit began that was chosen at random.
     pub first_ended: u64,
     /// The sum of the times of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
@@ -146,7 +149,8 @@ pub struct LoopRow {
     pub first_squares: u128,
     /// Number of timed hits for which counters were read.
     pub counted: u64,
-    /// What these hits added to each counter of the process's pass; empty if no counters were read.
+    /// What the hits in `counted` added to each counter of the process's pass; empty if no counters
+    /// were read.
     pub counters: Vec<u64>,
     /// The iterations of single hits. `None` if there are none, if the user did not ask for them,
     /// and in mode log.
@@ -160,8 +164,8 @@ pub struct LoopTrips {
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Mode sampled: the sum of the iterations of the hits that ended before the first random hit
-    /// began.
+    /// Mode sampled: the sum of the iterations of the hits that ended before the first hit began
+    /// that was chosen at random.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
     /// iterations, and bucket `b` counts the hits with 2^(b-1) to 2^b - 1 iterations. The 64th
@@ -180,9 +184,9 @@ pub struct LoopEvent {
     /// The id of the function or loop.
     pub id: u32,
     pub end: bool,
-    /// Return address of the call of the handler. For a module in a file, it is the ELF virtual
-    /// address, relative to where the object is loaded. For a module in anonymous memory, it is the
-    /// address itself.
+    /// Where the instrumented code called the runtime's handler (a return address). For a module in
+    /// a file, this is the ELF virtual address, relative to where the object is loaded. For a
+    /// module in anonymous memory, it is the address in memory.
     pub address: u64,
     /// The time of the event in ticks.
     pub ticks: u64,

@@ -6,8 +6,8 @@
 //!                           pool = null ◄── pool_collected ┘
 //! ```
 //!
-//! `env` and `session` write the manifest themselves. Under `run`, the child process writes it
-//! before it executes the program (`announce.rs`), and `run` writes it again at the end.
+//! `env` and `session` write the manifest in their own process. Under `run`, the child process
+//! writes it before it executes the program (`announce.rs`), and `run` writes it again at the end.
 //!
 //! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
 //! either the old or the new one. `docs/schema.md` describes every field.
@@ -45,7 +45,7 @@ pub struct Manifest {
     /// Empty in imported profiles, which have no pool.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// Version of the program that recorded.
+    /// Version of Counterpoint that made the profile.
     pub program_version: String,
     /// The command that made the profile.
     pub origin: Origin,
@@ -64,7 +64,7 @@ pub struct Manifest {
     pub cpu_model: String,
     /// Number of logical CPUs that are online.
     pub logical_cpus: u32,
-    /// Arguments of the program that was started, beginning with its name; empty for `env`.
+    /// Arguments of the recorded program, beginning with its name; empty for `env`.
     pub command: Vec<String>,
     /// Directory in which the program was started.
     pub working_directory: String,
@@ -97,12 +97,13 @@ pub struct Manifest {
     /// Whether numbers of calls had to be exact (`run --exact-counts`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
-    /// The time that the counters add to each context switch of a thread. It was measured before
-    /// the program started. Absent without counters, or if it could not be measured.
+    /// The time that the counters add to each context switch of a thread, which `run` measured
+    /// before the program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
-    /// Processor time that the process of `run` itself had used when the program ended, in ns. This
-    /// process is not the program's process. Absent if `run` did not see the program end.
+    /// Processor time that the process of `counterpoint run` had used when the recorded program
+    /// ended, in ns. The program runs in another process. Absent if `run` did not see the program
+    /// end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
     /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run`
@@ -147,7 +148,8 @@ pub struct Manifest {
     pub watch: Vec<ProcessId>,
     /// How the program ended; `null` while it runs, and for `env`.
     pub exit: Option<Exit>,
-    /// Readings of all clocks at the same moment, which `run` took at the start and at the end.
+    /// Snapshots of all clocks. The command that made the profile took them, at the start and at
+    /// the end of the recording if it could.
     pub snapshots: Vec<Moment>,
     /// Notes for the reader, for example that default counters were left out.
     pub notes: Vec<String>,
@@ -228,7 +230,7 @@ impl Side {
 pub struct Place {
     /// The random id of the series: 32 hexadecimal digits.
     pub series: String,
-    /// Which of the programs ran.
+    /// Which of the two programs of the series ran.
     pub side: Side,
     /// The number of the round, from 1.
     pub round: u32,
@@ -242,10 +244,11 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The recording is not over, or `run` was killed.
+    /// The recording is not over, or the command that records was killed before it could say so.
     #[default]
     Recording,
-    /// `run` has seen the program end.
+    /// The recording is over: `run` has seen the program end, the session has ended, or the profile
+    /// was imported.
     Finished,
 }
 

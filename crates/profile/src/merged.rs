@@ -7,8 +7,8 @@
 //!        merged/2/
 //! ```
 //!
-//! Each of these *members* is kept as it was recorded. When they are opened together, they are one
-//! profile, which has the processes of all members.
+//! Each profile in `merged/` is a *member*, and is kept as it was recorded. When the merged profile
+//! is opened, it has the processes of all members.
 //!
 //! **Clocks.** If members were recorded in the same boot of the same machine with the same clock,
 //! their ticks can be compared directly. Ticks of other members are converted when they are read.
@@ -89,9 +89,10 @@ pub struct Aligned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// The member is the one to which the others are aligned.
+    /// This is the member to whose clock the times of the others are converted.
     First,
-    /// The member uses the profile's clock, in the same boot of the same machine.
+    /// The member was recorded with the profile's clock, in the same boot of the same machine, so
+    /// no conversion is needed.
     SameClock,
     /// By `CLOCK_MONOTONIC` in the snapshots of both members, which were recorded in the same boot
     /// of the same machine.

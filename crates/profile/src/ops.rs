@@ -1,12 +1,14 @@
-//! Defines ops: exported functions as people see them, regardless of how often they were loaded.
+//! Defines ops: what reports show as one function or op, regardless of how often a program loaded
+//! it.
 //!
 //! An export id belongs to one process. The same function in another process, or in a module that
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. So functions with equal
 //! names in two different models are different ops if one of these properties differs. For a host
-//! that calls ops, two calls belong to the same op if five things are equal: the op's name, its
-//! arguments, its device, the machine's name and the description of the host.
+//! that calls ops itself, two exports are the same op if their names, arguments, devices and roles,
+//! whether they are asynchronous, the names of their machines (instances of the host) and the
+//! descriptions of the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,16 +20,15 @@ use record::meta::{Export, Library, OpExport, Role};
 pub type OpId = u32;
 
 /// Everything to which the calls of a process may refer: its hosts with their numbers, its
-/// libraries, and the functions that its machines call.
+/// libraries, and the exports of its hosts that call ops.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// Name of the exported function; never empty.
+    /// Name of the exported function or op; never empty.
     pub name: String,
     /// Name that the compiler gave the library. All ops of a library share one string. Otherwise, a
-    /// profile with one long name and many exports would need much more memory than the profile has
-    /// bytes.
+    /// small profile with one long name and many exports would need very much memory.
     pub library: Arc<str>,
     /// The tag that the compiler gave the function. It is often empty.
     pub tag: String,
@@ -156,8 +157,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// Maximum length of the list for each export in it. If the list would have to be longer, the
-    /// exports are not numbered from 0 without large gaps.
+    /// The list may have this many places for each export. An export whose number is beyond that is
+    /// stored in `beyond`.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {

@@ -7,12 +7,12 @@
 //!        tracks/         sampled over all passes
 //! ```
 //!
-//! Each pass is recorded, collected and recovered as a separate profile. When they are opened
-//! together, the passes are one profile, which has the processes of all passes. Its counters are
-//! those of the first pass, then those of the second pass, and so on. They get new group numbers,
-//! so no group and no ratio combines counters of two passes. If an earlier pass has a counter with
-//! the same name, the number of the pass is appended to the name: `task-clock@2`. Functions in
-//! different passes are the same op under the same conditions as functions in different processes.
+//! Each pass is recorded, collected and recovered as a separate profile. When the profile is
+//! opened, it has the processes of all passes. Its counters are those of the first pass, then those
+//! of the second pass, and so on. They get new group numbers, so no group and no ratio combines
+//! counters of two passes. If an earlier pass has a counter with the same name, the number of the
+//! pass is appended to the name: `task-clock@2`. Functions in different passes are the same op
+//! under the same conditions as functions in different processes.
 
 use std::path::{Path, PathBuf};
 
@@ -87,8 +87,8 @@ mod tests {
         assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 
-    /// If groups of two passes were combined, a ratio of counters of two passes could be computed.
-    /// (`crates/cli/tests/mutated` found this.)
+    /// Groups of two passes must not be combined, because a report could then divide a counter of
+    /// one pass by a counter of another. (`crates/cli/tests/mutated` found this.)
     #[test]
     fn groups_of_damaged_passes_stay_apart() {
         let groups = |passes: &[Vec<CounterInfo>]| -> Option<Vec<u16>> {

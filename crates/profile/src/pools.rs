@@ -7,11 +7,11 @@
 //!
 //! A manifest contains the path of its pool, and anybody may have written the manifest. Therefore
 //! the path is accepted only if it has one of the forms above. The pool's directory and the file in
-//! it must belong to the profile's user and must not be links, and the file must be a pool with the
-//! profile's id. If all of this holds, the pool is read. Moving its data to the profile and
-//! deleting the pool needs more: the pool must belong to the caller, and its header must name this
-//! very directory as its profile. A copy of a profile has the same id, but does not change the
-//! pool.
+//! it must belong to the user of the profile's directory or to the caller, and must not be links,
+//! and the file must be a pool with the profile's id. If all of this holds, the pool is read.
+//! Moving its data to the profile and deleting the pool needs more: the pool must belong to the
+//! caller, and its header must name this very directory as its profile. A copy of a profile has the
+//! same id, but does not change the pool.
 
 mod orphans;
 
@@ -38,7 +38,7 @@ const PREFIX: &str = "counterpoint-";
 /// Other files that `run` puts next to a pool: links to the library and to the Python package.
 pub(crate) const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
 
-/// Returns the user who owns the files that the caller creates.
+/// Returns the id of the user who owns the files that this process creates.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -102,8 +102,8 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to exactly this profile. If this profile is a copy, the pool
-    /// belongs to the original.
+    /// Whether the pool belongs to this very profile. If the profile is a copy, the pool belongs to
+    /// the original.
     pub is_of_profile: bool,
     /// Whether the pool belongs to the caller.
     pub is_own: bool,
@@ -181,8 +181,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // The profile may have been moved after it was recorded, and the pool inside of it was then
-        // moved, too.
+        // The path does not name a shared directory, so the pool must be inside of the profile. The
+        // profile may have been moved after it was recorded, and the pool with it.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -235,8 +235,8 @@ impl Found {
 }
 
 impl Place {
-    /// Deletes the pool and its directory. The other files are deleted before the pool. So even if
-    /// this is interrupted, a directory without a pool is empty.
+    /// Deletes the pool and its directory. The links next to the pool are deleted before it. So
+    /// even if the function is interrupted, a directory without a pool is empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);

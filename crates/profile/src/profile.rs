@@ -2,8 +2,8 @@
 //!
 //! Opening a profile reads every file of pages once, to find the complete pages and the damage
 //! between them. Records are decoded later, page by page ([`crate::visit`]). The pool is read
-//! before the files. So a page that is flushed meanwhile is found in both places. In the opposite
-//! order, it would be missed.
+//! before the files. So a page that is flushed meanwhile is found in both places. If the files were
+//! read first, such a page could be missed.
 //!
 //! above 600 lines: a quarter of them are the documented fields of a profile and of a process.
 
@@ -67,7 +67,7 @@ pub struct Profile {
     pub groups: Groups,
     /// The conversion of ticks to nanoseconds.
     pub timeline: Timeline,
-    /// All readings of all clocks that the manifest and the processes recorded.
+    /// All clock snapshots in the manifest and in the metadata of the processes.
     pub snapshots: Vec<Moment>,
     /// The time series of the profile, sorted by the names of their directories.
     pub tracks: Vec<Tracks>,
@@ -100,7 +100,7 @@ pub struct Process {
     pub hosts: Vec<(u8, Host)>,
     /// The executable libraries that the process loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
-    /// The functions that the process's virtual machines call.
+    /// The process's exports that are not functions of a library, such as ops.
     pub op_exports: Vec<OpExport>,
     /// The meaning of the process's values, except for keys with a fixed meaning ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
@@ -119,18 +119,18 @@ pub struct Process {
     pub announced: Vec<Brackets>,
     /// The cost of recording outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
-    /// The processor time of all threads that the process had when it, or the recording session,
-    /// ended. `None` if it did not end in an orderly way.
+    /// The processor time of each thread that the process had when the process, or the recording
+    /// session, ended. `None` if neither ended in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// What it cost to append the last pages of the process's threads; `None` if it did not end in
-    /// an orderly way.
+    /// What it cost to append the last pages of the process's threads; `None` if the process did
+    /// not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// In a run with a budget: the time that recording took on each of the process's threads,
     /// according to the recorder's own measurements. See [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
     /// The numbers of the program's steps, if a host announced its ops only in some of the steps.
-    /// Only the fields that a single thread of the process knows are valid here: see
-    /// [`Steps::steps`].
+    /// Only [`Steps::steps`] and the fields after it are valid here, because they are the same for
+    /// the whole process.
     pub steps: Option<Steps>,
     /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
@@ -349,7 +349,8 @@ impl Profile {
         self.processes.iter().map(Process::calls).sum()
     }
 
-    /// Returns the number of calls, without the calls that profiler plugins have handed over.
+    /// Returns the number of calls that the recorder recorded itself, without those that profiler
+    /// plugins have handed over.
     pub fn bracketed_calls(&self) -> u64 {
         let bracketed = self.processes.iter().filter(|process| !process.id.is_of_plugins());
         bracketed.map(Process::calls).sum()
@@ -477,9 +478,8 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens the process's files that are not part of the profile yet: files with events of
-    /// plugins, and recordings of PyTorch's profiler. The files are in the order in which they were
-    /// begun.
+    /// Opens the process's files that [`Profile`] does not read: files with events of plugins, and
+    /// recordings of PyTorch's profiler. The files are in the order in which they were begun.
     ///
     /// # Errors
     /// Fails if the process's directory cannot be read, or if a file is not a regular file.

@@ -13,8 +13,8 @@
 //!
 //! A directory can also be in memory ([`Dir::in_memory`]), or be a directory on disk that seems to
 //! contain additional entries, which are in memory ([`Dir::showing`]). So a report can make parts
-//! of a profile without writing to disk, and the usual code for writing and reading profiles works
-//! for them.
+//! of a profile (for example from events of plugins) without writing to disk, with the usual code
+//! for writing and reading profiles.
 
 mod memory;
 
@@ -74,8 +74,8 @@ impl Dir {
         Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
     }
 
-    /// Returns this directory as if everything in `memory`, a directory in memory, had been written
-    /// into it. Nothing can be written into the returned directory.
+    /// Returns a view of this directory in which everything in `memory`, a directory in memory,
+    /// seems to have been written into it. Nothing can be written into the view.
     pub fn showing(&self, memory: &Self) -> Self {
         Self { memory: memory.memory.clone(), ..self.clone() }
     }
@@ -106,8 +106,8 @@ impl Dir {
         self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Returns the descriptor of the directory on disk, for writing. Fails if entries in memory are
-    /// shown in the directory, because they may hide entries on disk.
+    /// Returns the descriptor of the directory on disk, for writing. Fails if the directory also
+    /// shows entries in memory, because they may hide entries on disk.
     fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         match &self.memory {
             None => self.disk(name),
@@ -541,7 +541,7 @@ mod tests {
         assert!(refused(dir.append("new")).contains("hard link"));
     }
 
-    /// Replacing a file must not write to the old file, not even through a link.
+    /// [`Dir::replace`] must not write to the file that it replaces, not even through a link.
     #[test]
     fn replacing_writes_a_new_file() {
         let scratch = Scratch::new();

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A page is used only if its header is of a known version, the page is complete and its checksum
-//! is valid. All other bytes are fragments, and the search continues at the next magic number after
-//! the start of the fragment. The file is read once, in chunks, so memory use stays constant.
+//! is valid. All other bytes are fragments. After the start of a fragment, the search continues at
+//! the next magic number. The file is read once, in chunks, so memory use stays constant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -95,9 +95,9 @@ impl Fragment {
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each length of a fragment's head that was asked for: the offset of the last page that
-    /// begins with these bytes. There are at most sixty lengths, so the time is never quadratic in
-    /// the size of the file.
+    /// For each length of a fragment's `head` that occurred: the beginnings of pages with this
+    /// length, each with the offset of the last page that begins so. There are at most sixty
+    /// lengths, so the time is never quadratic in the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
@@ -213,7 +213,7 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     }
     let data = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(data) => data,
-        // There is only a hole up to the end of the file.
+        // From `from` to the end of the file, there is only a hole.
         Err(Errno::NXIO) => end,
         // The file system cannot tell where holes are.
         Err(_) => return Ok(None),

@@ -51,7 +51,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns A, or A and B if the series has two programs.
+    /// Returns the sides of the series: A, or A and B if the series has two programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }

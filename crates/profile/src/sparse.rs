@@ -28,8 +28,8 @@ pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     Ok(is_one)
 }
 
-/// Reads a file of frames. A long hole is replaced by one byte with which no frame begins, because
-/// the length of a sparse file may be larger than all memory.
+/// Reads a file of frames. A long hole becomes one byte with which no frame begins, because a
+/// sparse file may be longer than all memory.
 pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     let end = file.metadata()?.len().min(MOST_BYTES);
     let (mut bytes, mut at) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! Reads and writes files that are Arrow IPC streams. They contain data that a program other than
-//! the profiled one writes batch by batch. That program may be killed at any time.
+//! Reads and writes files that are Arrow IPC streams. Counterpoint's own commands, and not the
+//! profiled program, write such a file batch by batch. A command may be killed at any time.
 //!
 //! ```text
 //!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
@@ -9,9 +9,10 @@
 //!
 //! Any program that reads Arrow streams can read a finished stream. [`StreamReader`] also reads a
 //! stream that was truncated anywhere, up to its last complete message. Before Arrow decodes a
-//! message, its lengths, the positions of its buffers and its columns are checked, so that no byte
-//! makes a reader panic. There is no checksum, so a value that was changed on disk is not noticed.
-//! Columns are numbers, Booleans and text, without dictionaries, nesting or compression.
+//! message, the reader checks the message's lengths, the positions of its buffers and its columns,
+//! so that no byte makes it panic. There is no checksum, so the reader does not notice a value that
+//! was changed on disk. Columns are numbers, Booleans and text, without dictionaries, nesting or
+//! compression.
 //!
 //! Memory use, both for reading and for writing: one batch.
 
@@ -31,7 +32,7 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::safe_dir::Dir;
 
-/// The bytes with which each message begins.
+/// The four bytes with which each message begins.
 const MARK: [u8; 4] = [0xff; 4];
 /// Maximum length of a message's metadata that is accepted. The metadata that we write takes less
 /// than 4 KiB.
@@ -94,7 +95,7 @@ impl StreamWriter {
         self.put(&end.map_err(Error::on("write", &self.path))?)
     }
 
-    /// Writes the encoded message, either completely or not at all.
+    /// Writes the encoded message. If this fails, the incomplete message is removed from the file.
     fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
             return Err(Error::new(
@@ -286,8 +287,8 @@ impl StreamReader {
     }
 }
 
-/// Returns whether the stream has all columns that we write. Later versions may add columns after
-/// these.
+/// Returns whether the stream has all columns that we write. Later versions may add columns at the
+/// end.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {
@@ -324,9 +325,9 @@ impl Frame {
 ///
 /// If `schema` is `None`, the message must be a schema. Otherwise, it must be an uncompressed batch
 /// with the schema's columns, in which every buffer is inside the body and as long as its column
-/// needs. For any other message, the function returns `None`. Arrow checks this, too, but only
-/// after it has sliced and cast the buffers: with damaged streams, version 60 was seen to panic at
-/// offsets that are not multiples of 4.
+/// needs. For any other message, the function returns `None`. Arrow checks all of this, too, but
+/// only after it has sliced and cast the buffers: with damaged streams, version 60 of Arrow was
+/// seen to panic at offsets that are not multiples of 4.
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -386,7 +387,8 @@ mod tests {
 
     use super::*;
 
-    /// A writer that accepts only a few bytes at a time, and is interrupted between them.
+    /// A writer that accepts only a few bytes at a time, and returns `Interrupted` for every third
+    /// write.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {

@@ -7,11 +7,11 @@
 //!                    samples.arrows   a row per sample: series, time, reading
 //! ```
 //!
-//! A *track* is what a person calls a counter (`power/energy-pkg/`). Each of its *series* is one
-//! curve (such as the track on CPU 3). Both files are streams ([`crate::stream`]): data is only
-//! appended, and they can be read while they grow and after a kill. A series is written to its file
-//! before its first sample is written to the other file. The samples of one series are in the order
-//! in which they were taken.
+//! A *track* contains all readings of one counter (`power/energy-pkg/`). Each of its *series* is
+//! one curve (such as the counter on CPU 3). Both files are streams ([`crate::stream`]): data is
+//! only appended, and they can be read while they grow and after a kill. The writer stores a series
+//! in its file before it stores the first sample of the series. The samples of one series are in
+//! the order in which they were taken.
 //!
 //! All readings in one directory are of the same kind. [`Readings::Counts`] are raw cumulative
 //! counts with the times enabled and running, as the kernel returns them. [`Readings::Values`] are
@@ -69,21 +69,21 @@ pub struct Series {
     pub unit: String,
     /// The factor by which readings are multiplied; usually 1.
     pub scale: f64,
-    /// The part of the machine or program in which the series counts.
+    /// The part of the machine or program whose events or values the series contains.
     pub scope: Scope,
     /// The clock and the unit of the times of the series' samples.
     pub times: Times,
     /// Whether readings only increase, so that their differences are meaningful. If not, each
     /// reading is the value from its time until the next reading.
     pub cumulative: bool,
-    /// Intended sampling interval in ns; 0 if there was none.
+    /// Planned time between two samples in ns; 0 if no interval was planned.
     pub interval_ns: u64,
     /// The source of the readings: `perf`, `sim`, `trace`, or the path of a plugin with the program
     /// that loaded it. Devices with the same number in different sources are different devices.
     pub source: String,
 }
 
-/// The part of the machine or program in which a series counts.
+/// The part of the machine or program whose events or values a series contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     Machine,

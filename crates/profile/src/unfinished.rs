@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Nothing was recorded into such a directory, because the manifest is written before the program
-//! starts. The directory is removed only if it contains nothing else, belongs to the caller, and no
-//! process has its pool open. So a directory that contains any file of the user is kept.
+//! starts. The directory is removed only if it contains nothing but these entries and belongs to
+//! the caller, and if no process has its pool open. So a directory that contains any file of the
+//! user is kept.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -79,7 +79,8 @@ impl<'a> PageDecoder<'a> {
         &self.columns
     }
 
-    /// Returns the calls of the page that was last decoded. They are empty before the first page.
+    /// Returns the calls of the page that was last decoded. There are none before the first page is
+    /// decoded.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
@@ -137,8 +138,8 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 impl Profile {
     /// Leaves out the calls that began in the first `ns` nanoseconds of each thread. From now on,
     /// decoding a page treats these calls as if they had not been recorded. The time of a thread is
-    /// counted from the start of its first recorded call. Numbers that are known without decoding
-    /// ([`Profile::calls`], the cost of probes) do not change.
+    /// counted from the start of its first recorded call. Numbers that do not come from decoded
+    /// pages ([`Profile::calls`], the cost of probes) do not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;

@@ -1,14 +1,14 @@
-//! Writes a profile of calls that were not recorded by Counterpoint itself, for imports.
+//! Writes calls that Counterpoint did not record itself as a profile, for imports.
 //!
 //! ```text
 //!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of such a profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. Parts can
-//! also be added to a recorded profile; then ticks are those of its clock. The calls of a thread
-//! may be added in any order. There are no counters, no losses and no readings of the threads'
-//! clocks.
+//! The clock of such a profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. A caller can
+//! also add parts to a recorded profile; then ticks are those of that profile's clock. The calls of
+//! a thread may be added in any order. There are no counters, no losses and no readings of the
+//! threads' clocks.
 //!
 //! Memory use: each name once, and one page for each thread, but at most [`MOST_PAGES`] pages at a
 //! time.
@@ -110,7 +110,7 @@ impl CallsWriter {
         self.calls
     }
 
-    /// Adds a process. If the same id is added twice, these are two processes.
+    /// Adds a process. Adding the same id twice makes two processes.
     ///
     /// # Errors
     /// Fails if the process's part cannot be created.
@@ -285,7 +285,8 @@ impl CallsWriter {
         written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
-    /// Writes all data that is not written yet. Without this, the calls have no names.
+    /// Writes all data that is not written yet, including the names of all functions. If this is
+    /// not called, the calls have no names.
     ///
     /// # Errors
     /// Fails if the disk is full.

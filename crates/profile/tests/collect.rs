@@ -154,8 +154,8 @@ fn a_live_process_keeps_its_pages_and_the_pool() {
     assert!(Profile::open(&dir).unwrap().processes.iter().any(|p| p.alive));
 }
 
-/// After `exec`, the process continues as the next generation, so the previous generation is over
-/// although the process is alive.
+/// After `exec`, a process continues as its next generation. So the collector must treat the
+/// previous generation as dead although the process is alive.
 #[test]
 fn an_earlier_generation_of_a_live_process_is_dead() {
     let me = ProcessId::current().unwrap();

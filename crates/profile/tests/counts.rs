@@ -1,5 +1,4 @@
-//! Tests of the exact counts of calls, which exist in addition to the records in a run with a
-//! budget.
+//! Tests reading the counts of calls, which a run with a budget writes in addition to the records.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -132,10 +131,10 @@ fn the_larger_count_is_the_later_one() {
     assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
 }
 
-/// The thread 0 knows about 30 steps that were away, the last of which may not have ended. The
-/// thread 1 made its last call when there were 20 such steps, 10 of which were before the thread
-/// began. The thread 2 had ended by then. Each export is called 3 times in a step. The thread 3 has
-/// calls that the host announces in each step.
+/// In steps that are away, the host announces no ops. Thread 0 knows of 30 such steps, the last of
+/// which may not have ended. Thread 1 made its last call when there were 20 such steps, 10 of which
+/// were before the thread began. Thread 2 is like thread 1, but has ended. Each export is called 3
+/// times in a step. Thread 3 has calls that the host announces in every step.
 #[test]
 fn calls_in_steps_that_were_away_are_estimated() {
     let of = |away_before, away, has_ended, steps| Steps {

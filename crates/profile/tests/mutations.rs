@@ -1,5 +1,5 @@
-//! Reads a million damaged pages: the readers never panic, and never return a call that was not
-//! written.
+//! Reads a million damaged pages. The readers never panic, and refuse every flushed page that was
+//! changed.
 //!
 //! The test is deterministic, so that a failure can be reproduced. `fuzz/` contains the same test
 //! as a fuzzer.
@@ -46,8 +46,8 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// Returns one page with a few calls for each layout. The pages have the form that they have in the
-/// pool, but end after their records.
+/// Returns one page with a few calls for each layout. The pages are not flushed, as in the pool,
+/// but end after their records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
@@ -163,7 +163,7 @@ fn a_page_cut_anywhere_contains_the_first_calls() {
     }
 }
 
-/// Damages whole files of pages, and reads them with all functions that open a profile.
+/// Damages whole files of pages, and opens profiles with them.
 #[test]
 fn damaged_files_of_pages() {
     let mut script = ProfileScript::monotonic();

@@ -66,7 +66,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half a page is a loss, unless the page was written again later in the file.
+    // Half a page counts as a loss, unless the whole page follows later in the file.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));

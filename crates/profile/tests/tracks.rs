@@ -104,7 +104,7 @@ fn samples_are_read_back_as_written() {
         value(id, 1, f64::INFINITY),
     ];
     values.iter().for_each(|s| imported.push(*s).unwrap());
-    // The writer is dropped without `finish`, which has the same effect as a kill.
+    // The writer is dropped without `finish`, as if its process had been killed.
     imported.flush().unwrap();
     drop(imported);
 
@@ -219,8 +219,8 @@ fn other_files_are_not_read_as_streams() {
     assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
-/// Reads three thousand damaged copies. There must be no panic, no more samples than were written,
-/// and no sample of a series that was not described.
+/// Reads three thousand damaged copies of the files. There must be no panic, no more samples than
+/// were written, and no sample of a series that was not described.
 #[test]
 fn damage_never_panics() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Defines the times of brackets around the program's own calls.
+//! Defines the times of brackets. A bracket is what the recorder does before and after one call.
 //!
 //! ```text
 //!            before                        after
@@ -19,8 +19,8 @@ use crate::wire::wire;
 const PER_OCTAVE: u64 = 16;
 /// Number of buckets. The last bucket counts all times that are too long for the other buckets.
 pub const BUCKETS: usize = 16 * 15 + 1;
-/// Times of at least this many ticks (2^18) are counted in the last bucket. With any clock, this is
-/// longer than a bracket takes that is not interrupted.
+/// Times of at least this many ticks (2^18) are counted in the last bucket. With any clock, a
+/// bracket that is not interrupted takes less time than this.
 const LONGEST: u64 = 1 << 18;
 
 /// Returns the index of the bucket that counts this many ticks.
@@ -59,7 +59,7 @@ impl Histogram {
         Self(counts.map(|(bucket, n)| (bucket as u16, *n)).collect())
     }
 
-    /// Returns the number of times.
+    /// Returns how many times (durations) the histogram counts.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, n)| u64::from(*n)).sum()
     }
@@ -75,9 +75,9 @@ pub struct Brackets {
     /// Whether these are the brackets of the calibration's empty calls, and not of the program's
     /// calls.
     pub rehearsed: bool,
-    /// The time from the call of the recorder to the start of the program's call, in ticks.
+    /// The times from the entry into the recorder to the start of the recorded call, in ticks.
     pub before: Histogram,
-    /// The time from the end of the program's call to the return of the recorder, in ticks.
+    /// The times from the end of the recorded call to the return from the recorder, in ticks.
     pub after: Histogram,
 }
 
@@ -113,8 +113,8 @@ mod tests {
                 "{ticks}"
             );
         }
-        // The buckets have no gaps between them. The first value of a bucket of the width w is 16
-        // w. It is (w - 1) / 2 away from the middle.
+        // The buckets have no gaps between them. All values in a bucket of width w are at least 16
+        // w, and at most (w - 1) / 2 away from the middle of the bucket.
         let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
         assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
         let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);

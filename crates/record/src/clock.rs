@@ -1,5 +1,5 @@
-//! Reads clocks. Only this module decides which clock a run uses, reads that clock, and converts
-//! its ticks to nanoseconds.
+//! Reads clocks. This module decides which clock a run uses for its call records, reads that clock,
+//! and converts its ticks to nanoseconds.
 //!
 //! Two clocks are read in hot paths:
 //!
@@ -9,10 +9,11 @@
 //! | [`ClockKind::Monotonic`] | `clock_gettime(CLOCK_MONOTONIC)` | the same and `getcpu` | 1 ns |
 //!
 //! The time-stamp counter is chosen only if the processor calls it invariant *and* the kernel
-//! itself uses it to keep time. If the kernel has marked it unstable, ticks of different CPUs
-//! cannot be compared. `rdtscp` waits until the measured code has finished. `rdtsc` at the start
-//! may execute a few instructions early. `rdtsc` was measured to take 9.5 ns and `rdtscp` 18 ns. A
-//! fence at the start would add 9 ns to every call, but would remove an error of less than 9 ns.
+//! itself uses it to keep time. If the kernel has marked the counter unstable, ticks of different
+//! CPUs cannot be compared. At the end of a call, `rdtscp` waits until the measured code has
+//! finished. At the start, the processor may execute `rdtsc` a few instructions early. `rdtsc` was
+//! measured to take 9.5 ns and `rdtscp` 18 ns. A fence at the start would add 9 ns to every call,
+//! but would remove an error of less than 9 ns.
 //!
 //! Records contain raw ticks. A [`Snapshot`] is the readings of all clocks at one moment. A
 //! [`Timeline`] is the straight line through the snapshots of a profile.
@@ -25,7 +26,7 @@ use std::fmt;
 pub use utc::UtcClock;
 
 model::numbered! {
-    /// The clock that a run's ticks come from.
+    /// The clock that counts a run's ticks.
     pub enum ClockKind {
         /// `CLOCK_MONOTONIC` in nanoseconds.
         Monotonic = 0 "monotonic",
@@ -58,9 +59,9 @@ impl ClockKind {
     pub fn begin(self) -> u64 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `rdtsc` reads a register that every x86-64 processor has. If the kernel
-            // forbids the instruction for a process (prctl PR_SET_TSC), the process does not see
-            // `tsc` as usable.
+            // SAFETY: `rdtsc` reads a register that every x86-64 processor has. If a process has
+            // forbidden it (prctl PR_SET_TSC), the instruction raises SIGSEGV and accesses no
+            // memory.
             Self::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
             _ => monotonic_ns(),
         }
@@ -345,7 +346,7 @@ mod tests {
         Snapshot { ticks, monotonic_ns, realtime_ns: monotonic_ns + 1_000, uncertainty_ticks: 10 }
     }
 
-    /// A clock that advances by 40, 41, 42, 40, … and shows each reading twice.
+    /// The clock advances by 41, 42, 40, 41, …. After the first reading, each value is read twice.
     #[test]
     fn steps_of_a_coarse_clock() {
         let (mut now, mut reads) = (1_000, 0u64);

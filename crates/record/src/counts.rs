@@ -9,16 +9,16 @@
 //!  +256    entry ─ entry ─ …           128 bytes each, by export; zeros where nothing was called
 //! ```
 //!
-//! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its
-//! counts are appended to the part's file, [`COUNTS_NAME`], as frames like the frames of the
-//! metadata ([`crate::meta`]), and the pages are given back to the pool. The collector does the
-//! same for tables that a crash left in the pool. If a thread needs more entries, it copies its
-//! table into a larger one. The numbers never decrease. So a reader that finds two counts for the
-//! same export and thread uses the larger one.
+//! A call adds 1 to the entry of its export, so the counts are exact even if the process is killed.
+//! When the thread ends, the recorder appends the thread's counts to the file [`COUNTS_NAME`] of
+//! the process's part, as frames like those of the metadata ([`crate::meta`]), and gives the
+//! table's pages back to the pool. The collector does the same for tables that a crash left in the
+//! pool. If a thread needs more entries, it copies its table into a larger one. The counts never
+//! decrease. So a reader that finds two counts for the same export and thread uses the larger one.
 //!
 //! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the
-//! calls in the other steps are estimated, and the table also contains the sums that the estimate
-//! needs.
+//! recorder estimates the calls in the other steps, and the table also contains the sums that the
+//! estimate needs.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -39,7 +39,7 @@ use steps::{STEPS_WORDS, SampledCalls, Steps, ThreadSteps};
 pub const COUNTS_NAME: &str = "counts.cps";
 /// Marks the start of a table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"CPTCNTS1");
-/// The version of the layout.
+/// The version of the layout of tables.
 pub const TABLE_VERSION: u32 = 2;
 pub const TABLE_HEADER_BYTES: usize = 256;
 pub const ENTRY_BYTES: usize = 128;
@@ -50,8 +50,8 @@ const KIND_COUNTS: u16 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct TableHeader {
-    /// [`TABLE_MAGIC`]. It is stored last, so that a table with it is complete. It is 0 after the
-    /// table was given back.
+    /// [`TABLE_MAGIC`]. The recorder stores it last, so a table with this number is complete. It is
+    /// 0 after the table was given back to the pool.
     pub magic: AtomicU64,
     /// [`TABLE_VERSION`].
     pub version: u32,
@@ -146,8 +146,9 @@ pub struct Spent {
     /// The part of `cpu_ns` that recording took. This is an estimate, which the recorder uses to
     /// stay within the budget.
     pub price_ns: u64,
-    /// Number of calls that were only counted, but not by a stub: ops that the host announced to
-    /// the recorder, and ops in runs that were not watched.
+    /// Number of calls that were only counted, but not by a stub (a piece of code in place of an
+    /// exported function). These are ops that the host announced to the recorder, and ops in runs
+    /// of a model that were not watched, in which the host announced no ops.
     pub told_calls: u64,
     /// The part of `price_ns` that these calls took.
     pub told_ns: u64,
@@ -182,7 +183,7 @@ pub struct CountsFrame {
 }
 
 impl CountsFrame {
-    /// Returns the bytes to append.
+    /// Returns the bytes to append to the file of counts.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.u32(self.thread_uid).u32(self.tid);
@@ -208,7 +209,7 @@ impl CountsFrame {
 /// The frames of a file of counts.
 pub type CountsFrames = Scanned<CountsFrame>;
 
-/// Reads the frames of a file.
+/// Reads the frames of a file of counts.
 pub fn read_frames(bytes: &[u8]) -> CountsFrames {
     scan(bytes, |kind, payload| match kind {
         KIND_COUNTS => CountsFrame::get(&mut Decoder::new(payload)).map(Some),
@@ -221,7 +222,7 @@ pub fn read_frames(bytes: &[u8]) -> CountsFrames {
 pub enum TableError {
     /// The bytes do not begin with the magic number of a table.
     NoMagic,
-    /// A later version wrote the table.
+    /// The table has another version than [`TABLE_VERSION`].
     Version(u32),
     /// The sizes in the header contradict one another, or the bytes end too early.
     Inconsistent,

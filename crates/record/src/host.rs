@@ -1,6 +1,6 @@
 //! Describes a kind of host (a runtime whose calls are recorded, such as IREE or PyTorch). The
-//! host's adapter writes the description once into the metadata of a process. Everything that shows
-//! or exports calls reads it from there. No other code knows hosts by name.
+//! host's adapter writes the description once into the metadata of a process. Code that shows or
+//! exports calls uses this description, so it need not know single hosts.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
@@ -9,8 +9,8 @@
 //!
 //! Texts are encoded as everywhere in metadata: a length of four bytes, then UTF-8. The field
 //! *inside* was added in a later version. If the description ends before it, it is empty. A reader
-//! trusts no description: it shortens texts and lists that are too long, removes control
-//! characters, and limits numbers to their ranges.
+//! trusts no description: [`Host::within_bounds`] shortens texts and lists that are too long,
+//! removes control characters, and limits numbers to their ranges.
 
 use std::borrow::Cow;
 
@@ -40,8 +40,8 @@ pub struct Host {
     pub calls_ops: bool,
     /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
-    /// Whether counters are left out for the host's parallel regions, and for the task of the
-    /// thread that launched a region: the counts of these are part of the op's counts.
+    /// Whether the recorder reads no counters for the host's parallel regions, nor for the task
+    /// that the launching thread runs itself. The op's own counts already contain what they count.
     pub times_regions_only: bool,
     /// Whether the program itself runs between two ops. If so, the time between ops does not belong
     /// to the host, and the cost of announcing an op is measured separately (the frame
@@ -70,8 +70,8 @@ pub struct Host {
     /// The name of the host's own profiler, such as `torch.profiler`. A process may contain
     /// recordings of this profiler. Empty if the host has none.
     pub profiler: Text,
-    /// The host's own names for calls of some roles. For other roles, the published names of kinds
-    /// are used.
+    /// The host's own names for calls of some roles. Calls of other roles get the published names
+    /// of kinds.
     pub kinds: Cow<'static, [(Role, Text)]>,
     /// Prefixes of names, such as `ProfilerStep#`. Ranges whose names differ only in the number
     /// after such a prefix share one row.

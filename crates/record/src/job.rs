@@ -6,7 +6,7 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 /// The place of a process in a distributed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job {
-    /// The job's rank, from 0.
+    /// The rank of the process in the job, from 0.
     pub rank: u32,
     /// The number of ranks, which is above `rank`; `None` if the launcher does not give it.
     pub size: Option<u32>,
@@ -17,7 +17,7 @@ pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
 /// See [`RANK_VARIABLE`].
 pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
 
-/// The variables for the rank and for the number of ranks. The flag says whether the first variable
+/// The variables for the rank and for the number of ranks. If the flag is true, the first variable
 /// is used only if the second one is set, too. The first pair that is set is used: first the values
 /// that a person gave, then the values of the innermost launcher (`mpirun` may start one `torchrun`
 /// per machine).
@@ -40,7 +40,7 @@ const NAMES: [&str; 4] =
 /// The name that torchrun gives a job if the user gave none. It is not used, because all such jobs
 /// would seem to be one job.
 const UNNAMED: &str = "none";
-/// The length of the longest name of a job, in bytes. Longer ones are treated as not set.
+/// The length of the longest name of a job, in bytes. A longer name is treated as not set.
 pub const LONGEST_JOB_NAME: usize = 400;
 
 /// Returns the name or number that the launcher gave the job, which is the same for all ranks.
@@ -85,8 +85,8 @@ impl Job {
 }
 
 impl Wire for Job {
-    /// Writes the job. If the number of ranks is not known, 0 is written. A reader takes any number
-    /// that is not above the rank as not known.
+    /// Writes the job. If the number of ranks is not known, 0 is written. If a reader finds a
+    /// number of ranks that is not above the rank, it treats the number as not known.
     fn put(&self, e: &mut Encoder) {
         e.u32(self.rank).u32(self.size.unwrap_or(0));
     }

@@ -16,10 +16,10 @@
 //!          ids × (least, most, first, mask, bucket, …)    u64 each; only if single hits are of interest
 //! ```
 //!
-//! A block is valid as soon as `used` includes it. When the thread ends, the numbers that are not
-//! zero are appended to the part's file, [`LOOPS_NAME`], as frames like the frames of the metadata
-//! ([`crate::meta`]), and the pages are given back to the pool. After a crash, the collector moves
-//! the numbers that are still in the pool to the file. The frames are:
+//! A block is valid as soon as `used` includes it. When the thread ends, the recorder appends the
+//! numbers that are not zero to the file [`LOOPS_NAME`] of the process's part, as frames like those
+//! of the metadata ([`crate::meta`]), and gives the pages back to the pool. After a crash, the
+//! collector moves the numbers that are still in the pool to this file. The frames are:
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|

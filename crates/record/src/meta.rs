@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Each frame is appended with one `write`, so a crash truncates at most the last one. Readers skip
-//! frames of kinds that they do not know. Names are copied into frames when an executable library
-//! is first seen, because its memory is freed when it is unloaded.
+//! frames of kinds that they do not know. The recorder copies the names of an executable library
+//! into a frame when it first sees the library, because the program frees the library's memory when
+//! it unloads the library.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -57,7 +58,7 @@ pub enum Frame {
     /// A host, with the number by which its libraries refer to it. If several hosts have the same
     /// number, the first one is used.
     Host(u8, Box<Host>),
-    /// The cost of an empty probe in this process, and what its counters read.
+    /// The cost of recording an empty call in this process, and what its counters read.
     Calibration(Calibration),
     /// An export that is not a function of a library was first seen.
     Op(OpExport),
@@ -92,7 +93,7 @@ pub enum Frame {
 macro_rules! frames {
     ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
         impl $name {
-            /// Returns the bytes to append.
+            /// Returns the bytes to append to the file.
             pub fn to_bytes(&self) -> Vec<u8> {
                 let mut e = $crate::wire::Encoder::new();
                 let kind = match self {
@@ -237,7 +238,8 @@ pub(crate) fn scan<F>(
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // This limits the time that is spent on checksums, however the file is damaged.
+    // The number of bytes whose checksum may still be computed. It limits the time for a file that
+    // is damaged on purpose.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];

@@ -34,13 +34,15 @@
 //! ```
 //!
 //! `context.rs` explains how earlier calls are remembered and how the next call is predicted. At
-//! the start of a page, no call is remembered, and location and worker are zero. A record of a call
-//! that is only timed typically takes 3 to 5 bytes. With two counters, it takes 9 to 15 bytes.
+//! the start of a page, no call is remembered, and the location and worker of the call before are
+//! zero. The record of a call without counters typically takes 3 to 5 bytes. With two counters, it
+//! takes 9 to 15 bytes.
 //!
 //! The keys of values are: 0 for a correlation number, 1 for the bytes of storage allocated, 2 for
-//! the bytes of workspace allocated, 3 for a failure, 4 for the op that failed, and 5 for the
-//! forward op of a call of a backward pass. The meaning of a key from 16 on is in
-//! [`crate::meta::ValueKey`]. A value that a call does not have is absent; it is not 0.
+//! the bytes of workspace allocated, 3 for a failure, 4 for the op that failed, 5 for the forward
+//! op of a call of a backward pass, and 6 for the id that profiler plugins got for the call. The
+//! meaning of a key from 16 on is in [`crate::meta::ValueKey`]. A value that a call does not have
+//! is absent; it is not 0.
 //!
 //! The checksum of a flushed page includes its header and its records.
 
@@ -109,7 +111,7 @@ pub const FLAG_LAST: u32 = 1;
 /// Flag: the page was appended to a file, and its checksum is valid.
 pub const FLAG_FLUSHED: u32 = 2;
 
-/// One recorded call: one workgroup of one exported function.
+/// One recorded call of one export: for example a workgroup of an exported function, or an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
     /// The exported function. Functions are numbered from 0 in the order in which the process first
@@ -133,12 +135,12 @@ pub struct Call {
 }
 
 /// How a recorded call was chosen in a run with a budget. Such a run counts every call, but times
-/// only some of them ([`crate::counts`]). Each record contains the probability with which its call
-/// was chosen.
+/// only some of them ([`crate::counts`]). Each record contains the probability with which the
+/// recorder chose its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// The call was timed with the probability 1 / `period`; at least 1. The period was chosen
-    /// before the call, from what had happened until then.
+    /// The call was timed with the probability 1 / `period`; at least 1. The recorder chose the
+    /// period before the call, from what had happened until then.
     pub period: u32,
     /// If a call was timed, its counters were read with the probability 1 / `counter_period`. The
     /// period is at least 1. It is stored whether or not the counters of this call were read.

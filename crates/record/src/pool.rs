@@ -22,8 +22,8 @@
 //! fill it. Nothing in this module blocks: claiming a page or a row takes one atomic operation.
 //!
 //! A process maps the part of the file before the pages, and maps each page when it first claims
-//! it. If it mapped the whole file, 128 MiB would be locked and count against the memory that a
-//! program may lock (`mlockall`, `RLIMIT_MEMLOCK`).
+//! it. If a process mapped the whole file, a program that calls `mlockall` would lock 128 MiB more,
+//! which count against its limit (`RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod full;
@@ -82,8 +82,8 @@ struct Header {
     id: [u8; 16],
 }
 
-/// One process in the process table. Only that process writes the fields. If the table is full,
-/// several processes share a row; they change it only by atomic additions.
+/// One process in the process table. Only that process counts in its row. If the table is full,
+/// several processes share the last row.
 #[repr(C)]
 pub struct Row {
     /// Process id in the process's own PID namespace; 0 while the row is free.
@@ -95,13 +95,14 @@ pub struct Row {
     pub start_time: AtomicU64,
     /// Number of threads that have recorded so far.
     pub threads: AtomicU32,
-    /// 1 if the process is alive but will not write any more, because its session has ended.
+    /// 1 if the process is alive but will not write any more, because its recording session has
+    /// ended.
     pub left: AtomicU32,
     /// Number of calls in pages that were flushed or released. Calls in pages that are still
     /// claimed are not included.
     pub calls: AtomicU64,
     /// The state that the user requested of the plugins ([`PluginControl`]). Only the run's own row
-    /// has it. Processes with plugins wait for a change of this word (futex).
+    /// has this state. Processes with plugins wait for a change of this word (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
     reserved2: [u64; 27],
@@ -131,7 +132,7 @@ impl PluginControl {
         Self { paused: word & 1 != 0, flushes: word >> 1 }
     }
 
-    /// Encodes this state as a word of [`Row::plugin_control`].
+    /// Encodes this request as a word of [`Row::plugin_control`].
     pub fn word(self) -> u32 {
         self.flushes << 1 | u32::from(self.paused)
     }
@@ -174,8 +175,8 @@ impl Row {
 pub struct Pool {
     /// The part before the pages.
     base: *mut u8,
-    /// Address of each page in this process; null if the page is not mapped yet. Only the process
-    /// that has claimed a page writes its address.
+    /// Address of each page in this process; null if the page is not mapped yet. Only a thread of
+    /// the process that has claimed a page writes the page's address.
     places: &'static [AtomicPtr<u8>],
 }
 
@@ -252,7 +253,7 @@ impl Pool {
             && header.version == VERSION
             && header.pages as usize == layout.pages();
         // If the new pool has another size, it does not replace the old one but stays at its own
-        // address. This makes a difference only for a thread that accesses the old pool by mistake.
+        // address. This matters only for a thread that still accesses the old pool by mistake.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one
@@ -368,8 +369,8 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // A page of the range is taken. The next attempt uses the pages before the last taken
-            // page.
+            // If a page of the range is taken, the next attempt uses the pages before it. `taken`
+            // is the last such page.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -430,8 +431,8 @@ impl Pool {
         }
     }
 
-    /// Unmaps all pages that nobody has claimed from this process. This is meant for a process that
-    /// will not claim any more pages.
+    /// Unmaps from this process all pages that no process has claimed. This is meant for a process
+    /// that will not claim any more pages.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
             let claim = self.claim(page);
@@ -474,9 +475,9 @@ impl Pool {
             .map(drop)
     }
 
-    /// Returns the address of the page in this process, and maps it first if necessary. Only the
-    /// process that has claimed the page may call this. No other process reads the stored address.
-    /// The next claimer in this process sees the address that is stored here.
+    /// Returns the address of the page in this process, and maps it first if necessary. Only a
+    /// thread that has claimed the page may call this. The address is stored for this process only.
+    /// A thread of this process that claims the page later finds it.
     fn map_page(&self, page: usize, path: &CStr) -> Result<*mut u8, i32> {
         let at = self.page(page);
         if !at.is_null() {
@@ -492,7 +493,7 @@ impl Pool {
     }
 
     /// Maps the page if this process has not mapped it yet, and makes its memory present. After
-    /// that, a write to the page never faults. So it causes no page fault that the program's
+    /// that, a write to the page never faults. So a write causes no page fault that the program's
     /// counters would count, and no SIGBUS when the file system is full.
     ///
     /// # Errors

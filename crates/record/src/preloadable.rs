@@ -1,5 +1,5 @@
-//! Determines from a program's file, before the program starts, whether the program can load the
-//! library in `LD_PRELOAD`.
+//! Determines from a program's file, before the program starts, whether the program can load our
+//! library, which `LD_PRELOAD` names.
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
@@ -27,7 +27,7 @@ mod elf;
 
 use elf::{Header, PT_INTERP};
 
-/// How a program reacts to the preloaded library.
+/// How a program reacts to our library in `LD_PRELOAD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// The program loads the library. Files that are not programs are in this group, too, because
@@ -71,7 +71,8 @@ impl Carrier {
     }
 }
 
-/// The symbol version that `libc.so.6` must define, so that the library can run with it.
+/// The symbol version that the program's `libc.so.6` must define, so that our library can run with
+/// it.
 const FLOOR: &[u8] = b"GLIBC_2.17";
 const FLOOR_MINOR: u32 = 17;
 /// A symbol version that the dynamic linker of every glibc defines, and that no other linker
@@ -164,7 +165,7 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
 /// because our library is loaded before the runtime. The library asks the runtime not to end the
 /// program (`__asan_default_options` in the agent). This has no effect if the program defines its
-/// own options, or if the runtime is too old to know that option (GCC 8, whose runtime is
+/// own options, or if the runtime is older than that option (it came with GCC 8, whose runtime is
 /// `libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
@@ -183,8 +184,8 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
 }
 
 /// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` in the
-/// same directory as the linker decides this. If there is none, the file name of the linker
-/// decides, which contained the version before glibc 2.34. If the name contains no version, the
+/// same directory as the linker decides this. If there is no such file, the file name of the linker
+/// decides: before glibc 2.34, the name contained the version. If the name contains no version, the
 /// symbol versions that the linker defines decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {

@@ -9,7 +9,7 @@ model::numbered! {
         /// A workgroup of a dispatch, or a slice of an imported trace.
         #[default]
         Workgroup = 0 "workgroup",
-        /// A call by a model of an operator, or of a function that calls operators.
+        /// A model's call of an operator, or of a function that calls operators.
         Op = 1 "op",
         /// One run of a model: a call of one of its entry functions.
         Run = 2 "run",

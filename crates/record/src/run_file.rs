@@ -1,5 +1,5 @@
 //! Defines the run file: all settings that `counterpoint run` decided and that the agent follows.
-//! The agent parses no name, option or pattern that a person typed; it reads only this file.
+//! The agent parses no command line of `run`; it reads this file instead.
 //!
 //! ```text
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
@@ -105,7 +105,7 @@ pub struct PluginOptions {
     pub configuration: String,
     /// Maximum size of each plugin's events, in bytes; 0 means no limit.
     pub max_buffer: u64,
-    /// The lowest level of messages of the plugins that are kept (KINETO_LOG_LEVEL).
+    /// Messages of the plugins are kept if they have at least this level (KINETO_LOG_LEVEL).
     pub log_level: u32,
     /// Time between two requests to the plugins to hand over events while the program runs, in ms;
     /// 0 means that there are no such requests.

@@ -1,6 +1,6 @@
-//! Defines the processor time of each thread of a process, as the kernel had counted it when the
-//! process or the session ended. Threads that recorded nothing, and therefore have no pages, are
-//! included.
+//! Defines the processor time of each thread of a process. The kernel had counted this time when
+//! the process or the recording session ended. Threads that recorded nothing, and therefore have no
+//! pages, are included.
 
 use crate::wire::wire;
 
@@ -14,7 +14,7 @@ pub struct ThreadCpu {
     pub cpu_ns: u64,
 }
 
-/// The largest number of threads of a process that are listed.
+/// The largest number of threads that are listed for one process.
 pub const MOST_THREADS: usize = 1024;
 
 wire!(ThreadCpu { tid, cpu_ns, name });

@@ -1,8 +1,8 @@
-//! Defines the primitive encodings that all of Counterpoint's files share. Everything is
+//! Defines the primitive encodings that Counterpoint's own binary files share. Numbers are
 //! little-endian.
 //!
-//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing one takes a
-//! shift, an or and one 8-byte store, without a loop:
+//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing a varint of
+//! at most 8 bytes takes a shift, an or and one 8-byte store, without a loop:
 //!
 //! ```text
 //!  …vvvvvvv1                       1 byte,  7 bits
@@ -130,10 +130,10 @@ impl Encoder {
     }
 }
 
-/// The error for bytes that end before the value is complete, or that are not a valid value.
+/// The error for bytes that end before a value is complete, or that are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Offset in the buffer, in bytes.
+    /// Offset of the problem in the buffer, in bytes.
     pub at: usize,
 }
 
@@ -344,7 +344,7 @@ pub(crate) mod last {
     }
 }
 
-/// Writes and reads all bytes at once, and not one by one.
+/// Writes and reads a byte array as a whole, and not byte by byte as [`Vec`] does.
 pub(crate) mod raw {
     use super::{Decoder, Encoder, Truncated};
 
@@ -358,7 +358,7 @@ pub(crate) mod raw {
 
 /// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). This
 /// hash is fast without tables or special instructions (about 3 µs per page). Other implementations
-/// exist with which the result can be checked.
+/// exist, so the result can be checked.
 pub fn xxh64(data: &[u8]) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
     const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;

@@ -24,7 +24,7 @@ impl Memory {
     }
 }
 
-/// Returns a usage with six different numbers.
+/// Returns a usage whose six fields differ.
 fn usage(from: u64) -> Usage {
     Usage {
         ticks: from,
@@ -337,8 +337,8 @@ fn values_beyond_the_maximum_are_left_out() {
     assert_eq!(reader.extras(), &all[..MOST_VALUES]);
 }
 
-/// A thread's usage is stored in the header, outside of the records. Older readers see these bytes
-/// as reserved. The offsets come from docs/file-format.md.
+/// A thread's usage is stored in the header, outside of the records. To older readers, these bytes
+/// are reserved. The offsets come from docs/file-format.md.
 #[test]
 fn usages_of_a_page() {
     let mut memory = Memory::new();

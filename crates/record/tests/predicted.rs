@@ -59,8 +59,8 @@ fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
 }
 
 /// The bytes were derived by hand from the layout in `record::page`. Two ops alternate. The first
-/// has one workgroup, and the second has two. As soon as the order of the ops is known, a call
-/// takes three bytes.
+/// has one workgroup, and the second has two. As soon as the writer has seen the order of the ops,
+/// a call takes three bytes.
 #[test]
 fn calls_that_are_predicted_contain_only_times() {
     let mut at = 1_000;
@@ -94,7 +94,7 @@ fn calls_that_are_predicted_contain_only_times() {
         // This op is not the predicted one: after a new op, the prediction is the same op once
         // more.
         &[1 | 32, 3 << 1 | 1, gap, length],
-        // From here on, the order of the ops is known and predicted.
+        // From here on, the writer predicts the order of the ops.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
@@ -173,8 +173,8 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // The torn records have an export alone that was not called before, both a context and an
-    // export, and a tag with an unknown bit.
+    // The three torn records are: an export without a count that was not called before, a record
+    // with both a context and an export, and a tag with an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");

@@ -1,8 +1,8 @@
 //! Collects findings about a trace file. Each finding contains its place in the file.
 //!
-//! A finding is something that makes every reader fail: damaged syntax, events without the fields
-//! that their kind needs, and ends without begins. If something is missing that a producer may
-//! leave out, this is not a finding.
+//! A finding is a place where the file breaks the rules of its format: for example damaged syntax,
+//! an event without a field that its kind needs, or an end without a begin. If something is missing
+//! that a program may leave out when it writes the format, this is not a finding.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a finding. `kind` is the kind of problem, and `what` describes this problem.
+    /// Adds a finding. `kind` is the kind of problem, and `what` describes the problem in words.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;

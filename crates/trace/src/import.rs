@@ -19,6 +19,7 @@ pub struct Imported {
     pub spans: u64,
     /// Number of counter values.
     pub samples: u64,
-    /// Number of slices that have only a start or only an end, or that end before they begin.
+    /// Number of slices and spans that have only a start or only an end, or that end before they
+    /// begin.
     pub unpaired: u64,
 }

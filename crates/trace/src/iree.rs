@@ -15,10 +15,11 @@
 //!
 //! Times are nanoseconds on the monotonic clock of the host. The times of a device are on the
 //! driver's clock. They are converted to the host's clock with the first and the last correlation.
-//! This has only been tested with made-up records, because IREE's CPU drivers write no such events.
+//! Times of devices have only been tested with made-up records, because IREE's CPU drivers write no
+//! such events.
 //!
-//! Everything is kept in memory, because two things are only known at the end: the rows of a queue,
-//! and the dispatch of a profile to which a record belongs.
+//! The reader keeps everything in memory, because two things are only known at the end: the rows of
+//! a queue, and which dispatch of a profile a record belongs to.
 
 mod emit;
 mod lanes;
@@ -135,7 +136,7 @@ impl Bundle {
         all.filter(|(_, slice)| slice.workgroups.is_some()).map(|(at, _)| at)
     }
 
-    /// Passes the bundle's events on to `sink`.
+    /// Passes the bundle's events on to `sink`, and returns their number.
     ///
     /// # Errors
     /// Returns the error if the sink returned one.

@@ -1,5 +1,5 @@
-//! Recognises the kind of a file from its first bytes: a trace (Chrome's JSON or Perfetto's
-//! protobuf), or another file that profilers of the same programs write.
+//! Recognises the kind of a file from its first bytes: a trace (Chrome's JSON, Perfetto's protobuf
+//! or the lines of IREE's profiler), or another kind of file that a user may have given by mistake.
 
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
@@ -51,7 +51,7 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let compressed = BufReader::with_capacity(1 << 16, Cursor::new(head).chain(source));
     let mut inside = MultiGzDecoder::new(compressed);
     let head = match start_of(&mut inside) {
-        // The compressed data is truncated or damaged. What can be decompressed is used.
+        // The compressed data ends so early that nothing can be decompressed.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
         other => other?,
     };

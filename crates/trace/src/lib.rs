@@ -21,9 +21,10 @@
 //! | [`kind`] | recognises the format of a file |
 //! | [`text`] | strings and numbers of JSON |
 //!
-//! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever it
-//! contains. Times are integer nanoseconds everywhere; only the writers convert them to
-//! microseconds.
+//! Invariants. While calls are exported, only one page of calls of each thread is decoded in
+//! memory. The writers escape every string, whatever it contains, unless it is JSON from a trace.
+//! Times are integer nanoseconds; only the readers and writers of Chrome's format convert them from
+//! and to microseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

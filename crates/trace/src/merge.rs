@@ -6,9 +6,9 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so only rows, but no events, are kept in memory. Events are not
-//! changed, except for their times, their process ids, and the ids of arrows. The ids in the second
-//! and later files are moved to ranges that earlier files do not use.
+//! Each file is read twice, so that only rows, but no events, must be kept in memory. Events are
+//! not changed, except for their times, their process ids, and the ids of arrows. The ids in the
+//! second and later files are moved to ranges that earlier files do not use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
 /// The number that is added to the process numbers of the second file. Twice this number is added
 /// to those of the third file, and so on.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// The number that is added to the ids of arrows. As for processes, later files get multiples of
-/// it.
+/// The number that is added to the ids of arrows. As for process numbers, later files get multiples
+/// of it.
 const FLOWS_APART: i64 = 1 << 40;
-/// The number that is added to the sort indices of rows. As for processes, later files get
+/// The number that is added to the sort indices of rows. As for process numbers, later files get
 /// multiples of it. Kineto's own numbers go up to 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
@@ -91,7 +91,7 @@ pub struct Alignment {
     /// The largest possible difference between the file's times and the times of the first file, in
     /// ns; `None` if the files do not contain it.
     pub uncertainty_ns: Option<f64>,
-    /// What was used to align the times.
+    /// What the files contain that was used to align the times.
     pub by: By,
 }
 
@@ -125,7 +125,7 @@ impl Look {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
 
-    /// Adds what an event says about its process.
+    /// Adds a process and, if a metadata event describes it, its name or sort index.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
@@ -238,8 +238,8 @@ impl ProcessKey {
     }
 }
 
-/// Returns a label for the rows of each file: its rank, its machine or its name. If labels would be
-/// equal, the number of the file is appended.
+/// Returns a label for the rows of each file: its rank and its machine, as far as they are known,
+/// and otherwise its name. If labels would be equal, the number of the file is appended.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),

@@ -36,7 +36,7 @@ impl StackUnit {
     }
 }
 
-/// A function, a loop or a thread. Names must be printable text.
+/// A frame of a stack: a function, a loop or a thread. Names must be printable text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
     pub name: String,
@@ -46,15 +46,16 @@ pub struct StackFrame {
     pub line: u32,
 }
 
-/// A node of the tree. Its values belong to the node itself, without the nodes below it.
+/// A node of the tree of stacks: a frame together with the frames above it. The values belong to
+/// the node itself, without the nodes below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
     /// Index of the node above this node. It is lower than this node's own index.
     pub parent: Option<usize>,
     /// Index in [`Stacks::frames`].
     pub frame: usize,
-    /// Numbers that belong to the node and to all nodes below it, such as the numbers of a thread
-    /// and a process.
+    /// Numbers that describe the node and all nodes below it, such as the ids of a thread and a
+    /// process.
     pub numbers: Vec<(&'static str, u64)>,
     /// The values, in the order of [`Stacks::kinds`].
     pub values: Vec<u64>,

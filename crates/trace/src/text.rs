@@ -60,9 +60,9 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Returns whether none of the eight bytes must be escaped. The answer is always right: the lowest
-/// byte that must be escaped is always found. A borrow can only cause a wrong result for bytes
-/// above it, and this does not change the answer.
+/// Returns whether none of the eight bytes must be escaped. The result is always right: a borrow in
+/// the subtractions can only cause a wrong result for bytes above the lowest byte that must be
+/// escaped, and this byte is always found.
 #[inline]
 fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 255;

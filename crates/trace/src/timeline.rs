@@ -128,8 +128,8 @@ pub struct Slice<'a> {
     pub label: Option<TextId>,
     /// The arrows that begin or end at the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at the slice's start, in the slice's row. A point may contain no
-    /// series.
+    /// Points of time series at the slice's start, in the slice's row. The list of series of a
+    /// point may be empty.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
@@ -173,7 +173,7 @@ pub struct SeriesPoint<'a> {
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,
-    /// The name that all these series have in common.
+    /// The name of the counter to which all these series belong.
     pub name: &'a str,
     /// The moment.
     pub at_ns: i64,
@@ -185,8 +185,9 @@ pub struct SeriesPoint<'a> {
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Receives a timeline. Each row is named before its first event. The activities of a row come in
-/// the order of their starts if their source has this order.
+/// Receives a timeline. The caller names each row before it passes the row's first event. The
+/// activities of a row come in the order of their starts if the profile or trace has them in this
+/// order.
 pub trait TimelineSink {
     /// Names a process or device.
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;

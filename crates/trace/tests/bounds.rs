@@ -1,6 +1,6 @@
 //! Tests traces that have a few megabytes but were made to take minutes of time, or gigabytes of
-//! memory and disk. Most of these tests check no limit themselves: if the code is wrong, they take
-//! minutes.
+//! memory and disk. Most of these tests do not measure time or memory: if the code is wrong, they
+//! take minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -77,8 +77,8 @@ fn interned(table: u32, text: &[u8]) -> Vec<u8> {
     bytes(12, &bytes(table, &[number(1, 1), bytes(2, text)].concat()))
 }
 
-/// Each event refers to a text of 256 KiB by the text's number: as the value of an argument, as the
-/// key of an argument, or as a category.
+/// In each trace, all events refer to a text of 256 KiB by the text's number: as the value of an
+/// argument, as the key of an argument, or as a category.
 #[test]
 fn texts_that_events_name_by_number() {
     let text = vec![b'a'; 1 << 18];
@@ -107,8 +107,8 @@ fn a_long_name_that_events_name_by_number() {
     assert_eq!(read(&trace).0.longest_name, 1 << 16);
 }
 
-/// A track is described many times without the name of its process. The long name must not be
-/// repeated each time.
+/// A track is described with the long name of its process, and then many times without the name.
+/// The reader must not repeat the name each time.
 #[test]
 fn a_process_is_named_once() {
     let process =

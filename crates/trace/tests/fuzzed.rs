@@ -1,5 +1,5 @@
 //! Runs readers and writers on random input. The input is deterministic, so that a failure can be
-//! repeated. `fuzz/` contains the same functions as fuzzers. `COUNTERPOINT_MUTANTS` is the number
+//! repeated. The fuzzers in `fuzz/` call the same functions. `COUNTERPOINT_MUTANTS` is the number
 //! of inputs of each test, and `COUNTERPOINT_SEED` determines which inputs they are:
 //! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-trace --test fuzzed`.
 
@@ -135,7 +135,8 @@ fn field(number: u32, r: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Returns a message with fields that readers know. Some of these fields are messages themselves.
+/// Returns a message with fields that readers of Perfetto's format know. Some of these fields are
+/// messages themselves.
 fn message(r: &mut Random, depth: usize) -> Vec<u8> {
     const KNOWN: [u32; 29] = [
         1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
@@ -259,8 +260,8 @@ fn phases_that_are_not_ascii_characters() {
     }
 }
 
-/// Only our own writer puts such arguments into a packet. White space around the JSON would be lost
-/// when the trace is exported as Chrome JSON, so JSON with such white space is not read. (Found by
+/// Only our own writer uses field 2041 of a packet. Readers must skip a text in it, because white
+/// space around the text would be lost when the trace is written as Chrome JSON. (Found by
 /// `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {

@@ -225,8 +225,8 @@ fn calls_beyond_all_times_are_lost_and_counted() {
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
 }
 
-/// The files that a killed import leaves are cut at every byte. They must be readable up to the
-/// cut.
+/// An import that is killed may leave files that end at any byte. So each file is cut after every
+/// byte, and must be readable up to the cut.
 #[test]
 fn activities_can_be_cut_at_any_byte() {
     let scratch = Scratch::new();
@@ -258,7 +258,8 @@ fn activities_can_be_cut_at_any_byte() {
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]), whole);
 }
 
-/// An event may contain any row number. A table with that many rows would take 600 GB.
+/// An event in a damaged profile may contain any row number. A table with a place for every
+/// possible row would take 600 GB.
 #[test]
 fn a_row_that_nobody_described_costs_nothing() {
     let scratch = Scratch::new();

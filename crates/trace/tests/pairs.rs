@@ -1,7 +1,7 @@
 //! Tests the starts and ends of slices in Perfetto's format. Readers sort them by time; those at
 //! the same time stay in the order of the file. Each end belongs to the last open start of its
-//! track. The slices that a reader makes in this way must be those that were written, whatever
-//! their order was.
+//! track. The slices that a reader makes in this way must be those that were passed to the writer,
+//! in whatever order.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -162,8 +162,8 @@ struct Tree {
     children: Vec<Tree>,
 }
 
-/// All times are short. If `shortest` is 0, some of them are 0, and many calls begin and end at the
-/// same tick.
+/// Makes trees of calls with short times. If `shortest` is 0, some times are 0, and many calls
+/// begin and end at the same tick.
 fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     let parts =
         move || (shortest..3, shortest..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3));
@@ -339,7 +339,7 @@ proptest! {
 }
 
 /// Several threads share a row: a program replaced itself, and threads had the same id one after
-/// another. The names of calls must be right for each of them.
+/// another. The names of calls must be right for each of these threads.
 #[test]
 fn rows_that_several_threads_share() {
     let mut script = ProfileScript::monotonic();

@@ -8,7 +8,7 @@ use plugin::{Error, Event, Kind, Profiler, Session, Trace};
 /// The plugin that the shared object offers to hosts.
 struct Example;
 
-/// One recording: when it started and when it was stopped, ns since 1970.
+/// One recording: the times at which it started and stopped, in ns since 1970.
 #[derive(Default)]
 struct Recording {
     window: Mutex<(i64, i64)>,

@@ -1,5 +1,5 @@
-"""Two ops of TVM on the first device of CUDA, the second with four times the elements of the first, each with two
-counters of the device. Prints them as JSON, by op; or that there is no CUDA."""
+"""Runs two ops of TVM on the first CUDA device. The second op has four times the elements of the first. Prints the
+values of two counters of the device for each op, as JSON, or that there is no CUDA."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ device = tvm.cuda(0)
 if not device.exist or not tvm.get_global_func("target.build.cuda", allow_missing=True):
     print("this TVM has no CUDA, or no device of it")
     sys.exit()
-# Moved after 0.25.
+# This module was moved after TVM 0.25.
 try:
     from tvm.s_tir import dlight
 except ImportError:
@@ -41,7 +41,7 @@ def machine(size):
 
 found = {}
 with warnings.catch_warnings():
-    # A counter that cannot be read is an error here.
+    # A counter that cannot be read causes a warning, which is an error here.
     warnings.simplefilter("error", cp.CounterpointWarning)
     for name, size in SIZES.items():
         vm = machine(size)

@@ -1,9 +1,10 @@
-/* Measures the least cost of reading a group of counters twice: `floor TYPE:CONFIG…` opens them as one group in
- * user mode, and prints the least ns per pair of 21 batches of 2,000:
+/* Measures the least cost of a pair of readings of a group of counters. `floor TYPE:CONFIG…` opens
+ * the counters as one group in user mode. For each way of reading, it measures 21 batches of 2,000
+ * pairs, and prints the ns per pair of the fastest batch:
  *
- *     read NS     two read(2) of the group
- *     user NS     two readings without the kernel, with times as `perf_event.h` describes; x86-64 only,
- *                 and absent if the kernel does not allow them */
+ *     read NS     a pair of read(2) of the group
+ *     user NS     a pair of readings without the kernel, with times as `perf_event.h` describes;
+ *                 x86-64 only, and absent if the kernel does not allow such readings */
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Ops of known length, announced to Counterpoint (counterpoint/agent.h). A round calls
+/* Ops with known numbers of instructions, which the program announces to Counterpoint
+ * (counterpoint/agent.h). A round calls
  *
  *     loop_1000, loop_10000, loop_100000    1: sub $1, %rcx         two instructions, of which one is a
  *                                              jnz 1b               branch
@@ -6,19 +7,21 @@
  *                                              sub $1, %rcx         a branch
  *                                              jnz 1b
  *
- * with so many iterations, so a call of loop_100000 has 180,000 instructions and 90,000 branches more than
- * one of loop_10000, whatever stands around the loop.
+ * The number in a name is the number of iterations. So a call of loop_100000 has 180,000
+ * instructions and 90,000 branches more than a call of loop_10000, whatever other code a call
+ * executes.
  *
- *     known [ROUNDS]           one thread; prints how many read(2) it made meanwhile
- *     known ROUNDS threads     two threads, `ten` calls loop_10000 and `hundred` calls loop_100000
- *     known ROUNDS fork        one thread, and after it a child
+ *     known [ROUNDS]           one thread; prints how many read(2) it made during the rounds
+ *     known ROUNDS threads     two threads: `ten` calls loop_10000, and `hundred` calls loop_100000
+ *     known ROUNDS fork        one thread, and then a child
  *     known ROUNDS price       ROUNDS empty ops, 21 times; prints the least ns per op
  *     known ROUNDS dispatches LIBRARY     the same functions as dispatches of the executable known_iree.c
  *     known ROUNDS loops       the loops of known_loops.c; with -DINSTRUMENTED
- *     known address            where `written` is
+ *     known address            prints the address of `written`
  *
- * -DSTAND_IN: for machines without a PMU, an iteration is a hundredth of a page fault and a thousandth of a
- * write to `written`, which the kernel counts exactly. -DBROKEN: every loop is two percent too long. */
+ * -DSTAND_IN is for machines without a PMU. Instead of each 100 iterations, there is a page fault,
+ * and instead of each 1,000 iterations a write to `written`. The kernel counts both exactly. With
+ * -DBROKEN, every loop is two percent too long. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -86,7 +89,7 @@ __attribute__((noinline)) static void load(unsigned long n) {
 #endif
 }
 
-/* Programs that load this file as a library call this function. */
+/* For programs that load this file as a library. */
 void known_loop(unsigned long n);
 void known_load(unsigned long n);
 void known_loop(unsigned long n) { loop(n); }
@@ -120,7 +123,7 @@ static void rounds_of(long rounds) {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i) call(&ops[i]);
 }
 
-/* Returns how many read(2) the thread has made. This function makes some itself. */
+/* Returns how many read(2) the thread has made so far. This function itself makes some. */
 static long reads(void) {
   char line[80];
   long found = -1;
@@ -159,7 +162,8 @@ static void price(long rounds) {
   printf("price %.1f\n", batches[0]);
 }
 
-/* As IREE's loader of system libraries does, with one workgroup of each export in a round. */
+/* Loads an executable and calls its exports like IREE's loader of system libraries. A round calls
+ * each export once, with one workgroup. */
 static int dispatches(const char* file, long rounds) {
   typedef int dispatch_t(const void* environment, const void* dispatch, const void* workgroup);
   void* opened = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
@@ -173,7 +177,7 @@ static int dispatches(const char* file, long rounds) {
     dispatch_t* const* functions;
   }* library = query != NULL ? query(6, environment) : NULL;
   if (library == NULL) return 1;
-  /* Sizes, constants and bindings: one workgroup of one. */
+  /* Says that there is one workgroup of size 1, and no constants and bindings. */
   struct {
     unsigned size_x, size_y;
     unsigned short size_z, constants;

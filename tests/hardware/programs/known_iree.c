@@ -1,6 +1,7 @@
-/* An executable of IREE, as its compiler makes it for the loader of system libraries: version 6 of the executable library
- * interface, written from its published layout. Its exports are the loops of known length of known.c, which the program
- * that loads it has: `known ROUNDS dispatches LIBRARY` calls them as the loader does. */
+/* An IREE executable like those that IREE's compiler makes for the loader of system libraries. It
+ * has version 6 of the executable library interface, and is written from the published layout. Its
+ * exports call the loops of known.c, which are in the program that loads it: `known ROUNDS
+ * dispatches LIBRARY` calls the exports as the loader does. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,7 @@ EXPORT(load_100000, known_load, 100000)
 enum { COUNT = 5 };
 static dispatch_t* const functions[COUNT] = {loop_1000, loop_10000, loop_100000, load_10000, load_100000};
 static const char* const names[COUNT] = {"loop_1000", "loop_10000", "loop_100000", "load_10000", "load_100000"};
-/* Attributes: no constants and no bindings. */
+/* All attributes are zero: there are no constants and no bindings. */
 static const uint64_t attributes[COUNT][8];
 static const struct {
   uint32_t version;

@@ -1,10 +1,11 @@
-/* Loops for `counterpoint cc`: a hit of each has ten iterations, and an iteration is a loop of known length of known.c,
- * which is not instrumented. */
+/* Loops that `counterpoint cc` instruments. In each hit (one entry), a loop has ten iterations.
+ * Each iteration runs a loop of known.c, which is not instrumented. */
 void known_loop(unsigned long n);
 void known_load(unsigned long n);
 void known_hits(long rounds);
 
-/* The compiler must not know it, or there would be no loop. */
+/* This is volatile, so that the compiler does not know the value. Otherwise it would remove the
+ * loop. */
 static volatile int ten = 10;
 
 #define TEN(name, run, n)                            \

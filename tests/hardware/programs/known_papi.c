@@ -1,6 +1,7 @@
-/* Prints what PAPI counts in loops of known length (known.c): for each name on its command line, the difference of
- * 100,000 and 10,000 iterations, each the smallest of 20. PAPI counts in user mode. -DSTAND_IN and -DBROKEN are those
- * of known.c. */
+/* Prints PAPI's counts of the loop of known.c. For each counter name on the command line, it prints
+ * the difference between the counts of 100,000 and of 10,000 iterations, each of which is the
+ * smallest of 20 counts. PAPI counts in user mode. -DSTAND_IN and -DBROKEN have the same meaning as
+ * in known.c. */
 #define _GNU_SOURCE
 #include <papi.h>
 #include <stdio.h>

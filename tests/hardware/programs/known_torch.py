@@ -1,4 +1,5 @@
-"""Calls ops of PyTorch of known length: `known::loop_10000` and `known::loop_100000`, which call the loop of known.c.
+"""Calls two ops of PyTorch, `known::loop_10000` and `known::loop_100000`. Each calls the loop of known.c, whose number
+of instructions is known.
 
     known_torch.py LIBRARY ROUNDS"""
 

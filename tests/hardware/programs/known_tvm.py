@@ -1,5 +1,5 @@
-"""Calls ops of TVM's virtual machine of known length: `known.loop_10000` and `known.loop_100000`, which call
-the loop of known.c.
+"""Calls two ops of TVM's virtual machine, `known.loop_10000` and `known.loop_100000`. Each calls the loop of known.c,
+whose number of instructions is known.
 
     known_tvm.py LIBRARY ROUNDS"""
 
@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-# The name changed after 0.25.
+# These names changed after TVM 0.25.
 TENSOR = getattr(relax, "TensorStructInfo", None) or relax.TensorType
 RESULT = "sinfo_args" if hasattr(relax, "TensorStructInfo") else "ty_args"
 known = ctypes.CDLL(sys.argv[1])

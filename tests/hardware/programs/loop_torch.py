@@ -1,5 +1,5 @@
-"""Times blocks of 50 steps of a training loop on the device: python3 loop_torch.py [profile]. It prints the
-seconds of a step in each of 10 blocks, as JSON. With `profile`, torch.profiler records them."""
+"""Times blocks of 50 steps of a training loop on the device: python3 loop_torch.py [profile]. Prints the
+seconds of a step for each of 10 blocks, as JSON. With `profile`, torch.profiler records the blocks."""
 
 import contextlib
 import json

@@ -1,7 +1,8 @@
 """Trains a small network on the device: python3 train_torch.py [STEPS] [TRACE.json AVERAGES.json].
 
-With two files it records itself with torch.profiler: the trace, and what `key_averages` says. Streams,
-copies of pinned memory and on the device, fills and a replayed graph are in each step. It prints a sum."""
+If two files are named, torch.profiler records the steps. The trace is written to the first file, and the rows of
+`key_averages` to the second. Each step contains work on two streams, copies from pinned memory and on the device,
+fills, and a replayed graph. Prints the loss and a sum."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A program with CuPy: elementwise, reduction, a raw kernel, a matrix product. It prints a sum."""
+"""Runs elementwise operations, a reduction, a raw kernel and a matrix product with CuPy, and prints a sum."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A program with JAX: a compiled function with a matrix product. It prints a sum."""
+"""Runs a JAX function with a matrix product, compiled, and prints a sum."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Ranges of NVTX around kernels: `outer` five times, in it `inner`, and the moment `here`."""
+"""Marks kernels with NVTX: five times a range `outer`, which contains a range `inner`, and the moment `here`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A program with a Triton kernel on PyTorch's tensors. It prints a sum."""
+"""Runs a Triton kernel on PyTorch's tensors, and prints a sum."""
 
 import sys
 

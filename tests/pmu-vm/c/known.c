@@ -1,9 +1,10 @@
-// Known numbers of instructions: a library whose functions are written in assembly, and its host.
+// A library whose functions execute known numbers of instructions, because they are written in
+// assembly, and the host program that calls it.
 //
 //     known LIBRARY FUNCTION CALLS [FUNCTION CALLS…]
 //
-// With -DLIBRARY, this file is the library. `tests/pmu-vm/src/known.rs` knows what each function
-// executes.
+// With -DLIBRARY, this file is the library. `tests/pmu-vm/src/known.rs` contains the number of
+// instructions of each function.
 #include "../../programs/host.h"
 
 #ifdef LIBRARY
@@ -26,7 +27,8 @@ FUNCTION(take_1000, 498);
 FUNCTION(take_10000, 4998);
 FUNCTION(take_100000, 49998);
 FUNCTION(take_1000000, 499998);
-// Executes 2 · t + 8 instructions, where t − 1 are the upper 10 bits of the workgroup's number · 0x9e3779b1.
+// Executes 2 · t + 8 instructions. The upper 10 bits of (the workgroup's number · 0x9e3779b1)
+// are t − 1.
 dispatch_fn_name take_any;
 __asm__(".text\n.balign 16\ntake_any:\n"
         "  ldr w3, [x2]\n"

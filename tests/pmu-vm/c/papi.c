@@ -1,6 +1,6 @@
-/* An independent peer: counts the instructions of a known loop with PAPI, and prints one number for
- * each trip count on its command line. It uses Arm's own name for instructions and counts user mode,
- * PAPI's default. */
+/* Counts the instructions of a known loop with PAPI, for comparison with Counterpoint. Prints one
+ * number for each trip count on its command line. It uses Arm's own name for instructions, and
+ * counts in user mode, which is PAPI's default. */
 #include <papi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     check(PAPI_add_named_event(set, "INST_RETIRED"), "PAPI_add_named_event INST_RETIRED");
     check(PAPI_start(set), "PAPI_start");
     for (int i = 0; i < argc; i++) {
-        /* The first argument is the program's name; this round warms everything up. */
+        /* Argument 0 is the program's name, not a trip count. Its round is only a warm-up. */
         unsigned long trips = strtoul(argv[i], NULL, 10);
         long long begin, end;
         check(PAPI_read(set, &begin), "PAPI_read");

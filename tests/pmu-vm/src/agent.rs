@@ -1,6 +1,6 @@
-//! Tests the whole agent on AArch64: a C host of `tests/programs` loads a library as IREE's loader
-//! does, with `libcounterpoint.so` preloaded, on Debian's glibc. The recording is read from the
-//! pool and from the profile.
+//! Tests the whole agent on AArch64, on Debian's glibc. A C program of `tests/programs`, with
+//! `libcounterpoint.so` preloaded, loads a library as IREE's loader does. The recording is read
+//! from the pool (the shared memory of the recorded processes) and from the profile.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ tests![agent: records_calls_by_reads, records_calls_in_user_mode, records_a_kill
 
 const LIBRARY: &str = "/lib/aarch64-linux-gnu/libcounterpoint.so";
 
-/// The outcome of a run, with the export and the count of each call of the host's library.
+/// The outcome of a run, with the export's number and the count of each call.
 struct Recorded {
     calls: Vec<(u32, u64)>,
     stdout: String,
@@ -116,7 +116,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     }
 }
 
-/// Returns the contents of the files of pages, which are recognised by their beginning.
+/// Returns the contents of all files with pages. Such a file begins with a page's header.
 fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("read a folder").flatten() {
@@ -148,7 +148,8 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
 }
 
 /// Checks twelve calls of an empty function and two of a loop of 1,000 rounds. Their counts depend
-/// on the machine, but the same work has the same count, and the loop has a higher one.
+/// on the machine, but calls with the same work have the same count, and the loop's count is
+/// higher.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");
@@ -178,7 +179,7 @@ fn records_calls_in_user_mode() {
     check(&run("user", &["grid"]));
 }
 
-/// Calls that ended before an `abort` are in the recording.
+/// The recording contains the calls that ended before the program aborted.
 fn records_a_killed_program() {
     user_access(true);
     let recorded = run("killed", &["abort", "50"]);

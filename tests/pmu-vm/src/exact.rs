@@ -1,5 +1,5 @@
-//! Group reads count exactly: 2 n + c instructions for n trips of a two-instruction loop, with the
-//! same c for every n. c is measured with zero trips.
+//! Tests that group reads count exactly: 2 n + c instructions for n trips of a loop of two
+//! instructions, with the same c for every n. c is measured with zero trips.
 
 use counters::{Coverage, ThreadCounters};
 
@@ -22,7 +22,7 @@ fn known_loops() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let constant = spin(&mut counters, 0, 0);
-    // The constant is two instructions of the loop's frame, and those between the two readings.
+    // The constant is two instructions around the loop, and the instructions of the readings.
     assert!((2..200).contains(&constant), "an empty loop counts {constant}");
     let mut random = Random::new("known_loops");
     for digits in [1, 10, 1_000, 100_000, 10_000_000] {
@@ -36,8 +36,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// One instruction takes one cycle of this machine's clock. The cycle counter, which is a different
-/// piece of hardware, must therefore show the same number.
+/// On this machine, each instruction takes one cycle. The cycle counter, which is a separate piece
+/// of hardware, must therefore count the same number.
 fn cycles_are_instructions() {
     let plan = set::plan("{cycles:u,instructions:u}");
     let mut counters = set::open(&plan);
@@ -51,7 +51,8 @@ fn cycles_are_instructions() {
     counters.close();
 }
 
-/// A loop of another length, to show that the slope comes from the loop and not from the test.
+/// Counts a loop of three instructions, to show that the factor of n comes from the loop, and not
+/// from the test.
 fn two_slopes() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);

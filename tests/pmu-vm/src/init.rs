@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::machine;
 use crate::report::{Test, tell};
 
-/// Time limit for one test, in guest time. With virtual time a sleeping guest skips ahead, so this
-/// only affects loops that do not end; the host has its own limit.
+/// Time limit for a test that prints nothing, in guest time. Virtual time skips ahead while the
+/// guest sleeps, so only endless loops reach the limit. The host has its own limit.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const OURSELVES: &str = "/proc/self/exe";
@@ -49,7 +49,7 @@ fn measure() -> ! {
     machine::power_off()
 }
 
-/// Runs a test in a child, and passes on its output.
+/// Runs a test in a child process, and prints the child's output.
 fn run(name: &str) -> Result<(), String> {
     machine::reset().map_err(|e| format!("set sysctls: {e}"))?;
     let (reader, writer) = std::io::pipe().map_err(|e| format!("make a pipe: {e}"))?;

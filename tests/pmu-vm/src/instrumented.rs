@@ -1,5 +1,6 @@
-//! Tests instrumented loops on AArch64: `tests/programs/loops_host.c` under the agent. Hits equal
-//! those of the source, and the same work has the same count of instructions.
+//! Tests instrumented loops on AArch64: the agent records `tests/programs/loops_host.c`. The hits
+//! (entries) of loops equal those of the source, and the same work has the same count of
+//! instructions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ use crate::user::user_access;
 tests![instrumented: hits_of_threads_are_exact, instructions_of_hits_are_exact,
     a_killed_program_loses_no_hit, the_log_has_places, machine_code_runs_as_often_as_it_says];
 
-/// The counts of each thread's loops, by the thread's and the loop's id.
+/// The row of each loop of each thread, by the thread's id and the loop's id.
 type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
 
 fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
@@ -27,7 +28,8 @@ fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
     (left, frames)
 }
 
-/// Returns the frames of loops that a program has left: in the files of its parts, and in the pool.
+/// Returns the frames about loops that a program has left in the files of its parts and in the
+/// pool.
 fn frames_of(left: &Left) -> Vec<LoopFrame> {
     let mut frames = Vec::new();
     let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
@@ -121,8 +123,8 @@ fn a_killed_program_loses_no_hit() {
 }
 
 /// Runs a loop that the instrumenter instrumented and clang compiled. The host has counted the
-/// instructions in the loop's machine code: 150 more iterations execute 150 times as many, and 250
-/// more execute 250 times as many.
+/// instructions of one iteration in the loop's machine code. 150 more iterations execute 150 times
+/// this number, and 250 more iterations 250 times.
 fn machine_code_runs_as_often_as_it_says() {
     user_access(false);
     let body = fs::read_to_string("/etc/sum.instructions").expect("what the host counted");
@@ -147,8 +149,8 @@ fn machine_code_runs_as_often_as_it_says() {
     assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
-/// All events have addresses inside the program's text, and both begins of the inner loop have the
-/// same address.
+/// The addresses of all events are inside the program's text, and both begins of the inner loop
+/// have the same address.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);

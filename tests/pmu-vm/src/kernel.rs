@@ -41,7 +41,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// Makes `read`, `ioctl`, `pread64` and `readv` kill this process from now on.
+/// From now on, the kernel kills this process if it calls `read`, `ioctl`, `pread64` or `readv`.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };

@@ -1,9 +1,9 @@
-//! Tests compensated counts of functions that execute a known number of instructions, from 20 to
-//! 1,000,000. The report's table contains that number in the interval that it states. The program
-//! is `c/known.c`.
+//! Tests compensated counts: counts from which the report has subtracted the count of an empty
+//! call. The functions of the program `c/known.c` execute known numbers of instructions, from 20 to
+//! 1,000,000. The interval in the report's table must contain that number.
 //!
-//! An empty call, whose count is subtracted, sets its result and returns. So two instructions of each
-//! function are subtracted, too.
+//! An empty call itself executes two instructions, which set its result and return. So two
+//! instructions of each function are subtracted, too.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ const FUNCTIONS: [(&str, u64); 6] = [
     ("take_100000", 100_000),
     ("take_1000000", 1_000_000),
 ];
-/// The number of the function whose calls differ in their number of instructions.
+/// The index of the function `take_any`, whose calls differ in their number of instructions.
 const ANY: usize = 6;
 /// The number of instructions of an empty function.
 const EMPTY: u64 = 2;
@@ -43,11 +43,11 @@ const RUNS: u64 = 100;
 struct Found {
     name: String,
     calls: u64,
-    /// How many of the calls had their counters read.
+    /// The number of calls in which counters were read.
     counted: u64,
     /// The compensated total, if the row has one.
     total: Option<Estimate>,
-    /// Whether the row states an interval for the total.
+    /// Whether the row has an interval for the total.
     is_bounded: bool,
 }
 
@@ -56,7 +56,7 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Runs the program with this many calls of each function, and returns the table's rows by name.
+/// Runs the program, which makes `calls` (function, number), and returns the table's rows by name.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -95,10 +95,10 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
 }
 
 /// Checks that the mean per call is exactly the function's number of instructions in at least 80 of
-/// 100 cases. In the others, a reading took another number of instructions than in the calibration.
-/// Measured: none to six of 102 cases differed, and once most functions of one process by 18. The
-/// reason is not known, and the report does not notice it. The test allows for three such processes
-/// of seventeen.
+/// 100 cases. In the other cases, a reading took another number of instructions than it did in the
+/// calibration. In measurements, none to six of 102 cases differed. Once, most functions of one
+/// process differed by 18 instructions. The reason is not known, and the report does not notice it.
+/// The test allows three such processes of seventeen.
 fn exact(name: &str) {
     let calls: Vec<(usize, u64)> = (0..FUNCTIONS.len()).map(|function| (function, 20)).collect();
     let (mut held, mut cases) = (0, 0);
@@ -131,9 +131,9 @@ fn counts_are_exact_in_user_mode() {
     exact("known-user");
 }
 
-/// With a budget, only some calls have their counters read, and the mean per call still is the
+/// With a budget, counters are read in only some calls, but the mean per call is still the
 /// function's number of instructions. All calls of a function are alike, so an estimate is right
-/// even if few calls were measured and the table states no interval.
+/// even if few calls were measured and the table has no interval.
 fn counts_under_a_budget() {
     for user in [false, true] {
         user_access(user);
@@ -187,8 +187,8 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    // About one of 270 calls is measured, and counts as 0.6 to 1 call. An interval needs 2,000
-    // calls.
+    // About one of 270 calls is measured. Because weights differ, a measured call counts as only
+    // 0.6 to 1 call, and an interval needs 2,000 such calls.
     const LONG: u64 = 2;
     const MANY: u64 = 80 * CALLS;
     let mut held = 0;
@@ -200,12 +200,13 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // In the long run, 5 of 100 intervals do not contain the total. So neither of two intervals
-    // contains it in one of 400 runs of this test.
+    // In the long run, 5 of 100 intervals do not contain the total. So in one of 400 runs of this
+    // test, neither of the two intervals contains it.
     assert!(held >= 1, "none of {LONG}");
 }
 
-/// Returns the row of this many calls of `take_any`, and the true number of their instructions.
+/// Records `calls` calls of `take_any`. Returns their row, and the true number of their
+/// instructions.
 fn estimated(calls: u64) -> (Found, f64) {
     let truth = (0..calls).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
     let mut rows = run("known-any", Some(1.0), &[(ANY, calls)]);

@@ -19,9 +19,9 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// Returns twelve counters of instructions by their number in the Arm manual (INST_RETIRED, 0x08):
-/// a raw counter never uses the cycle counter's own register. They have different names, so that
-/// messages can refer to each.
+/// Returns the names of twelve counters of instructions, by the event's number in the Arm manual
+/// (INST_RETIRED, 0x08), because such a raw counter never uses the cycle counter's own register.
+/// The names differ, so that messages can name each counter.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }
@@ -46,7 +46,7 @@ fn twelve_are_refused() {
     assert_eq!(fits, names);
 }
 
-/// Counts the same loop with six counters at a time; every count is exact.
+/// Counts the same loop twice with six counters. Every count is exact.
 fn twelve_in_passes() {
     let all = twelve();
     let trips = Random::new("passes").below(1_000_000);
@@ -65,8 +65,9 @@ fn twelve_in_passes() {
     assert_eq!(counted, [2 * trips; 12]);
 }
 
-/// More counters than the PMU has, each in its own group. They take turns and report it. Scaled by
-/// the time in which they ran, they are within 1 % of the true count.
+/// There are more counters than the PMU has, each in its own group. They take turns, and their
+/// coverage says so. If a count is scaled by the share of the time in which the counter ran, it is
+/// within 1 % of the true count.
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
@@ -96,8 +97,8 @@ fn twelve_take_turns() {
     counters.close();
 }
 
-/// Pinned counters do not take turns. The seventh to twelfth get no hardware, and their values are
-/// missing and not 0.
+/// Pinned counters do not take turns. The seventh to the twelfth counter get no hardware, so they
+/// have no values, instead of values of 0.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
     let plan = Plan::new(resolve_in(&names, "", "")).expect("twelve groups of one pinned counter");
@@ -134,7 +135,7 @@ fn caches_and_branches_are_not_there() {
     }
 }
 
-/// The cycle counter is separate: seven counters fit if one of them is cycles.
+/// The cycle counter is a separate register, so seven counters fit if one of them is cycles.
 fn a_machine_of_six_and_one() {
     let names = format!("{{cycles:u,{}}}", twelve()[..6].join(","));
     let report = check::check(&set::resolve(&names), &Machine::here());

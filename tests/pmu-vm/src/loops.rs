@@ -19,8 +19,8 @@ global_asm!(
     "  subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // 256 instructions per trip. The emulator translates no-operations into nothing, so this loop
-    // can execute billions of instructions in a second.
+    // The next loop has 256 instructions in each iteration. The emulator translates no-operations
+    // into nothing, so this loop can execute billions of instructions in a second.
     ".balign 64",
     ".global pmu_vm_run",
     "pmu_vm_run:",
@@ -60,8 +60,8 @@ pub fn run(trips: u64) {
     unsafe { pmu_vm_run(trips) }
 }
 
-/// Random numbers from the host's seed (splitmix64). They are not known when a test is written, but
-/// the log shows the seed.
+/// Random numbers from the host's seed (splitmix64). They are not known when a test is written. The
+/// log shows the seed, so that a run can be repeated.
 pub struct Random(u64);
 
 impl Random {

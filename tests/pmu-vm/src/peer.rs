@@ -1,5 +1,5 @@
-//! Compares with PAPI as an independent peer: the same loop, counted in the same machine by other
-//! people's code (`c/papi.c`, Debian's library).
+//! Compares counts with those of PAPI, which is independent code: Debian's library counts the same
+//! loop in the same machine (`c/papi.c`).
 
 use std::process::Command;
 
@@ -22,7 +22,8 @@ fn papi(trips: &[u64]) -> Vec<u64> {
     counts
 }
 
-/// Both are exact except for the cost of a reading itself, which is measured with zero trips.
+/// Both counts are exact except for the cost of a reading itself, which is measured with zero
+/// trips.
 fn papi_agrees() {
     let mut random = Random::new("papi");
     let mut trips = vec![0, 0];

@@ -29,7 +29,7 @@ fn become_nobody() {
     }
 }
 
-/// Returns the kernel's error for opening the counter; `None` if it opens.
+/// Returns the kernel's error for opening the counter, or `None` if it could be opened.
 fn refusal(name: &str) -> Option<OpenErrorKind> {
     let counters = set::resolve(name);
     let Source::Perf(attr) = &counters[0].source else { panic!("{name} is not a perf counter") };
@@ -43,8 +43,8 @@ fn refusal(name: &str) -> Option<OpenErrorKind> {
     }
 }
 
-/// This function is not inlined, so that all calls measure one copy of the code between the
-/// readings. Two copies differed by 47 instructions.
+/// This function is not inlined, so that all calls measure the same copy of the code between the
+/// readings. The counts of two copies differed by 47 instructions.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));

@@ -1,5 +1,5 @@
-//! Tests the public interface for counting as its documentation shows it: a closure and counter
-//! names.
+//! Tests the public interface for counting as its documentation shows it, with a closure and
+//! counter names.
 
 use measure::Counters;
 use measure::ErrorKind;
@@ -30,8 +30,8 @@ fn a_closure() {
     }
 }
 
-/// Too many counters are refused with the set that fits. With multiplexing they open, and then give
-/// no exact values but an estimate within 1 %.
+/// If there are too many counters, the error names the set that fits. With multiplexing, they can
+/// be opened, and have no exact values, but estimates within 1 %.
 fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =

@@ -1,4 +1,5 @@
-//! The messages from the guest to the host: lines of words separated by tabs, on the serial line.
+//! The messages from the guest to the host on the serial line. Each message is a line of words that
+//! are separated by tabs.
 //!
 //! ```text
 //! pmu-vm ⇥ boot ⇥ kernel=6.1.0-56-cloud-arm64 ⇥ pmu=armv8_pmuv3_0 ⇥ counters=6+1 ⇥ cpus=2 ⇥ seed=…
@@ -8,8 +9,8 @@
 //! pmu-vm ⇥ end ⇥ ran=12 ⇥ failed=1
 //! ```
 //!
-//! Any other line is for people. `end` comes last, so that a guest that died is not mistaken for
-//! one that had nothing to report.
+//! Any other line is only for people. `end` comes last, so that the host can distinguish a guest
+//! that died from a guest that had nothing to report.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -41,11 +42,11 @@ pub fn tell(words: &[&str]) {
         line.push_str(&word.replace(['\t', '\n', '\r'], " "));
     }
     line.push('\n');
-    // The console is the only output: if it fails, nobody can be told.
+    // The console is the only output, so an error of the console cannot be reported.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-/// Called in the child: reports the measurements.
+/// Reports the measurements. This function is called in the child.
 pub fn bench(rows: &[Row]) -> ExitCode {
     for row in rows {
         tell(&["bench", &row.name, &format!("{:.2}", row.instructions)]);
@@ -53,7 +54,7 @@ pub fn bench(rows: &[Row]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Called in the child: runs one test of the table.
+/// Runs one test of the table. This function is called in the child.
 pub fn run_here(tests: &[(usize, &[Test])], name: &str) -> ExitCode {
     match tests.iter().flat_map(|(_, tests)| *tests).find(|test| test.name == name) {
         Some(test) => {

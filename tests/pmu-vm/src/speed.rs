@@ -1,14 +1,14 @@
-//! Measures a begin/end pair in instructions of this machine. There is nearly no noise, so an
-//! increase of a few instructions is visible.
+//! Measures how many instructions a pair of readings at a call's begin and end takes on this
+//! machine. There is nearly no noise, so an increase of a few instructions is visible.
 //!
-//! Each row is `name.n value`: instructions per pair of readings of n counters and the differences,
-//! in user mode and in the kernel together:
+//! Each row is `name.n value`. The value is the number of instructions for a pair of readings of n
+//! counters and for computing the differences, in user mode and in the kernel together:
 //!
 //! | row | what is measured |
 //! |---|---|
 //! | `user.n` | our readings, in user mode |
-//! | `c-group.n` | `c/reader.c`: the same words, values and times |
-//! | `c-values.n` | `c/reader.c`: values only, each counter separately |
+//! | `c-group.n` | `c/reader.c`, which reads the same words: values and times |
+//! | `c-values.n` | `c/reader.c`, which reads values only, each counter separately |
 //! | `read.n` | our readings, by group reads |
 //! | `bare.n` | two bare group reads |
 
@@ -16,8 +16,8 @@ use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 
 use crate::{kernel, set, user};
 
-/// Counters of a group, by its size. One of the six event counters is left for the measurement
-/// itself.
+/// The groups of one to four counters that are measured. One of the six event counters is left for
+/// the measurement itself.
 const SETS: [&str; 4] = [
     "instructions:u",
     "{instructions:u,cycles:u}",
@@ -40,8 +40,8 @@ pub struct Row {
     pub instructions: f64,
 }
 
-/// Returns the instructions of one `pair`: the smallest of some batches, because a timer interrupt
-/// can only add instructions.
+/// Returns the number of instructions of one `pair`. The smallest of some batches is used, because
+/// a timer interrupt can only add instructions.
 fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
     let mut batch = |pair: &mut dyn FnMut() -> u64| {
         (0..BATCHES)

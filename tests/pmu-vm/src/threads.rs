@@ -1,4 +1,4 @@
-//! Tests counters of other threads, which exist before the counters or start later.
+//! Tests counters of another thread, which exists before the counters are opened.
 
 use std::sync::mpsc;
 
@@ -21,7 +21,8 @@ fn read(counters: &mut ThreadCounters<'_>) -> Readings {
     readings
 }
 
-/// Runs `test` with a worker thread that loops as often as it is told and reports when it is done.
+/// Runs `test` with the id of a worker thread, and with a function that lets the worker run a
+/// number of loop trips and waits until they are done.
 fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
     let (order, orders) = mpsc::channel::<u64>();
     let (done, reports) = mpsc::channel::<i32>();
@@ -45,8 +46,8 @@ fn plan() -> Plan {
     set::plan("instructions:u")
 }
 
-/// The worker is counted from outside. The channel costs the worker a varying number of
-/// instructions, up to a few hundred (it waits or does not), but the loop does not vary.
+/// Counts the worker from this thread. The worker needs up to a few hundred instructions for the
+/// channel, more or fewer if it waits or does not, but its loop does not vary.
 fn another_threads_work_is_its_own() {
     let plan = plan();
     with_worker(|worker, work| {

@@ -1,6 +1,6 @@
-//! Tests that need two CPUs. The emulator has one clock for both, so a count also contains the work
-//! of the other CPU during that time. Counts here are therefore never too small, and the smallest
-//! of many short attempts is correct.
+//! Tests that need two CPUs. The emulator has one clock for both CPUs, so a count also contains
+//! what the other CPU executed in the meantime. Counts here are therefore never too small, and the
+//! smallest of many short attempts is correct.
 
 use counters::ThreadCounters;
 
@@ -24,7 +24,7 @@ fn go_to(cpu: usize) {
     assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
 }
 
-/// Moves to the other CPU and back, with a part of the work on each. Returns the count.
+/// Moves to the other CPU and back, with a part of the work on each CPU. Returns the count.
 #[inline(never)]
 fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
     let [begin, end] = set::measure(counters, || {
@@ -45,7 +45,7 @@ fn migration_loses_nothing() {
     counters.close();
 }
 
-/// After each move, the counter is a register of another CPU and possibly has another number.
+/// After each move, the counter is a register of the other CPU, and its number may have changed.
 fn user_reads_follow_the_thread() {
     user_access(true);
     go_to(0);

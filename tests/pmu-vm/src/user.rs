@@ -1,5 +1,5 @@
-//! Tests readings without the kernel: they equal the kernel's, make no system call, and fall back
-//! to the kernel where it does not allow them.
+//! Tests readings without the kernel. They return the same counts as the kernel and make no system
+//! call. If the kernel does not allow them, it is asked instead.
 
 use std::fs;
 
@@ -29,8 +29,8 @@ pub fn user_access(on: bool) {
         .expect("set perf_user_access as root");
 }
 
-/// Returns `n` counters of instructions that can be read in user mode. They do not use the cycle
-/// counter, and have names that distinguish them.
+/// Returns the names of `n` counters of instructions that can be read in user mode and do not use
+/// the cycle counter. Their names differ.
 fn many(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("armv8_pmuv3/event=0x8,rdpmc=1,name=i{i}/u")).collect()
 }
@@ -47,12 +47,13 @@ fn leader(counters: &ThreadCounters<'_>) -> i32 {
     counters.descriptors().next().expect("a counter is open")
 }
 
-/// The largest number of instructions of a reading that had to be repeated because the kernel wrote
-/// the page during the reading, at an overflow or a context switch.
+/// A reading is repeated if the kernel writes the page during the reading, at an overflow or a
+/// context switch. The repetition takes fewer instructions than this.
 const REPEATED: u64 = 150;
 
-/// Checks that `measure` never returns less than `expected`, and exactly `expected` except for a
-/// repeated reading. It is assumed that three readings in a row are not all repeated.
+/// Checks that `measure` never returns less than `expected`, and that it returns exactly `expected`
+/// at least once. Only a repeated reading may return more, and three readings in a row are hardly
+/// ever all repeated.
 fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
     let counted = [(); 3].map(|()| {
         let counted = measure();
@@ -70,8 +71,8 @@ fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     end.since(&begin, counter).expect("the counter was read")
 }
 
-/// Counts are as exact as with group reads, with another constant. This also holds directly after
-/// opening, when the counter itself is half of its range below zero.
+/// Counts are as exact as with group reads, but the constant is another one. This also holds
+/// directly after opening, when the hardware counter starts half of its range below zero.
 fn known_loops() {
     user_access(true);
     let names = "{instructions:u,cycles:u,r8:u,r11:u}";
@@ -98,8 +99,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// Takes a reading of ours, runs a loop and takes a reading of the kernel's, and then the other way
-/// round. The difference is always 2 n plus the same constant.
+/// Reads without the kernel, runs a loop of n trips, and reads by the kernel, and then in the other
+/// order. The difference is always 2 n plus the same constant.
 fn equal_to_read() {
     user_access(true);
     let plan = set::plan("{instructions:u,r8:u}");
@@ -138,7 +139,8 @@ fn equal_to_read() {
     counters.close();
 }
 
-/// Our times enabled and running lie between those of two reads of the kernel before and after.
+/// The times enabled and running of our reading are between those of a kernel's reading before it
+/// and one after it.
 fn times_are_the_kernels() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -152,7 +154,7 @@ fn times_are_the_kernels() {
         let after = kernel::group(fd, 1);
         let enabled = ours.enabled(0).expect("the counter was read");
         let running = ours.running(0).expect("the counter was read");
-        // The kernel rounds down as we do, but from another starting point.
+        // The kernel also rounds down, but from another starting point.
         let around = before.enabled.saturating_sub(1)..=after.enabled + 1;
         assert!(around.contains(&enabled), "enabled {enabled} is not in {around:?}");
         assert_eq!(enabled, running);
@@ -160,9 +162,9 @@ fn times_are_the_kernels() {
     counters.close();
 }
 
-/// Counts this thread's system calls with the kernel's own tracepoint. With our readings, it counts
-/// one, which is the second reading of the tracepoint itself. With readings by `read`, it counts
-/// each of them, which shows that the tracepoint works.
+/// Counts this thread's system calls with the kernel's own tracepoint. During our readings, it
+/// counts one call, which is the second reading of the tracepoint itself. During readings by
+/// `read`, it also counts each of these readings, which shows that the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -185,7 +187,8 @@ fn no_system_call() {
     calls.close();
 }
 
-/// Counters are read without a system call while the calls are forbidden: the kernel would kill the process.
+/// Reads counters after the system calls for reading were forbidden. If a reading made one, the
+/// kernel would kill the process.
 fn no_system_call_under_seccomp() {
     user_access(true);
     let plan = set::plan("{instructions:u,cycles:u,r8:u,r11:u}");
@@ -197,8 +200,8 @@ fn no_system_call_under_seccomp() {
     // Nothing is closed, because that needs an ioctl. The process ends here.
 }
 
-/// The kernel starts a counter at half of its 32 bits and resets it in the interrupt of the
-/// overflow. Our readings agree with the kernel's before, across and after the overflow.
+/// The kernel starts a counter of 32 bits at half of its range, and resets it in the interrupt of
+/// its overflow. Our readings agree with the kernel's before, across and after the overflow.
 fn across_the_overflow() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -213,7 +216,7 @@ fn across_the_overflow() {
         assert!(apart < 1_000, "our count is {apart:#x} below the kernel's {kernels:#x}");
         (kernels, apart)
     };
-    // The first reading touches new pages of the stack.
+    // The first reading touches new pages of the stack, so its result is not used.
     both(&mut counters);
     let (mut total, constant) = both(&mut counters);
     let run = |counters: &mut ThreadCounters<'_>, trips| {
@@ -221,7 +224,7 @@ fn across_the_overflow() {
         end.since(&begin, 0).expect("the counter was read")
     };
     let empty = run(&mut counters, 0);
-    // This covers three overflows of half the range and goes beyond 2³².
+    // The total passes three overflows, each after half of the range, and goes beyond 2³².
     while total < 0x1_9000_0000 {
         let trips = 100_000 + random.below(300_000);
         exactly(256 * trips + empty, || run(&mut counters, trips));
@@ -236,8 +239,8 @@ fn across_the_overflow() {
     counters.close();
 }
 
-/// With user-space reads disabled, the counts are the same, and each reading asks the kernel. (The
-/// pages still allow it, but name no counter.)
+/// If user-space reads are disabled, the counts are the same, and each reading asks the kernel.
+/// (The counters' pages still allow such reads, but contain no counter's number.)
 fn off_means_read() {
     user_access(false);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -261,8 +264,9 @@ fn off_means_read() {
     counters.close();
 }
 
-/// Twelve counters on six, each in its own group. Those that are not on the CPU at the moment are
-/// read by the kernel, and the times show how much was counted.
+/// Twelve counters, each in its own group, take turns on six hardware counters. Counters that are
+/// not on the CPU at the moment are read by the kernel, and the times show how long each was
+/// counting.
 fn taken_turns_are_known() {
     user_access(true);
     let names: Vec<String> = many(12).iter().map(|name| format!("{{{name}}}")).collect();
@@ -290,8 +294,8 @@ fn taken_turns_are_known() {
     counters.close();
 }
 
-/// The CPU's counters belong to the running thread. Another thread that read them on our behalf
-/// would get its own counts.
+/// The CPU's registers contain the counts of the running thread. If another thread read this
+/// thread's counters without the kernel, it would get its own counts, so it must ask the kernel.
 fn another_thread_asks_the_kernel() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -312,8 +316,8 @@ fn another_thread_asks_the_kernel() {
     counters.close();
 }
 
-/// A counter whose page is still mapped continues to count after its descriptor was closed. Six
-/// such counters would leave none for the next six.
+/// If a counter's page is still mapped, the counter continues to count after its descriptor was
+/// closed. Six such counters would leave no hardware counter for the next six.
 fn closing_frees_the_counters() {
     user_access(true);
     let six = format!("{{{}}}", many(6).join(","));
@@ -327,7 +331,7 @@ fn closing_frees_the_counters() {
         assert_eq!(whole(&mut counters), Coverage::Whole);
         counters.close();
     }
-    // Without unmapping the pages, the same steps leave no counters, so the test can detect the
+    // If the pages stay mapped, the next six counters get no hardware. So the test can detect the
     // problem.
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());

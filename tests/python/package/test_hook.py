@@ -1,4 +1,4 @@
-"""Tests the sitecustomize that `counterpoint run` brings: programs must not notice it."""
+"""Tests the module sitecustomize that `counterpoint run` adds. Programs must not notice it."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_a_virtual_environment(tmp_path):
 
 
 def test_a_module_of_the_name_that_is_not_tvms(tmp_path):
-    # This `tvm` is a package of the user's own. Errors of ours must not reach it.
+    # This `tvm` is the user's own package, and not TVM. Our own errors must not reach the program.
     package = tmp_path / "tvm/runtime"
     package.mkdir(parents=True)
     (tmp_path / "tvm/__init__.py").write_text("__version__ = '0.27.0'\n")
@@ -118,7 +118,7 @@ def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
     assert done.stdout == "libc.so.6\n", done.stderr
     report = subprocess.run([program, "ops", profile, "--format", "json"], capture_output=True)
     losses = {loss["name"]: loss["count"] for loss in json.loads(report.stdout)["losses"]}
-    # Any other program without our variables is a loss.
+    # Any other program that starts without our variables is counted as a loss.
     assert losses == {"child_without_variables": 1}
 
 

@@ -47,7 +47,7 @@ def test_pip_installs_it_with_program_and_library(tmp_path):
 
 
 def checkout(tmp_path):
-    """Copies what pip needs of a checkout, without dist/."""
+    """Copies the part of the checkout that pip needs, without dist/."""
     copy = tmp_path / "checkout"
     unwanted = shutil.ignore_patterns("_dist", "__pycache__")
     shutil.copytree(SOURCES, copy / "bindings/python", ignore=unwanted)
@@ -60,7 +60,7 @@ def test_without_rust_it_says_what_to_do(tmp_path):
     (copy / "Cargo.toml").touch()
     out = run(*words, copy / "bindings/python", good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
     assert "Rust is not installed" in out and "COUNTERPOINT_DIST" in out and "docs/tvm.md" in out
-    # The page explains the variable.
+    # The page docs/tvm.md explains the variable.
     assert "COUNTERPOINT_DIST" in (places.ROOT / "docs/tvm.md").read_text().split("## A worked example")[0]
 
 
@@ -176,10 +176,11 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     assert made(ours) == "True\n"
     shared.chmod(0o1777)
     assert made(shared) == "True\n"
-    # Outside of a container, 65534 is a user like others.
+    # Outside of a container, 65534 is a user like any other.
     os.chown(theirs, 65534, 65534)
     assert f"{theirs} belongs to user 65534" in made(theirs)
-    # In a container, an owner without a number may be the user who started it. Others still may not write.
+    # In a container, users that have no id there have the id 65534. Such an owner may be the user who started
+    # the container, so the folder is accepted, unless other users can write to it.
     container = ("unshare", "--user", "--map-root-user")
     if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
         pytest.skip("no user namespaces")

@@ -1,4 +1,4 @@
-"""Tests the content of the wheel, and the machines that its tag names."""
+"""Tests the content of the wheel, and the platforms that its tag names."""
 
 import importlib.util
 import os
@@ -27,9 +27,9 @@ def backend():
         (b"\0GLIBC_2.2.5\0GLIBC_2.18\0", False),
         (b"\0GLIBC_2.34\0GLIBC_2.14\0", False),
         (b"\0GLIBC_3.0\0", False),
-        # This needs a library of the compiler.
+        # This file needs a library of the compiler.
         (b"\0libgcc_s.so.1\0GLIBC_2.14\0", False),
-        # This text only mentions a version.
+        # This file only mentions a version in a text.
         (b"needs GLIBC_2.34 or so\0", True),
     ],
 )
@@ -63,7 +63,7 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
     tags = (tmp_path / "x" / info / "WHEEL").read_text()
     for platform in name.removesuffix(".whl").split("-")[-1].split("."):
         assert f"Tag: py3-none-{platform}\n" in tags
-    # Manual pages are in the folder in which `man` looks for those of a program in PATH.
+    # For a program in PATH, `man` looks for the manual pages in this folder.
     pages = f"{backend.NAME}.data/data/share/man/man1"
     assert f"{pages}/counterpoint.1" in inside and f"{pages}/counterpoint-run.1" in inside
     # The same input gives the same wheel.
@@ -73,7 +73,7 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
 
 
 def test_the_project_file_says_the_same(backend):
-    """pip reads pyproject.toml before it asks us."""
+    """pip reads pyproject.toml before it calls our build backend."""
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((SOURCES / "pyproject.toml").read_text())["project"]
     metadata = backend.metadata(backend.HERE_ONLY)["METADATA"]
@@ -85,7 +85,7 @@ def test_the_project_file_says_the_same(backend):
 
 
 def test_every_module_is_read_by_the_oldest_python(backend):
-    """The wheel says 3.9. Any interpreter can check the grammar of 3.9."""
+    """The wheel requires Python 3.9. Any newer interpreter can check the grammar of 3.9."""
     import ast
 
     for path in backend.sources():

@@ -1,4 +1,4 @@
-"""Tests the formats of TVM's former profiler by its documented rules; every number was computed on paper."""
+"""Tests the formats of TVM's former profiler by its documented rules. All expected numbers were computed by hand."""
 
 import json
 
@@ -66,14 +66,14 @@ Number of threads: 2"""
 def test_table():
     table = sample().table()
     assert stripped(table) == AGGREGATED
-    # Every cell of every line is padded to the width of its column, and has two spaces more.
+    # Every cell of every line is padded to the width of its column and followed by two spaces.
     width = (10 + 13 + 7 + 6 + 5 + 25 + 9 + 11) + 8 * 2
     assert {len(line) for line in table.splitlines()[:6]} == {width}
     assert str(sample()) == table
 
 
-# The rows are in the order of the calls, and nothing is added up. The column of names is narrower: the
-# longest name has six letters.
+# The rows are in the order of the calls, and rows of the same op are not added up. The column of names is
+# narrower, because the longest name has six letters.
 PLAIN = """\
 Name    Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
 add             10.00     5.00    cpu0      1  float32[8, 4], float32[4]          1            1
@@ -123,7 +123,8 @@ def test_a_missing_value_is_a_dash_and_makes_its_sum_missing():
 
 
 def test_csv():
-    # The columns are in the order of their bytes: capitals first. There are no totals. A missing value is empty.
+    # Columns are sorted by the bytes of their names, so capitals come first. There are no totals. A missing
+    # value is an empty cell.
     assert sample().csv() == (
         "Argument Shapes,Count,Device,Duration (us),Imbalance,Name,Percent,page-faults\n"
         '"float32[8, 4], float32[4]",1,"cpu0",10.0,1.0,"add",5.0,1\n'
@@ -159,7 +160,7 @@ def test_json():
     assert Report.from_json(report.json()) == report
 
 
-# A report as TVM wrote it: 17 decimals, any order of keys, a line feed in a string, and unknown keys.
+# A report as TVM wrote it, with 17 decimals, keys in any order, a line feed in a string, and unknown keys.
 OLD = """{"device_metrics": {"cpu0": {"Count": {"count": 1}, "Device": {"string": "cpu0"},
 "Duration (us)": {"microseconds": 119.50000000000000000}, "Name": {"string": "Total"}}},
 "version": 7, "calls": [{"Percent": {"percent": 10.29288702928870314}, "Hash": {"string": "0a1f"},
@@ -179,7 +180,7 @@ def test_old_json():
     assert row["Reuse"] == Ratio(0.25)
     assert report.device_metrics["cpu0"]["Duration (us)"] == Duration(119.5)
     assert report.configuration["Executor"] == Text("Graph")
-    # The name's line feed does not break the table.
+    # The name's line feed does not break the row of the table.
     assert "mat\\nmul " in report.table()
 
 
@@ -228,7 +229,7 @@ def test_numbers_of_other_places():
     assert german.whole(-1234567) == "-1.234.567" and german.whole(123) == "123"
     assert german.fixed(1234.5, 2) == "1.234,50" and german.fixed(-0.5, 2) == "-0,50"
     assert german.significant(0.123, 2) == "0,12"
-    # The last size repeats: three digits, then twos.
+    # The last group size repeats: a group of three digits, then groups of two.
     assert _locale.Numbers(separator=",", groups=(3, 2)).whole(123456789) == "12,34,56,789"
 
 

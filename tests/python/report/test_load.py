@@ -1,4 +1,4 @@
-"""Tests `counterpoint.load`: a profile as tables, and as the page in a notebook."""
+"""Tests `counterpoint.load`, which offers a profile as tables, and as a page in a notebook."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ EVIL = "a<script>alert(1)</script>\x1b[31m"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Returns a profile of two threads: `outer` of 100 us contains two `matmul`; and a counter with two samples."""
+    """Returns a profile of two threads: `outer` of 100 us contains two `matmul`. A counter has two samples."""
     folder = tmp_path_factory.mktemp("load")
     slices = [("outer", 1, 0, 100), ("matmul", 1, 10, 30), ("matmul", 1, 50, 20), (EVIL, 2, 0, 7)]
     events = [
@@ -48,7 +48,7 @@ def test_the_example_of_the_page(path, tmp_path, monkeypatch, capsys):
     for code in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M):
         exec(code, {})  # noqa: S102
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    # The output has the row of the ops, and the statistics of the durations, 20 and 30 us.
+    # The output contains the row of the ops, and statistics of their durations, which are 20 and 30 us.
     assert any(row[1:4] == ["matmul", "2", "50000.0"] for row in rows), rows
     assert any(row[:3] == ["matmul", "2.0", "25000.0"] and row[-1] == "30000.0" for row in rows), rows
 
@@ -152,7 +152,7 @@ def test_the_page_is_in_a_sandbox(path, tmp_path):
     profile = counterpoint.load(path)
     found = Frame(profile._repr_html_())
     assert found.tags == ["iframe"]
-    # With its origin, the page could reach the notebook.
+    # If the frame had the notebook's origin, the page could access the notebook.
     assert "allow-same-origin" not in found.frame["sandbox"].split()
     profile.html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -174,10 +174,10 @@ def test_a_report_shows_its_profile_and_else_its_table(path):
     assert Frame(shown).tags == ["pre"] and "&lt;script&gt;" in shown
     report._recorded = counterpoint.load(path)
     assert Frame(report._repr_html_()).tags == ["iframe"]
-    # A pickled report leaves its profile behind.
+    # A pickled report does not contain its profile.
     again = pickle.loads(pickle.dumps(report))
     assert again == report and again._recorded is None
-    # If the profile is gone, the text says so and has the table.
+    # If the profile no longer exists, the shown text says so and contains the table.
     report._recorded.path += ".gone"
     shown = report._repr_html_()
     assert Frame(shown).tags == ["pre"] and "gone" in shown and "Duration (us)" in shown

@@ -1,4 +1,4 @@
-"""Tests names in texts that Python shows: characters that a terminal would obey, hide or reorder are replaced."""
+"""Tests names in texts that Python shows. Characters that a terminal would execute, hide or reorder are replaced."""
 
 import json
 import warnings
@@ -10,14 +10,14 @@ from counterpoint.errors import CounterpointError, ReportError
 from counterpoint.loops import LoopReport
 from counterpoint.report import Report
 
-# ESC, C1 CSI, right-to-left override, zero-width space, line feed, carriage return, tag, soft hyphen.
+# Contains ESC, C1 CSI, right-to-left override, zero-width space, line feed, carriage return, tag, soft hyphen.
 EVIL = "a\x1b[31m\x9b31m\u202e\u200b\n\r\U000e0041\xadz"
 SEEN = "a\ufffd[31m\ufffd31m\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdz"
 ESCAPED = r"a\x1b[31m\x9b31m\u202e\u200b\n\r\U000e0041\xadz"
 
 
 def test_every_character_is_shown_or_replaced():
-    """A test of the program compares the table with the program's rule (crates/cli/src/terminal.rs)."""
+    """A Rust test compares the table `HIDDEN` with the rule of the program (crates/cli/src/terminal.rs)."""
     hidden = set(range(0xD800, 0xE000))
     for part in _visible.HIDDEN.split():
         first, _, last = part.partition("-")
@@ -51,7 +51,8 @@ def check(text, times):
 
 
 def test_the_table_and_a_loss(report):
-    # A column, a setting's name and a note; a loss has it twice. Cells and values have escapes.
+    # The name is replaced in a column, a setting's name and a note, and twice in a loss. In cells and values,
+    # it is escaped.
     check(str(report), 5)
     assert str(report).count(ESCAPED) == 3
     check(str(report.losses[0]), 2)

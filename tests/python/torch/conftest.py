@@ -1,7 +1,7 @@
-"""Runs PyTorch for the tests, as people do who installed the package: in separate processes.
+"""Runs PyTorch for the tests in separate processes, as for a user who installed the package.
 
-The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH, with a folder in
-front that has what `pip install` would put there.
+The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH. The first folder of its path
+contains the files that `pip install` would install.
 """
 
 import compileall
@@ -52,7 +52,7 @@ class Torch:
         self.compiler = compiler
 
     def environment(self, **variables):
-        """Returns the variables of a user's shell, with `variables`; a value of None removes one."""
+        """Returns the variables of a user's shell, with `variables` added. A value of None removes a variable."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -86,7 +86,7 @@ class Torch:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """Returns a folder with what `pip install` puts into an environment: the unpacked wheel."""
+    """Returns a folder with the files that `pip install` installs: those of the unpacked wheel."""
     if not (places.DIST / "bin/counterpoint").is_file():
         pytest.skip(f"no {places.DIST}/bin/counterpoint")
     folder = tmp_path_factory.mktemp("wheel")
@@ -109,7 +109,7 @@ def site(tmp_path_factory):
 
 
 def kept(tmp_path_factory, name):
-    """Returns a folder that stays for later runs and for the tests in Rust, if there is a place for it."""
+    """Returns a folder. If COUNTERPOINT_TORCH_SHIMS is set, later runs and the tests in Rust use the same folder."""
     place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
     folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,8 +125,8 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def compiler(tmp_path_factory):
-    """Returns a folder with a `c++` that keeps what it has compiled (`compiler.py`), so that a test with a shim of its
-    own waits only for its first time. None if there is no compiler."""
+    """Returns a folder with a `c++` that keeps its results (`compiler.py`), so that tests with their own caches do not
+    compile the same shim again. Returns None if there is no compiler."""
     real = shutil.which("c++")
     if real is None:
         return None
@@ -150,8 +150,8 @@ def torch(site, cache, compiler):
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
 def any_torch(request, site, cache, compiler):
-    """Returns each supported PyTorch. pytest runs all tests with one of them, of all modules, before the next one. What
-    a fixture with the scope of a module has made would end in between, and be made once more."""
+    """Returns each supported PyTorch. pytest runs the tests of all modules with one PyTorch before the next. So a
+    fixture with the scope of a module would be torn down in between, and be made once more."""
     venv = os.environ.get(request.param)
     if not venv:
         pytest.skip(f"{request.param} is not set")

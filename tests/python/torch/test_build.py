@@ -1,4 +1,5 @@
-"""Tests compiling the shim and keeping it, with a stand-in for PyTorch that compiles fast."""
+"""Tests compiling the shim (the C++ library between Counterpoint and PyTorch) and keeping it in a cache. A small fake
+PyTorch makes the shim compile fast."""
 
 import contextlib
 import ctypes
@@ -28,7 +29,7 @@ from counterpoint.torch import _build, _cache, _prepare  # noqa: E402
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """Makes a PyTorch without anything inside, a shim of two files, and a compiler that counts its calls."""
+    """Makes an empty PyTorch, a shim of two source files, and a compiler that counts its calls."""
     folder = tmp_path / "torch"
     (folder / "include/kineto").mkdir(parents=True)
     (folder / "include/kineto/libkineto.h").write_text("")
@@ -100,7 +101,8 @@ def test_the_number_of_a_version():
 
 
 def asks(fake, tmp_path):
-    """Makes a script that asks for the shim, prints its messages on stderr, and then the path or why there is none."""
+    """Makes a script that asks for the shim. It prints messages on stderr, and then the path or why there is no
+    shim."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -122,13 +124,13 @@ def started(fake, tmp_path, count):
 
 
 def on_a_terminal(words, environment, columns):
-    """Runs a process whose stderr is a terminal with `columns` columns. Returns what it shows there."""
+    """Runs a process whose stderr is a terminal with `columns` columns. Returns the text that the terminal got."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**environment, "TERM": "xterm"})
     os.close(theirs)
     shown = b""
-    # At the end, reading fails, because nobody has the terminal open any more.
+    # At the end, reading fails, because no process has the terminal open any more.
     with contextlib.suppress(OSError):
         while part := os.read(ours, 4096):
             shown += part
@@ -145,11 +147,11 @@ def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
     assert said.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once; ") and said.endswith("\n")
     assert len(lines) > 1
     for line in lines:
-        # The line fits into the terminal, whose last column stays empty.
+        # The line fits into the terminal and leaves the last column empty.
         assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
     # The line is erased in the end.
     assert left == ""
-    # In a file there is no such line, and with the shim in the cache there is none at all.
+    # If stderr is a file, it gets no such line. If the shim is in the cache, there is no message at all.
     (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
     done = subprocess.run(words, capture_output=True, env=environment, text=True, check=True)
     assert len(done.stderr.splitlines()) == 1 and "\x1b" not in done.stderr
@@ -165,7 +167,7 @@ def test_who_waits_for_another_process_says_so(fake, tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX)
         waits = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True)
         first = waits.stderr.readline()
-    # The process says so once, and goes on as soon as it can.
+    # The process prints once that it waits, and continues as soon as it has the lock.
     rest = waits.stderr.read()
     assert waits.wait() == 0
     assert "another process does that, and this one waits for it" in first
@@ -226,7 +228,7 @@ def test_a_parent_of_the_cache_that_others_can_write_is_not_good_either(fake, tm
     built = _build.shim(fake, lambda line: None)
     assert built.temporary is not None
     shutil.rmtree(built.temporary)
-    # With the sticky bit, as /tmp has it, others cannot replace our files.
+    # If the folder has the sticky bit, as /tmp has, other users cannot replace our files.
     open_folder.chmod(0o1777)
     assert _build.shim(fake, lambda line: None).temporary is None
 
@@ -359,7 +361,7 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
     tried = calls(tmp_path)
     with pytest.raises(_build.NoShim, match=r"two is broken.*remove .*\.failed to try again"):
         _build.shim(fake, said.append)
-    # Nothing was compiled, and no line said that it is.
+    # Nothing was compiled, and no message said that something is compiled.
     assert (calls(tmp_path), len(said)) == (tried, 1)
     (note,) = (tmp_path / "cache/counterpoint/torch").glob("*.failed")
     # With a changed compiler, the shim is tried again.
@@ -368,7 +370,8 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
         _build.shim(fake, said.append)
     assert (len(said), calls(tmp_path) > tried) == (2, True)
     monkeypatch.setenv("CXX", os.environ["CXX"].removesuffix(" -g"))
-    # It is also tried again after an hour, because headers may be installed by then, and if others can write the note.
+    # It is also tried again after an hour, because headers may be installed by then, and if other users can write to
+    # the file with the reason of the failure.
     for harm in (lambda: os.utime(note, (0, note.stat().st_mtime - 2 * _cache.REMEMBERED_S)), lambda: note.chmod(0o722)):
         harm()
         before = calls(tmp_path)
@@ -387,7 +390,7 @@ def test_processes_at_the_same_time_fail_once(fake, tmp_path):
 
 
 def test_nothing_is_made_before_it_is_trusted(fake, tmp_path, monkeypatch):
-    """Root with the HOME of a user leaves nothing in that folder."""
+    """If root runs with the HOME of another user, nothing is created in that folder."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -425,7 +428,7 @@ def test_a_home_that_is_no_place_is_ignored(fake, tmp_path, monkeypatch, home):
         built = _build.shim(fake, lambda line: None)
         assert built.path.parent == tmp_path / "real/.cache/counterpoint/torch"
     assert not (tmp_path / "relative").exists() and calls(tmp_path) == 3
-    # A home that does not exist is not made.
+    # A home that does not exist is not created.
     User.pw_dir = str(tmp_path / "missing")
     said = []
     shutil.rmtree(_build.shim(fake, said.append).temporary)
@@ -446,7 +449,8 @@ def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, 
 
 @pytest.fixture
 def packed(fake, tmp_path, monkeypatch):
-    """Makes a shim that came with the package, for the stand-in. Other builds of the same commit find it, too."""
+    """Makes a shim that came with the package, for the fake PyTorch. Other builds of the same commit can use it,
+    too."""
     monkeypatch.setattr(_build, "PREBUILT", tmp_path / "prebuilt")
     path = _build.prebuild(fake, tmp_path / "prebuilt")
     assert path.name.startswith("2.15.0-0123456789abcdef-")

@@ -1,4 +1,4 @@
-"""Tests that `import torch` works, whatever goes wrong in our part of it."""
+"""Tests that `import torch` works, even if Counterpoint's part of it fails."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-# Each place is replaced by a function that raises.
+# Each of these functions is replaced by a function that raises an exception.
 PLACES = [
     "_entry.wanted",
     "_load.begin",
@@ -83,7 +83,8 @@ print(json.dumps(sorted({e.name()[:7] for e in prof.profiler.kineto_results.even
 
 @pytest.fixture(scope="session")
 def used(torch, plugins):
-    """Runs USE with a plugin, and returns the result. Afterwards, the shim is in the cache of all tests."""
+    """Runs USE with a plugin, and returns the result. Afterwards, the compiled shim is in the cache that all tests
+    share."""
     return torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0])
 
 
@@ -174,7 +175,7 @@ def test_a_shim_in_the_cache_needs_no_compiler(torch, plugins, used):
 
 
 def test_cupti_is_turned_off_on_request(torch, plugins):
-    # Without a GPU there is nothing to turn off; the profiler has to work after it.
+    # Without a GPU, there is nothing to turn off. The profiler must work nevertheless.
     done = torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], KINETO_DISABLE_CUPTI="1")
     assert "kernel_" in done.found
     assert all(line.startswith("compiling the bridge") for line in done.lines), done.errors
@@ -200,7 +201,7 @@ print(json.dumps(names()))
 
 
 def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
-    # Nothing has asked for the bridge before, so that PyTorch has initialised its profiler by itself.
+    # Nothing has loaded the bridge before, so PyTorch has initialised its profiler without it.
     done = torch.run(LATE)
     assert "aten::a" in done.found
     said = [line for line in done.lines if not line.startswith("compiling the bridge")]

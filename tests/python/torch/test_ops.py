@@ -1,5 +1,5 @@
-"""Tests hardware counters per op of PyTorch. Expected values come from PyTorch's own profiler, or from the
-number of fresh pages that an op writes to."""
+"""Tests hardware counters per op of PyTorch. The expected values are those of PyTorch's own profiler,
+or the number of fresh pages that an op writes to."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ FAULTS = "page-faults:u"
 
 @pytest.fixture(scope="session")
 def counted():
-    """Returns what counted.py finds with all models. Several tests read the outcome of the same process."""
+    """Returns what counted.py prints for all models. Several tests use the output of the same process."""
     outcomes = {}
 
     def of(torch, threads):
@@ -55,7 +55,7 @@ def test_counts_are_arguments_of_torchs_own_events(torch, counted):
 
 def test_calls_of_the_backward_pass_know_their_forward_op(torch, counted):
     found = counted(torch, 1)["mlp"]
-    # These ops make these nodes; see derivatives.yaml of PyTorch.
+    # Each backward node is made by the forward op at its side (derivatives.yaml of PyTorch).
     forward = dict(map(tuple, found["forward"]))
     assert forward["AddmmBackward0"] == "aten::addmm"
     assert forward["ReluBackward0"] == "aten::relu"
@@ -123,7 +123,7 @@ print(json.dumps([row(1), row(2)]))
 
 def test_counts_are_exact_on_the_caller_and_on_a_worker(torch):
     alone, shared = torch.run(EXACT).found
-    # PyTorch halves the 1,024 pages at the end of a page (at::parallel_for).
+    # PyTorch (at::parallel_for) splits the 1,024 pages into halves exactly between two pages.
     assert alone == ["aten::fill_", 1024, None, 1024, None, True]
     assert shared == ["aten::fill_", 1024, 512, 1024, 2, True]
 
@@ -154,7 +154,7 @@ def test_the_formats_of_a_report_agree(torch):
     assert [row["Name"] for row in rows] == names
     for column in ("page-faults:u", "Total page-faults:u"):
         values = [row[column].value for row in report.calls]
-        # The table has the counts of a range itself, without the ops in it, and its total.
+        # For a range, the table has the range's own counts without the ops in it, and also the total.
         assert [row[column] for row in rows] == ["" if value is None else str(value) for value in values]
     assert all(name in table for name in names)
     pytest.importorskip("pyarrow")
@@ -188,7 +188,7 @@ except CounterpointError as error:
 def test_hardware_counters_are_counted_or_the_error_names_them(torch):
     found = torch.run(HARDWARE).found
     if "refused" in found:
-        # After refused counters, the program can still count with others.
+        # After some counters were refused, the program can use other counters.
         assert "cycles" in found["refused"] and found["calls"] == 1
     else:
         cycles, instructions, _ = found["counted"]
@@ -210,7 +210,7 @@ print(json.dumps([{loss.name: loss.count for loss in report.losses}, report.note
 
 
 def test_parallel_regions_that_cannot_be_watched_are_a_loss(torch):
-    # This behaves as a PyTorch that was built without OpenMP.
+    # The script behaves like a PyTorch that was built without OpenMP.
     losses, notes = torch.run(UNSEEN).found
     assert losses == {"parallel_unseen": 1}
     assert len([note for note in notes if "GOMP_parallel" in note]) == 1
@@ -236,7 +236,7 @@ def test_instrumented_loops_are_in_the_same_profile(torch, tmp_path):
     library = tmp_path / "library.so"
     source = places.ROOT / "tests/programs/loops_library.c"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-    # `run` is a function with two loops in one another, of which the inner one begins three times.
+    # `run` is a function with two nested loops. The inner loop is entered three times.
     assert torch.run(LOOPS, library).found == [[5, 5, 15], ["aten::sin"] * 5, True]
 
 
@@ -429,7 +429,7 @@ print(json.dumps({f.__name__: f() for f in (an_op_that_throws, a_block_that_thro
 def test_odd_programs(torch):
     found = torch.run(ODD).found
     ops, losses = found["an_op_that_throws"]
-    # The failing op ended, and the op after it is not inside it.
+    # The op that throws has ended, so the next op is not inside it.
     assert ops[0] == ["aten::matmul", 0]
     assert ["aten::relu", 0] in ops
     assert losses == {}
@@ -462,7 +462,7 @@ def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
     profile = str(tmp_path / "run.cpt")
-    # Nothing is installed: `run` brings the package.
+    # The package is not installed. `counterpoint run` adds it to the path.
     environment = torch.environment(PYTHONPATH=None, COUNTERPOINT_DIST=places.DIST, **variables)
     done = subprocess.run(
         [program, "run", "-e", events, *options, "-o", profile, "--", torch.python, path],
@@ -584,7 +584,7 @@ def test_a_compiled_model(torch, tmp_path):
     path.write_text(COMPILED)
     done = torch.run(str(path), TORCHINDUCTOR_CACHE_DIR=tmp_path / "inductor")
     found = done.found
-    # The kernel is in a library that was loaded after PyTorch, and is no op of PyTorch's own.
+    # The kernel is in a library that was loaded after PyTorch, and is not one of PyTorch's own ops.
     with_regions = [row for row in found if row[2]]
     assert len(with_regions) == 1, found
     assert with_regions[0][3] > 0, found

@@ -1,4 +1,5 @@
-"""Tests profilers of PyTorch that overlap: the program does what it does without `run`, and valid results are kept."""
+"""Tests profilers of PyTorch that overlap. Under `run`, the program behaves as it does alone, and valid results are
+kept in the profile."""
 
 import bisect
 import os
@@ -22,8 +23,8 @@ alone = {}
 
 
 def check(torch, folder, what, invalid, whole=1, **variables):
-    """Compares a run with the program alone. `invalid`: how many results PyTorch leaves invalid. `whole`: how many
-    are valid."""
+    """Compares a run with the program alone. `invalid` is the number of results that PyTorch leaves invalid, and
+    `whole` the number of valid ones."""
     recorded = Recorded(torch, folder, what, script=SCRIPT, **variables)
     output = recorded.done.stdout.decode()
     # The variables concern only Counterpoint, so the program alone runs without them.
@@ -47,7 +48,7 @@ def test_what_is_valid_is_kept(any_torch, tmp_path, what, invalid):
     assert output.count("'aten::ones'") == sum(n for key, n in theirs.items() if key[2] == "aten::ones")
 
 
-# These make PyTorch 2.12 crash even without Counterpoint.
+# These programs make PyTorch 2.12 crash even without Counterpoint.
 @pytest.mark.parametrize("what, invalid", [("inside", 1), ("crossed", 2)])
 def test_what_is_valid_is_kept_with_threads(torch, tmp_path, what, invalid):
     recorded, _ = check(torch, tmp_path, what, invalid)
@@ -69,7 +70,7 @@ def test_a_trace_is_exported_once_as_without_us(any_torch, tmp_path, variables):
 
 
 class Profiler:
-    """Stands in for PyTorch's profiler, and for its result."""
+    """Replaces PyTorch's profiler and its result in a test."""
 
     def __init__(self, began=1):
         self.began = began
@@ -95,12 +96,12 @@ def test_a_result_is_whole_if_nothing_came_between():
 
     assert whole((0, 0), (0, 1), (0, 2))
     assert whole((1, 0), (1, 1), (0, 0), (0, 1), (0, 2))
-    # A second cycle is whole, too.
+    # The result of a second cycle is whole, too.
     assert whole((0, 0), (0, 1), (0, 2), (0, 0), (0, 1), (0, 2))
     for kind in range(3):
         assert not whole((0, 0), (1, kind), (0, 1), (0, 2))
         assert not whole((0, 0), (0, 1), (1, kind), (0, 2))
-    # A call is missing or occurs twice.
+    # In these lists, a call is missing or occurs twice.
     assert not whole((0, 1), (0, 2))
     assert not whole((0, 0), (0, 2))
     assert not whole((0, 0), (0, 1), (0, 2), (0, 2))
@@ -122,14 +123,14 @@ def test_calls_that_are_still_running_count(monkeypatch):
     with _whole.call(one, _whole.STOP) as stop:
         other.make(_whole.PREPARE)
     assert not stop.alone
-    # A call that raises has ended.
+    # A call that raises an exception has ended, so it does not count as running.
     with pytest.raises(KeyError), _whole.call(other, _whole.START):
         raise KeyError
     assert [one.make(kind) for kind in (_whole.PREPARE, _whole.START, _whole.STOP)][-1].alone
 
 
 def test_threads_at_the_same_time():
-    """While a profiler whose result is whole prepares, records and stops, there is no other call."""
+    """If a profiler's result is whole, no other profiler made a call while it prepared, recorded and stopped."""
     clock, spans, inside, lock = iter(range(10**9)), [], [], threading.Lock()
 
     def work():
@@ -156,7 +157,7 @@ def test_threads_at_the_same_time():
         calls = bisect.bisect_left(all_ticks, ticks[2]) - bisect.bisect_left(all_ticks, ticks[0])
         if alone:
             assert calls == 2
-        # These spans are longer than what counts.
+        # A span is longer than the calls in it. So if no other span overlaps it, the result must be whole.
         if not any(b < end and begin < e for b, e, _ in spans if (b, e) != (begin, end)):
             assert alone
 

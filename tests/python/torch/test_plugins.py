@@ -23,7 +23,7 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     names = {e["name"] for e in ops.values()}
     assert {"aten::matmul", "aten::mm", "aten::relu", "aten::sum"} <= names
 
-    # Before any export, kineto_results.events() has one kernel and one launch for each op.
+    # Before any export, kineto_results.events() returns one kernel and one launch for each op.
     kernels = [e for e in found["native"] if e["name"] == kernel]
     launches = [e for e in found["native"] if e["name"] == "launch"]
     assert sorted(e["linked"] for e in kernels) == sorted(ops)
@@ -31,12 +31,12 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     for e in kernels:
         assert (e["device"], e["resource"]) == (60 + e["linked"] % 2, 7)
         assert e["duration_ns"] == 4100
-        # Both are on the same clock, except for the error with which torch converts its own.
+        # Kernels and ops are on the same clock, except for the error of torch's conversion of its own clock.
         op = ops[e["linked"]]
         assert op["start_ns"] - 1e6 < e["start_ns"] < op["start_ns"] + op["duration_ns"] + 1e6
     assert all(e["resource"] == ops[e["linked"]]["resource"] for e in launches)
 
-    # FunctionEvent.kernels has the kernel for the op that launched it and for no other event.
+    # FunctionEvent.kernels contains a kernel only for the op that launched it.
     assert kernel in found["averages"]
     assert found["averages"][kernel] == len(ops)
     for e in found["events"]:
@@ -44,7 +44,7 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
             assert [k[0] for k in e["kernels"]] == [kernel], e
             assert e["kernels"][0][2] == pytest.approx(4.1)
 
-    # The exported trace has the same events.
+    # The exported trace contains the same events.
     events = traced(tmp_path / "out.json")
     by_kind = collections.defaultdict(list)
     for e in events:
@@ -129,7 +129,7 @@ def test_odd_texts_do_not_break_the_trace(any_torch, plugins, tmp_path):
 
 
 def log(path):
-    """Returns the calls that a plugin got, without the marks of ranges: [(process, call, detail)]."""
+    """Returns the calls that a plugin received, except for those that mark ranges: [(process, call, detail)]."""
     lines = [line.split(" ", 2) for line in path.read_text().splitlines()]
     return [(int(p), call, *rest) for p, call, *rest in lines if not call.endswith("_user")]
 
@@ -226,7 +226,7 @@ def test_a_plugin_that_fails_in_each_call_changes_nothing_else(torch, plugins, t
     done = torch.run(FAILING, tmp_path / "out.json", *names, "none", **variables)
     for call, (found, kernels) in zip([*names, "none"], done.found):
         assert set(own) <= set(found), call
-        # If a later call fails, the events that the plugin hands over are kept.
+        # If a call after `create` fails, the events that the plugin hands over are kept.
         assert (kernels > 0) == (call != "create"), call
     for function in names.values():
         assert len([line for line in done.lines if f"launches.so: {function} returned 7" in line]) == 1, function
@@ -245,13 +245,13 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
 
 @pytest.fixture(params=["REGISTER_HANGS", "REGISTER_LINGERS"])
 def never_loaded(request, plugins, tmp_path):
-    """As `hanging`, and once more with a plugin whose thread never ends after it was loaded."""
+    """Like `hanging`, and also with a plugin that is loaded, but whose thread then never ends."""
     return with_mistake(request.param, plugins, tmp_path)
 
 
 @pytest.fixture
 def hanging(plugins, tmp_path):
-    """Returns a folder with a plugin that hangs while it is loaded, and one that does not."""
+    """Returns a folder with two plugins, of which one hangs while it is loaded."""
     return with_mistake("REGISTER_HANGS", plugins, tmp_path)
 
 
@@ -279,7 +279,7 @@ def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, ha
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
     pipe = subprocess.PIPE
-    # A shell's background jobs, and the programs that they start, ignore SIGINT.
+    # This test may run in a shell's background job, where programs ignore SIGINT.
     heeds = lambda: signal.signal(number, signal.SIG_DFL)
     with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, preexec_fn=heeds) as process:
         try:
@@ -327,7 +327,7 @@ def test_the_user_narrows_the_kinds_and_configures_the_plugin(torch, plugins, tm
     assert wrong.found == everything
     assert len([line for line in wrong.lines if "kernels" in line]) == 1
     created = [rest for _, call, *rest in log(calls) if call in ("create", "configure")]
-    # 6 kernel, 23 privateuse1_runtime, 22 gpu_pm_counter, 4 gpu_memcpy, as the plugin lists them.
+    # The kinds are 6 kernel, 23 privateuse1_runtime, 22 gpu_pm_counter, 4 gpu_memcpy, in the plugin's order.
     all_kinds, text = ["6,23,22,4"], ['{"depth": 3}']
     assert created == [all_kinds, text, ["22"], text, all_kinds, text]
 

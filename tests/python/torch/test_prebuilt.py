@@ -1,6 +1,7 @@
-"""Tests a bridge that came with the package, in a process of PyTorch that has no compiler.
+"""Tests a bridge (the compiled library between Counterpoint and PyTorch) that came with the package, in a process that
+has no compiler.
 
-The bridge that the other tests compile is packed as a release packs it, so nothing is compiled for these.
+The tests pack the bridge that other tests have compiled, as a release does, so they compile nothing themselves.
 """
 
 import json
@@ -14,7 +15,7 @@ import places
 import pytest
 from conftest import QUICK
 
-# As `_load.py` describes the installed PyTorch.
+# Describes the installed PyTorch in the same way as `_load.py`.
 COMPILED = """
 import json, pathlib, sys, torch
 from counterpoint.torch import _build
@@ -31,7 +32,7 @@ print(float((x @ x).sum()))
 
 
 def linked(source, target):
-    """Copies as `shutil.copy2`, or links where that is possible: the programs of a build are large."""
+    """Makes a hard link if possible, because programs are large. Otherwise, copies the file."""
     try:
         os.link(source, target)
     except OSError:
@@ -39,7 +40,7 @@ def linked(source, target):
 
 
 class Release:
-    """A `dist/` with a bridge in it."""
+    """A `dist/` that contains a bridge."""
 
     def __init__(self, torch, bridge, folder):
         self.torch = torch
@@ -57,7 +58,8 @@ class Release:
         self.script.write_text(QUICK + PROGRAM)
 
     def run(self, bridge, compiler):
-        """Runs the program, whose release has this bridge. Returns the names of the recorded ops, and its messages."""
+        """Runs the program with a release that contains this bridge. Returns the names of the recorded ops, and the
+        messages."""
         self.packed.unlink(missing_ok=True)
         self.packed.write_bytes(lzma.compress(bridge, preset=0))
         program, profile = str(self.dist / "bin/counterpoint"), self.script.with_suffix(".cpt")
@@ -74,7 +76,7 @@ class Release:
 
 @pytest.fixture(scope="session")
 def bridge(any_torch):
-    """Returns the name of the bridge of a PyTorch in a release, and its content."""
+    """Returns the file name that a release uses for the bridge of this PyTorch, and the bridge itself."""
     if any_torch.compiler is None:
         pytest.skip("there is no C++ compiler")
     name, compiled = any_torch.run(COMPILED).found

@@ -18,7 +18,7 @@ class Recorded:
 
     def __init__(self, torch, folder, what, code=0, script=SCRIPT, **variables):
         self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
-        # This is the environment of people who copied dist/ and installed nothing.
+        # This is the environment of a user who copied dist/ and installed nothing.
         self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
         words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, script, what, self.trace, self.profile]
         self.done = subprocess.run(
@@ -50,8 +50,8 @@ class Recorded:
         return json.loads(self.program("report", profile or self.profile, "--format", "json", *words))
 
     def exported(self):
-        """Returns the events of recordings in the run's profile. Ops that are recorded with their counters are in other
-        processes of the export."""
+        """Returns the events of torch.profiler's recordings in the run's profile. In the export, ops that were
+        recorded with their counters belong to processes with other numbers."""
         path = self.profile.parent / "exported.json"
         self.program("trace", "export", self.profile, "-o", path)
         return [e for e in json.loads(path.read_text())["traceEvents"] if e["pid"] >= 7_000_000]
@@ -67,7 +67,7 @@ class Recorded:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory):
-    """Returns a recording with everything, of one process. Several tests read it, and none changes it."""
+    """Returns a recording of one process with all options. Several tests read it, and no test changes it."""
     kept = {}
 
     def of(torch):
@@ -79,7 +79,7 @@ def everything(tmp_path_factory):
 
 
 def as_multiset(events):
-    """Counts slices and moments, without their processes (numbers differ) and the names of Kineto's rows."""
+    """Counts equal slices and moments. Ignores process ids, which differ, and the names of Kineto's rows."""
     kept = collections.Counter()
     for e in events:
         if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
@@ -91,14 +91,15 @@ def as_multiset(events):
 
 
 def relative_times(events):
-    """Returns the begins of slices in ns since the first one, by torch's number of each slice."""
+    """Returns when each slice begins, in ns after the first slice, with torch's number of the slice."""
     slices = [e for e in events if e["ph"] == "X" and e.get("cat") != "Trace"]
     first = min(round(e["ts"] * 1000) for e in slices)
     return sorted((e["args"].get("Ev Idx", -1), round(e["ts"] * 1000) - first) for e in slices)
 
 
 def arrows(events):
-    """Returns the pairs that arrows connect: names of the innermost slices that begin there."""
+    """Returns the pairs of slices that arrows connect: the names of the innermost slices that begin at an arrow's
+    ends."""
     at = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X":
@@ -111,18 +112,18 @@ def arrows(events):
 
 
 def compare(recorded):
-    """Checks that the events that were streamed, or taken over as a file, are those that the script exported."""
+    """Checks that the events that the profile received are the events that the script exported."""
     ours, theirs = recorded.exported(), recorded.traced()
     assert as_multiset(ours) == as_multiset(theirs)
     for (index, our_ns), (their_index, their_ns) in zip(relative_times(ours), relative_times(theirs)):
-        # The clocks of a profile and of UTC may drift apart, by 500 ppm at most.
+        # The profile's clock and UTC may drift apart by at most 500 ppm.
         assert index == their_index and abs(our_ns - their_ns) <= 2 + their_ns // 2000, (index, our_ns, their_ns)
     assert arrows(ours) == arrows(theirs) != []
 
 
 def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
-    """Ops have counters and are calls of the program; the Python functions around them are only in torch's
-    recording. Both are on one thread, and a function's own time does not contain that of its ops."""
+    """Ops are recorded with counters while the program runs. The Python functions around them are only in torch's
+    recording. Both are on the same thread, and a function's own time does not contain the time of its ops."""
     recorded = Recorded(torch, tmp_path, "stacks")
     (found,) = recorded.found
     report = recorded.report()
@@ -134,16 +135,17 @@ def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
             continue
         kind = "op" if name.startswith("aten::") else "function"
         compared[kind] += 1
-        # What the two clocks saw differs by what came between them, as long as that is not the ops' own time.
+        # The two measurements do not begin and end at the same moment. The difference may be a tenth of the
+        # function's own time and half of the time of `aten::mm`.
         assert abs(row["self_ns"] / 1e3 - own_us) < 0.1 * own_us + 0.5 * ops_us, (name, row, own_us)
     assert compared["op"] > 3 and compared["function"] > 1, compared
     (backward,) = [row for name, row in rows.items() if name.startswith("<built-in method run_backward")]
-    # Its ops multiply matrices; the function itself only starts them.
+    # The ops inside of this function multiply matrices. The function itself only starts them.
     assert backward["calls"] == 10 and backward["self_ns"] < 0.5 * backward["total_ns"], backward
     shares = sum(row["share"] or 0 for row in rows.values())
     assert shares == pytest.approx(1, abs=1e-9)
 
-    # The main thread is one row, and is in calls for no longer than it lives.
+    # The main thread is one row. Its calls take no longer than the thread exists.
     for by in ("thread", "process"):
         (row,) = recorded.report(None, "--by", by)["rows"]
         assert row["self_ns"] == pytest.approx(report["total"]["self_ns"], rel=1e-9)
@@ -155,15 +157,15 @@ def test_a_recording_is_the_same_as_torchs_trace(any_torch, everything):
     recorded = everything(any_torch)
     assert recorded.lines == []
     compare(recorded)
-    # The names of threads, too.
+    # The names of threads are the same, too.
     threads = lambda events: {
         (e["tid"], e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"
     }
     named = {(tid, name) for tid, name in threads(recorded.traced()) if isinstance(tid, int) and tid}
     ours = {(tid, name) for tid, name in threads(recorded.exported()) if tid}
-    # Torch names a thread several times, and the last name counts.
+    # Torch names a thread several times. The last name is valid.
     assert ours and ours <= named and {tid for tid, _ in ours} == {tid for tid, _ in named}
-    # These are torch's facts about the whole recording.
+    # This compares torch's information about the whole recording.
     theirs = json.loads(recorded.trace.read_text())
     (ours,) = recorded.recordings()
     for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "host_name", "schemaVersion"):
@@ -176,21 +178,21 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     rows = lambda profile: {
         (row["op"], row["library"]): (row["calls"], row["total_ns"], row["self_ns"])
-        # What the recorder added to ops is otherwise subtracted from the functions around them, too.
+        # Without --raw, the time that the recorder added to ops is also subtracted from the functions around them.
         for row in recorded.report(profile, "--raw")["rows"]
         if row.get("role") != "bookkeeping"
     }
     ours, theirs = rows(recorded.profile), rows(imported)
     assert {library for _, library in theirs} == {"cpu_op", "user_annotation", "python_function"}
-    # PyTorch's ops and ranges are recorded with their counters in this run, so that each counts once.
+    # This run records PyTorch's ops and ranges with their counters, so those of torch's recording are left out.
     assert {library for _, library in ours} == {"torch", "python_function"}
     for (name, library), (calls, total, _) in theirs.items():
         if library == "python_function":
             assert ours[(name, library)][0] == calls, name
-            # The clock of the run has its own ticks, to which each begin and end is rounded.
+            # Each begin and end is rounded to a tick of the run's clock.
             assert ours[(name, library)][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), name
         else:
-            # Our calls include those outside of the profiled block.
+            # Our calls include calls outside of the block that torch profiles.
             assert calls <= ours[(name, "torch")][0] <= 2 * calls + 40, name
     for by in ("module", "shape"):
         table = lambda profile: recorded.report(profile, "--by", by)["rows"]
@@ -198,8 +200,8 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
 
 
 def repeated(events):
-    """Ops that are the only op inside of one with the same name, as aten::sum calls itself. Torch's tables leave
-    them out. Number and duration in ns, by name and shapes."""
+    """Returns the number and the duration in ns, by name and shapes, of the ops that torch's tables leave out. Such
+    an op is the only op inside of an op with the same name: for example, aten::sum calls itself."""
     ops = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     ns = lambda e: (round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000))
     inside = collections.defaultdict(list)
@@ -223,7 +225,7 @@ def repeated(events):
 def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     recorded = Recorded(any_torch, tmp_path, "steps")
     (found,) = recorded.found
-    # Under `run`, ops are calls with counters of their own; those of the trace are calls if it is imported.
+    # Under `run`, ops are recorded with counters instead. The trace's own ops are calls only if it is imported.
     imported = tmp_path / "imported.cpt"
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     by_op = collections.defaultdict(lambda: [0, 0.0, 0.0, 0])
@@ -235,7 +237,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     assert left_out
     assert by_op.keys() == found["sums"].keys()
     for op, (calls, total_us, self_us) in found["sums"].items():
-        # Both count the outermost calls, and so do both totals.
+        # Both counts contain only the outermost calls, and so do both totals.
         inner = sum(row[0] for (name, _), row in left_out.items() if name == op)
         assert (by_op[op][0], by_op[op][3]) == (calls, inner), op
         # Torch adds up fractions of µs, and the profile adds up whole ticks of its clock.
@@ -253,7 +255,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
         assert calls == their_calls + more[0], key
         assert total_ns - more[1] == pytest.approx(total_us * 1000, abs=calls), key
         if key[0] not in {name for name, _ in left_out}:
-            # What an op that is left out does itself counts for the one around it, whose shapes may differ.
+            # Torch adds the own time of an op that it leaves out to the op around it, whose shapes may differ.
             assert self_ns == pytest.approx(self_us * 1000, abs=4 * calls), key
 
 
@@ -265,7 +267,8 @@ def test_modules_have_their_forward_and_backward_ops(torch, everything):
     linears = [f"{block}/Linear_{2 * i + j}" for i, block in enumerate(blocks) for j in range(2)]
     assert rows.keys() == {"Sequential_0", *blocks, *linears, "Sequential_0/Linear_4", None}
     assert all(rows[name]["calls"] == 3 for name in rows if name is not None)
-    # A block calls relu and add itself; its modules call the rest. Each step has one backward op of each.
+    # A block itself calls only relu and add, and its modules call the other ops. In each step, each of them has
+    # one backward op.
     backward = {name: row["backward_ops"] for name, row in rows.items()}
     assert all(backward[name] > 0 and rows[name]["ops"] > 0 for name in [*blocks, *linears])
     # The time of a module contains everything inside of it.
@@ -275,7 +278,7 @@ def test_modules_have_their_forward_and_backward_ops(torch, everything):
     ops = [e for e in recorded.traced() if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     assert sum(row["ops"] + row["backward_ops"] for row in rows.values()) == len(ops)
     assert sum(row["ops_ns"] + row["backward_ns"] for row in rows.values()) == report["ops_ns"]
-    # Outside of all modules: what the step itself and the optimizer do.
+    # Outside of all modules are the ops of the step itself and of the optimizer.
     assert "step" in {op["name"] for op in ops} and rows[None]["ops"] > 0
 
 
@@ -284,7 +287,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
     (found,) = recorded.found
     imported = tmp_path / "imported.cpt"
     recorded.program("trace", "import", recorded.trace, "-o", imported)
-    # PyTorch gives each step a name of its own, and one row to all of them.
+    # PyTorch gives each step its own name, but its table has one row for all steps.
     assert found["steps"] == [["ProfilerStep*", 4]]
     for profile in (recorded.profile, imported):
         rows = [row for row in recorded.report(profile)["rows"] if "ProfilerStep" in row["op"]]
@@ -311,12 +314,12 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         more = 0
         for function, (ops, self_us) in found["lines"].items():
             if function == "<module>":
-                # The steps themselves are ops of the module, too.
+                # The steps themselves are ops of this function, too.
                 continue
             more += ours[function][0] - ops
             assert ours[function][0] >= ops, function
             assert ours[function][1] == pytest.approx(self_us * 1000, abs=4 * ops), function
-        # PyTorch leaves out ops in ops of the same name, whose self times are then those of the others.
+        # PyTorch leaves out an op inside of an op of the same name, and adds its self time to the outer op.
         assert more == sum(calls for calls, _ in repeated(recorded.traced()).values())
         assert {"forward", "loss_of"} <= ours.keys() & found["lines"].keys()
 
@@ -326,7 +329,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         assert {op: count for op, count in flops.items() if count} == found["flops"]
         assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
-        # PyTorch has no rates, but it has the numbers of which these metrics are made.
+        # PyTorch has no rates, but it has the numbers from which these metrics are computed.
         metrics = ("--metric", "rate = flops / duration in G/s", "--metric", "each = flops / calls")
         report = recorded.report(profile, "--by", "shape", *metrics)
         assert [metric["name"] for metric in report["metrics"]] == ["rate", "each"]
@@ -345,7 +348,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
 def test_names_that_torchs_file_cannot_hold_arrive(torch, tmp_path):
     recorded = Recorded(torch, tmp_path, "names")
     names = {e["name"] for e in recorded.exported()}
-    # record_function itself replaces quotation marks.
+    # PyTorch's record_function itself replaces double quotation marks.
     assert {"say 'é'", "back\\slash", "two\nlines", "plain"} <= names
     assert "unknown" in {e["name"] for e in recorded.traced()}
 
@@ -409,7 +412,7 @@ def test_an_unknown_version_is_named_once_and_its_files_are_taken_over(torch, tm
     assert len(recorded.found) == 2
     ours = as_multiset(recorded.exported())
     assert ours == as_multiset(recorded.traced(".0")) + as_multiset(recorded.traced(".1"))
-    # The file that the program saved names itself, as torch's own does.
+    # As in a file that torch writes, `traceName` in the saved file is the path of the file.
     for i in range(2):
         path = f"{recorded.trace}.{i}"
         assert json.loads(open(path).read())["traceName"] == path

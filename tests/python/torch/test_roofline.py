@@ -1,4 +1,4 @@
-"""Compares the work of ops of PyTorch with PyTorch's own FlopCounterMode."""
+"""Compares the floating-point operations of PyTorch's ops with PyTorch's own FlopCounterMode."""
 
 import json
 import subprocess
@@ -43,6 +43,6 @@ def test_operations_are_torchs_own(torch, tmp_path):
             ours[row["op"]] = ours.get(row["op"], 0) + row["flop_per_call"] * row["calls"]
     assert len(theirs) >= 4, theirs
     for name, flop in theirs.items():
-        # `aten.mm`, and `aten.mm.default` for an overload.
+        # A name is `aten.mm`, or `aten.mm.default` for an overload.
         op = "aten::" + name.split(".")[1]
         assert ours.get(op) == flop, (op, theirs, ours)

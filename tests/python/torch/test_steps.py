@@ -1,4 +1,4 @@
-"""Compares ops that are announced in some steps of the program only (`run --budget`) with torch.profiler."""
+"""Compares the numbers of ops with torch.profiler. With `run --budget`, ops are recorded only in some of the steps."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ OPS = ["aten::linear", "aten::addmm", "aten::t", "aten::mm"]
 
 
 def recorded(torch, tmp_path, mode, *options, steps=STEPS):
-    """Records the script. Returns the calls of each op, those of them that were counted, and the report."""
+    """Records the script. Returns how often each op was called (estimated) and seen, and the report."""
     profile = tmp_path / "p.cpt"
     words = [PROGRAM, "run", "-e", "none", "-o", profile, *options, "--", torch.python]
     script = places.ROOT / "tests/python/torch/scripts/steps.py"
@@ -33,7 +33,7 @@ def recorded(torch, tmp_path, mode, *options, steps=STEPS):
 
 @pytest.fixture(scope="session")
 def truth(torch):
-    """Returns what torch.profiler counts in as many steps."""
+    """Returns what torch.profiler counts in the same number of steps."""
     return torch.run("steps.py", "count", STEPS).found
 
 
@@ -54,7 +54,7 @@ def test_exact_counts_cost_more(torch, truth, tmp_path):
 
 
 def test_inference_without_ranges_is_seen_whole(torch, tmp_path):
-    # Announcing the ops of this many steps takes more than a hundredth of the time of importing PyTorch.
+    # Recording the ops of so many steps costs more than a hundredth of the time of importing PyTorch.
     steps = 25 * STEPS
     calls, seen, report = recorded(torch, tmp_path, "inference", "--budget=1%", steps=steps)
     assert calls == seen

@@ -26,8 +26,9 @@ def test_torchs_own_events_are_the_same(torch, plugins, alone, tmp_path):
         shown, raw = without[model]
         assert min(len(shown), len(raw)) > 100, model
         assert kernels[model] == [shown, raw], model
-        # A launch is a child of its op in torch's tree, as a launch of CUDA is. Torch leaves out an op
-        # that is the only child of an op with the same name, and so keeps more of them then.
+        # In torch's tree, a launch is a child of its op, as a launch of CUDA is. Torch leaves out an op that is
+        # the only child of an op with the same name. With launches, fewer ops are only children, so torch keeps
+        # more of them, and only `raw` is compared.
         assert launches[model][1] == raw, model
 
 
@@ -73,7 +74,7 @@ gc.unfreeze()
 
 
 def test_a_collector_that_runs_all_the_time_changes_nothing(torch, alone):
-    """The other programs run without Python's collector and without most of its work at the exit (`quick.py`)."""
+    """Other tests run without Python's garbage collector and most of its work at the exit (`quick.py`)."""
     models = places.ROOT / "tests/python/torch/scripts/models.py"
     script = COLLECTED.replace("MODELS", repr(str(models)))
     done = torch.run(script, *MODELS, quick=False)
@@ -91,7 +92,7 @@ print(json.dumps([sorted(m for m in sys.modules if m.startswith("counterpoint"))
 """
 
 
-# `import torch` loads the entry point, and the module that writes lines if something fails.
+# `import torch` loads these modules: the entry point, and the module that prints messages if something fails.
 LEAST = ["counterpoint", "counterpoint.torch", "counterpoint.torch._complaints", "counterpoint.torch._entry"]
 
 
@@ -146,7 +147,7 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
     script.write_text(PARTS)
     calls = tmp_path / "calls"
     done = torch.run(str(script), KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], LAUNCHES_LOG=calls)
-    # Each sum is four times that of 1 to 64.
+    # Each sum is four times the sum of 1 to 64.
     sums, process = done.found
     assert sums == [8320.0, True, 8320.0, True]
     assert "Traceback" not in done.errors
@@ -157,5 +158,5 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
             of.setdefault(int(number), []).append(call)
     cycle = ["create", "configure", "start", "stop", "process", "destroy"]
     assert of.pop(process) == ["register", *cycle, *cycle]
-    # Forked workers have no plugins. Spawned ones load them, but torch's profiler does not run there.
+    # Forked workers have no plugins. Spawned workers load them, but torch's profiler does not run there.
     assert list(of.values()) == [["register"]] * 2

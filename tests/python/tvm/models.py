@@ -42,7 +42,7 @@ class Cnn(nn.Module):
 
 
 class Block(nn.Module):
-    """One block of a transformer; `joint`: queries, keys and values from one matrix."""
+    """One block of a transformer. If `joint` is true, one matrix computes queries, keys and values."""
 
     def __init__(self, sequence, width, heads, joint):
         self.sequence, self.width, self.heads, self.joint = sequence, width, heads, joint
@@ -81,7 +81,8 @@ class Transformer(nn.Module):
 
 
 def exported(model, shape):
-    """Returns module, entry and arguments. The arguments are random numbers that are the same every time."""
+    """Returns the module, its entry function and its arguments. The arguments are random numbers that are the same
+    every time."""
     spec = {"forward": {"x": nn.spec.Tensor(shape, "float32")}}
     mod, named = model.export_tvm(spec=spec)
     rng = np.random.default_rng(0)
@@ -102,7 +103,7 @@ MODELS = {
 
 
 def calls(*names, shape=(2, 2), mode="float32"):
-    """Returns a module whose `main(x)` calls packed functions, each with the result of the one before."""
+    """Returns a module whose `main(x)` calls packed functions, each with the result of the call before."""
     info = TENSOR(shape, mode)
     builder = relax.BlockBuilder()
     x = relax.Var("x", info)

@@ -13,18 +13,19 @@ import tvm
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = str(places.DIST / "bin/counterpoint")
-# The names of rows that are no calls.
+# The names of rows that are not calls of ops.
 AROUND = ("(between ops)", "(entry function)")
 
 
 def shapes(arguments):
-    """Returns the tensor arguments as a report has them, from TVM's own types."""
+    """Returns the types and shapes of the tensor arguments, read from TVM and written as in a report."""
     tensors = [a for a in arguments if isinstance(a, tvm.runtime.Tensor)]
     return ", ".join(f"{t.dtype}[{', '.join(str(int(n)) for n in t.shape)}]" for t in tensors)
 
 
 def independent(vm, entry, args):
-    """Runs the entry function with an instrument in Python. Returns the ops that it saw, and the run's result."""
+    """Runs the entry function with an instrument in Python. Returns the ops that the instrument saw, and the run's
+    result."""
     seen = []
 
     def instrument(function, name, before, result, *arguments):
@@ -56,7 +57,7 @@ def flat(result):
 
 
 def fresh(size):
-    """Returns a tensor of memory that has never been touched, in pages of 4 KiB."""
+    """Returns a tensor whose memory has never been touched, and has pages of 4 KiB."""
     memory = mmap.mmap(-1, size)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
@@ -76,7 +77,7 @@ def microseconds(row):
 
 
 def assert_sums_to_the_wall_time(report):
-    """Checks that the rows add up to the run, except for the rounding of a sum of doubles."""
+    """Checks that the rows' times add up to the run's time, except for rounding errors."""
     wall = microseconds(report.device_metrics["cpu0"])
     assert np.isclose(sum(map(microseconds, report.calls)), wall, rtol=1e-9, atol=1e-3)
     assert np.isclose(sum(row["Percent"].percent for row in report.calls), 100.0, rtol=1e-9)

@@ -46,12 +46,12 @@ def test_every_op_is_counted(budget, tmp_path):
     if budget == 0:
         assert rows == []
         return
-    # Some calls were left out, and the rows say for how many calls each stands.
+    # Some calls were not timed. A row's weight is the number of calls that the row represents.
     assert 0 < len(rows) < sum(names.values())
     assert all(row["Weight"].value >= 1 for row in rows)
     assert any(row["Weight"].value > 1 for row in rows)
     assert any("only some calls were timed" in note for note in report.notes)
-    # Unless all runs were watched, their number and sum are not in the rows.
+    # If some runs were not watched, the rows do not contain the number of runs and their total time.
     assert report.device_metrics["cpu0"]["Count"] in (cp.Count(RUNS), None)
 
 

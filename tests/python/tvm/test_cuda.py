@@ -1,5 +1,6 @@
-"""Counters of a device of CUDA around ops, by PAPI's names, on libraries with the interfaces of CUPTI
-(`tests/programs/plugins/cupti_range.c`) and of CUDA's driver. A process has one CUPTI, so each test is a child."""
+"""Tests counters of a CUDA device around ops, by PAPI's names. Test doubles replace the libraries of CUPTI
+(`tests/programs/plugins/cupti_range.c`) and of CUDA's driver. A process can load only one CUPTI, so each test
+starts a child process."""
 
 import json
 import os
@@ -96,7 +97,8 @@ def libraries(tmp_path_factory):
 
 
 def counted(libraries, names, cupti=None, environment=None):
-    """What a child counts with these names in an op of three kernels on the device 1, and in one on the host."""
+    """Returns what a child process counts for `names` in an op of three kernels on device 1, and in an op on the
+    host."""
     driver, double = libraries[:2]
     path = os.pathsep.join(filter(None, [str(places.DIST / "lib/python"), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, "PYTHONPATH": path, "COUNTERPOINT_CUPTI": str(cupti or double), **(environment or {})}
@@ -109,7 +111,7 @@ def counted(libraries, names, cupti=None, environment=None):
 def test_an_op_on_the_device_has_its_counters(libraries):
     names = ["cuda:::sm__cycles_active.avg", "cuda:::dram__bytes_read.sum:stat=per_second:device=1"]
     found = counted(libraries, names)
-    # A kernel has 5 + c for counter c (cupti_range.c), and the op has three.
+    # Each kernel adds 5 + c to counter number c (cupti_range.c), and the op has three kernels.
     assert found["columns"] == [names[1], "cuda:::sm__cycles_active.avg:device=1"]
     assert found["rows"] == [[18.0, 15.0], [None, None]], found
     assert found["told"] == [] and found["left"] == 0 and found["losses"] == {}
@@ -119,7 +121,7 @@ def test_an_op_on_the_device_has_its_counters(libraries):
 def test_an_op_in_a_capture_is_counted_as_one_without_values(libraries):
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], environment={"TEST_CAPTURE": "1"})
     assert found["columns"] == [] and found["broken"] == 0, found
-    # Calls of TVM's own functions with the tensor of the device are ops as well.
+    # Calls of TVM's own functions with the device's tensor are ops, too.
     assert list(found["losses"]) == ["collector_failed"]
     count = found["losses"]["collector_failed"]
     assert len(found["told"]) == 1 and f"{count} ops have no values" in found["told"][0], found
@@ -147,11 +149,11 @@ def test_what_prevents_counting_is_told(libraries):
         assert "NVreg" not in found["told"][0]
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[2])
     assert found["columns"] == [] and "has no function cupti" in found["told"][0], found
-    # This is found out at the first op.
+    # That a counter needs two runs is found out at the first op.
     found = counted(libraries, ["cuda:::needs__two_passes.sum"])
     assert found["columns"] == []
     assert len(found["told"]) == 1 and "these counters need 2 runs" in found["told"][0], found
-    # What helps a user without rights is only said to one.
+    # Only a user without rights gets the advice about rights.
     assert "modprobe" not in found["told"][0]
     forbidden = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[3])
     assert "error 35; root may read" in forbidden["told"][0], forbidden
@@ -160,7 +162,7 @@ def test_what_prevents_counting_is_told(libraries):
 
 def test_the_default_counter_is_that_of_tvms_collector(libraries):
     found = counted(libraries, None)
-    # The double does not know sm__cycles_elapsed.sum.
+    # The default is sm__cycles_elapsed.sum, which the test double does not have.
     assert "cuptiProfilerHostConfigAddMetrics: error 17" in found["told"][0], found
     chosen = counted(libraries, None, environment={"TVM_PAPI_CUDA_METRICS": "cuda:::sm__cycles_active.avg:device=1;"})
     assert (chosen["columns"], chosen["rows"]) == (["cuda:::sm__cycles_active.avg:device=1"], [[15.0], [None]])

@@ -1,8 +1,8 @@
-"""Runs every Python example of every page, and checks that the worked example of docs/tvm.md is what its
-code prints, as far as the output does not depend on time.
+"""Runs every Python example of every page of the documentation. Also checks that the output that docs/tvm.md
+shows for the worked example is what the example prints, except for values that depend on time.
 
-Examples are blocks that begin with ```python; the program that runs command lines is
-crates/cli/tests/it/documented.rs, which also says how a block is marked.
+Examples are blocks that begin with ```python. The command lines on the pages are run by
+crates/cli/tests/it/documented.rs, whose comment also explains how a block is marked.
 """
 
 import re
@@ -11,15 +11,15 @@ import places
 import pytest
 import support
 
-# The examples about PyTorch run where PyTorch is: tests/python/torch/test_torch_docs.py. That of
-# sampling.md is run by crates/cli/tests/it/sampled.rs, on profiles whose totals are known, and that of
-# python.md by tests/python/report/test_load.py, on a profile.
+# Other tests run the rest of the examples: tests/python/torch/test_torch_docs.py those about PyTorch,
+# crates/cli/tests/it/sampled.rs the example of sampling.md, with profiles whose totals are known, and
+# tests/python/report/test_load.py the example of python.md, with a profile that the test makes.
 PAGES = sorted([*(p for p in places.ROOT.glob("docs/*.md")
                   if not p.name.startswith("pytorch") and p.name not in ("sampling.md", "python.md")),
                 places.ROOT / "README.md", places.ROOT / "bindings/python/README.md"])
 BLOCKS = [(page, n, code) for page in PAGES
           for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))]
-# Names that examples after the worked one take for granted, as the pages say.
+# Defines the names that later examples use without defining them. The pages say which names these are.
 GIVEN = """
 class pool:
     made = 0
@@ -47,7 +47,7 @@ def test_every_example_runs(page, n, code):
     if code == worked():
         assert support.python(code)
         return
-    # The model of the worked example, without its profile, under the names that pages use.
+    # Other examples use the model of the worked example, without its profile, by the names on their pages.
     model = worked().split("with cp.profile")[0] + GIVEN
     if 'vm["main"]' in code:
         model = model.replace("forward", "main")
@@ -66,8 +66,8 @@ def test_no_example_is_overlooked():
 
 
 def cells(table):
-    """Returns the rows of the stable columns, by the header's places: all columns but the first end where their
-    header ends."""
+    """Returns the values of the stable columns in each row. The header shows where a column is: each column except
+    the first ends where its header ends."""
     lines = table.strip().splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]
     starts, at = {}, 0
@@ -78,7 +78,7 @@ def cells(table):
     starts["Name"] = (0, first)
     found = set()
     for row in rows:
-        # The number behind a name begins somewhere below its header.
+        # The number after a name may begin before its header does, so the name ends at the first two spaces.
         name = re.split(r"\s{2,}", row)[0].strip()
         values = [row[slice(*starts[column])].strip() for column in STABLE[1:]]
         found.add((name, *values))

@@ -1,4 +1,5 @@
-"""Tests wrong uses of every public function: the errors are the library's own, in the words of Python."""
+"""Tests wrong uses of every public function: the errors have the library's own types, and speak of Python, not of the
+command line."""
 
 import re
 
@@ -33,7 +34,7 @@ def begun(*given, **named):
     cp.profile(*given, **named).__enter__()
 
 
-# Each wrong use, and the error's text.
+# Each wrong use, and a pattern for the error's text.
 PROFILES = {
     "a number": (lambda vm, ex: cp.profile(3), "relax.VirtualMachine, several .*, not 3$"),
     "nothing": (lambda vm, ex: cp.profile(None), "not None$"),
@@ -113,11 +114,11 @@ def test_a_wrong_use_is_told_in_our_words(made, name):
     with pytest.raises(cp.CounterpointError, match=said) as caught:
         use(vm, executable)
     text = str(caught.value)
-    # Only commands that the user should type may have options of the command line.
+    # Options of the command line may occur only in commands that the user should type.
     prose = re.sub(r"`[^`]*`", "", text)
     assert not re.search(r"(?<![\w-])--?[a-z]", prose), text
     assert "\n" not in text or "\nhint: " in text
-    # An error about an argument has the types that Python's own functions would raise.
+    # An error about an argument is also an instance of the types that Python's own functions raise.
     if isinstance(caught.value, cp.ArgumentError):
         assert isinstance(caught.value, TypeError) and isinstance(caught.value, ValueError)
 

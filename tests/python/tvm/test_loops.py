@@ -1,4 +1,4 @@
-"""Tests loops of modules that TVM compiled: instrumented text is handed back to TVM's own LLVM."""
+"""Tests loops of modules that TVM compiled. The LLVM text is instrumented and given back to TVM's own LLVM."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from tvm.script import tirx as T
 import counterpoint.tvm as cp
 
 MODES = ["sampled", "timed", "count", "log"]
-# Rows and columns of the nest, and how far its sums go. Sums of floats are not reordered, so the
-# innermost loop stays one loop, and none of the three is short enough to be unrolled away.
+# Rows and columns of the loop nest, and the number of terms of each sum. LLVM does not reorder sums of
+# floats, so the innermost loop stays one loop. None of the three loops is short enough to be unrolled completely.
 I, J, K = 20, 70, 300
 
 
@@ -50,7 +50,8 @@ def run_nest(executable, times=1):
 
 
 def in_session(instrumented, call, **options):
-    """Returns the loops that a session records during `call()`. A profile needs some machine, so there is one."""
+    """Returns the loops that a session records during `call()`. A profile needs a virtual machine, so this makes
+    one."""
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     with cp.profile(vm, counters=[], loops=True, **options) as prof:
         result = call(instrumented)
@@ -68,7 +69,7 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
     expected = run_nest(plain)
     instrumented = cp.instrument_module(plain, mode=mode, min_height=0)
     assert type(instrumented) is type(plain) and instrumented is not plain
-    # Nothing records here.
+    # No session records here.
     assert run_nest(instrumented).tobytes() == expected.tobytes()
     loops, found = in_session(instrumented, lambda ex: run_nest(ex, times=3))
     assert found.tobytes() == expected.tobytes()
@@ -90,7 +91,7 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
         for row in rows.values():
             raw = document[row.id]
             assert raw["child_ticks"] + raw["raw"]["self"]["ticks"] == raw["measured_ticks"]
-    # The original module counts nothing.
+    # The original module is not instrumented, so it counts nothing.
     again, _ = in_session(plain, run_nest)
     assert not any(row.hits for row in again)
 
@@ -117,7 +118,7 @@ def test_whole_models_give_the_same_bytes(name, mode, exec_mode):
     with cp.profile(vm, counters=[], loops=True) as prof:
         assert support.flat(vm[entry](*arguments)) == expected
     loops = prof.loops()
-    # Each op is a function that was entered as often as the machine called it.
+    # Each op is a function. The function was entered as many times as the machine called the op.
     entered = {row.function: row.hits for row in loops if row.kind == "function" and row.hits}
     assert entered
     if exec_mode == "bytecode":
@@ -161,7 +162,7 @@ def test_parallel_loops_count_for_each_thread():
 
 
 def test_exported_libraries_and_runs(tmp_path):
-    """An instrumented model that is exported and loaded by a program under `counterpoint run`."""
+    """Exports an instrumented model, which a program under `counterpoint run` then loads."""
     mod, entry, made = models.MODELS["mlp"]()
     instrumented = cp.instrument_module(models.executable(mod), mode="count")
     library, profile = tmp_path / "model.so", tmp_path / "p.cpt"
@@ -186,11 +187,11 @@ print(vm[entry](*models.tensors(made)).numpy().tobytes().hex())
 
 
 def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
-    """The loops of an op that the machine calls in one place are inside of its calls."""
+    """If the machine calls an op in only one place, the tree has the loops of the op below the op."""
     profile, script = tmp_path / "p.cpt", support.places.ROOT / "fixtures/readme/matmul.py"
     words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
     path = str(support.places.DIST / "lib/python")
-    # Without -P, the folder `torch` next to the script would be PyTorch.
+    # Without -P, Python would import the folder `torch` next to the script as PyTorch.
     support.run([*words, sys.executable, "-P", str(script)], PYTHONPATH=path)
     tree = [support.PROGRAM, "report", "--tree", "--format", "json", str(profile)]
     rows = json.loads(support.run(tree))["rows"]
@@ -204,8 +205,8 @@ def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
 
 
 def test_the_code_of_a_jit_is_kept(tmp_path):
-    """The memory of the code is gone with the process; the profile has a copy. A region has as many machine loops
-    as it has loops."""
+    """The code's memory is freed when the process ends, but the profile contains a copy. The machine code of each
+    region has as many loops as the region itself."""
     instrumented = cp.instrument_module(nest(), mode="timed", min_height=0)
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     profile = tmp_path / "kept.cpt"
@@ -230,8 +231,8 @@ def test_the_code_of_a_jit_is_kept(tmp_path):
 
 
 def test_functions_that_the_code_of_a_jit_calls_are_named(tmp_path):
-    """The C library chooses between implementations of `expf`, whose names it does not export. With vectors of 512
-    bits, LLVM unrolls a loop of 64 iterations away."""
+    """The C library chooses one of several implementations of `expf`, and does not export their names. The loop is
+    long, because LLVM completely unrolls a loop of 64 iterations with vectors of 512 bits."""
     N = 6400
 
     @T.prim_func

@@ -25,7 +25,7 @@ def plugin(tmp_path_factory):
 
 
 def calls(profile):
-    """Returns the calls of each op, as `counterpoint report` has them."""
+    """Returns the number of calls of each op, from `counterpoint report`."""
     command = [support.PROGRAM, "report", str(profile), "--format", "csv"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {row["op"]: int(row["calls"]) for row in csv.DictReader(io.StringIO(text)) if row.get("op")}

@@ -1,4 +1,5 @@
-"""Tests everything of a profile except its report's numbers, with the TVM for which the package is made."""
+"""Tests everything about a profile except the numbers in its report, with the TVM version that the package is made
+for."""
 
 import gc
 import json
@@ -121,14 +122,14 @@ class Beside(Interrupted):
 
 
 def ctrl_c():
-    """Sends SIGINT while an op runs. Whatever Python code runs next notices it."""
+    """Sends SIGINT while an op runs. Python handles the signal in the Python code that runs next."""
     signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture
 def interruptible():
-    """Sets Python's handler of Ctrl-C. Python does not set it where the signal is ignored: in programs that a
-    shell started in the background."""
+    """Sets Python's handler of Ctrl-C. Python itself does not set it if the signal is ignored, as it is in
+    programs that a shell started in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -144,7 +145,7 @@ def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
         with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
             vm[entry](*args)
     assert error is not SystemExit or caught.value.code == 7
-    # The model stopped before the third op or after it, and the calls until then are recorded.
+    # The model stopped before or after the third op. The calls before that moment are recorded.
     assert collector.started == 3
     report = prof.report(all=True)
     ops = support.ops(report)
@@ -210,7 +211,8 @@ def machine_with(middle):
 
 
 def test_a_profile_may_begin_and_end_inside_of_an_op():
-    """TVM calls its instrument again after the op, even if the op has replaced it."""
+    """TVM calls an instrument before and after an op. It calls the same one after the op, even if the op replaced
+    it."""
     todo, open_now = [], []
 
     def middle(x):
@@ -234,7 +236,7 @@ def test_a_profile_may_begin_and_end_inside_of_an_op():
     assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
     # The losses are the run and the op in which the profile ended.
     assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
-    # Our instrument is gone with the next call, and everything is as before.
+    # The next call removes our instrument, and after it, the machine works as it did before the profile.
     vm["main"](x)
     with cp.profile(vm, counters=[]) as prof:
         vm["main"](x)
@@ -290,7 +292,7 @@ def test_other_ways_to_call(mlp):
         vm.invoke_stateful(entry)
         vm.get_outputs(entry)
     assert prof.report().device_metrics["cpu0"]["Count"] == cp.Count(2)
-    # A function that was taken inside of a profile is an ordinary one afterwards.
+    # A function that was looked up inside of a profile can be used as usual afterwards.
     with cp.profile(vm, counters=[]) as prof:
         inside = vm[entry]
     assert support.flat(inside(*args)) == support.flat(vm[entry](*args))
@@ -305,7 +307,7 @@ def test_two_profiles_at_once(mlp):
         vm[entry](*args)
         with cp.profile(vm, counters=["page-faults"]) as inner:
             vm[entry](*args)
-        # The session goes on while the calls so far are read.
+        # The session continues while the calls that it has recorded so far are read.
         assert support.counted(inner.report(all=True)) == once
         with pytest.raises(cp.ConflictError, match="page-faults.*task-clock"):
             cp.profile(vm, counters=["task-clock"]).__enter__()
@@ -327,14 +329,14 @@ def test_a_counter_that_cannot_be_had_is_an_error(mlp):
     vm, entry, args = mlp
     with pytest.raises(cp.CounterpointError, match="page-fautls"):
         cp.profile(vm, counters=["page-fautls"]).__enter__()
-    # Nothing is left open.
+    # The failed profile left nothing open.
     with cp.profile(vm, counters=["page-faults"]) as prof:
         vm[entry](*args)
     assert prof.report().calls
 
 
 def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch):
-    # There is one warning per process, and another test may have caused it.
+    # A process gives this warning only once, and another test may have caused it already.
     monkeypatch.setattr(sys.modules["counterpoint._session"], "_told", set())
     vm, entry, args = mlp
     names = {tvm.cpu(): ["page-faults"], tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
@@ -343,7 +345,7 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
     about = [w for w in told if "cuda" in str(w.message)]
-    # Rights would not help: there is no driver.
+    # The warning does not advise the user to get more rights, because there is no driver.
     assert len(about) == 1 and "libcuda.so" in str(about[0].message)
     assert "NVreg_RestrictProfilingToAdminUsers" not in str(about[0].message)
     # The warning names the line that opened the profile.
@@ -561,7 +563,7 @@ def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_lat
         vm[entry](*args)
     assert support.counted(prof.report(all=True)) == expected
     assert support.counted(later.report(all=True)) == expected
-    # Two machines have the same name in one session.
+    # Two machines may have the same name in one session.
     theirs, _ = support.independent(other, other_entry, other_args)
     with cp.profile({"model": vm}, counters=[]) as outer:
         with cp.profile({"model": other}, counters=[]) as inner:
@@ -574,7 +576,7 @@ def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_lat
     assert support.counted(inner.report(all=True)) == theirs
     assert support.counted(nameless.report(all=True)) == theirs
     assert not any("nothing ran" in note for prof in (outer, inner, nameless) for note in prof.report().notes)
-    # The files have different names for them.
+    # The profile's file has different names for the two machines.
     document = json.loads(support.run([support.PROGRAM, "ops", outer.path, "--format", "json", "--all"]))
     assert [vm["name"] for vm in document["vms"]] == ["model", "model (2)"]
 

@@ -45,7 +45,7 @@ def test_children_that_end_at_once_leave_nothing(tmp_path):
     told = support.python(CHILDREN_THAT_EXIT, TMPDIR=str(tmp_path))
     assert int(told) > 0, "they could not remove theirs"
     assert list(tmp_path.iterdir()) == []
-    # Other tests may have begun some, none of which is of a child of that program.
+    # Other tests may have made pools in the meantime, but no new pool is left of a child of that program.
     assert not {name for name in pools() - before if not Path(f"/dev/shm/{name}/pool").exists()}
 
 
@@ -89,7 +89,7 @@ def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
 
 
 def subprocess_that_ended():
-    """Returns the number of a process that has ended."""
+    """Returns the process id of a process that has ended."""
     child = subprocess.Popen(["true"])
     child.wait()
     return child.pid
@@ -131,7 +131,7 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
     assert "matmul" in support.run([support.PROGRAM, "report", profiles[5].path])
     del prof, profiles
     gc.collect()
-    # Programs of other tests may have begun some since, which go when these programs end.
+    # Programs of other tests may have made pools in the meantime, which disappear when these programs end.
     deadline = time.monotonic() + 120
     while not pools() <= before and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -139,7 +139,7 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
 
 
 def test_the_first_call_is_as_whole_as_the_others():
-    """A thread's state, its counters and the names of ops are made when the profile is opened."""
+    """Opening a profile creates the thread's state, its counters and the names of ops, so the first call need not."""
     vm = models.machine(models.touching(5))
     argument = support.fresh(10 * 4096)
     vm["main"](argument)
@@ -148,9 +148,9 @@ def test_the_first_call_is_as_whole_as_the_others():
     with cp.profile(vm, counters=["page-faults:u"]) as prof:
         (part,) = (Path(prof._session.path) / "processes").iterdir()
         names = part / "meta.cps"
-        # Both profiles know the op's name, its arguments, and that it has regions.
+        # Before the first call, the file already has the names for the op, its arguments and its regions.
         assert names.read_bytes().count(b"touch") == 3
         vm["main"](argument)
-        # Threads that TVM starts for regions add what an empty call costs on them, and no names.
+        # A thread that TVM starts for regions adds the cost of an empty call on that thread, but no names.
         assert names.read_bytes().count(b"touch") == 3
     assert not prof.report().losses

@@ -1,6 +1,7 @@
-"""Tests `with loops():`, which instruments what TVM compiles. The report names loops as the schedule does.
+"""Tests `with loops():`, which instruments what TVM compiles. Loops in the report have the names of the schedule.
 
-Expected hits are products of extents: a loop is entered once in each iteration of the loops around it.
+The expected hits (entries of a loop) are products of extents: a loop is entered once in each iteration of the
+loops around it.
 """
 
 import json
@@ -23,9 +24,9 @@ import counterpoint.tvm as cp
 if tvm.__version__.startswith("0.25"):
     pytest.skip("loops() needs TVM 0.26", allow_module_level=True)
 
-# Rows, columns and depth of the products.
+# Rows, columns and depth of the matrix products.
 I, J, K = 24, 70, 300
-# Parallel launches: so many that LLVM does not unroll the loop around them.
+# Number of parallel launches. It is so large that LLVM does not unroll the loop around the launches.
 LAUNCHES = 100
 ALL = {"min_height": 0, "max_depth": 9}
 
@@ -54,7 +55,7 @@ def tiled():
 
 
 def guarded():
-    """Makes a parallel loop inside of a serial one, and loops under conditions."""
+    """Returns a function with a parallel loop inside of a serial loop, and loops under a condition."""
 
     @T.prim_func
     def guarded(a: T.Buffer((4 * LAUNCHES, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((4 * LAUNCHES, J), "float32")):
@@ -90,7 +91,7 @@ def call(executable, name, times=1):
 
 
 def recorded(run):
-    """Returns the loops that a session records during `run()`. A profile needs some machine, so there is one."""
+    """Returns the loops that a session records during `run()`. A profile needs a virtual machine, so this makes one."""
     vm = models.machine(models.calls("counterpoint.test.identity"))
     with cp.profile(vm, counters=[], loops=True) as prof:
         result = run()
@@ -129,7 +130,7 @@ def test_a_tiled_matmul():
         assert (one["hits"], one["extent"], one["depth"]) == (hits, extent, depth), name
         assert (one["kind"], one["state"]) == ("serial", "instrumented")
     assert found["k"]["parent"] is not None
-    # TVM unrolled this loop, so its hits are unknown, and not 0.
+    # TVM unrolled this loop, so its hits are unknown, which is not the same as 0.
     assert (found["ii"]["state"], found["ii"]["ids"], found["ii"]["hits"]) == ("unrolled", [], None)
     assert "unrolled by TVM: tiled:ii (unrolled 4)" in " ".join(str(loops).split())
     row = loops.find("tiled_compute_", "k")
@@ -138,7 +139,7 @@ def test_a_tiled_matmul():
 
 @pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
 def test_trip_counts_of_a_products_shape(mode):
-    """TVM's own schedule of a product, as models have it, has nested loops that run I, J and K times."""
+    """TVM's own schedule of a matrix product in a model has nested loops over rows, columns and depth."""
 
     class Product(nn.Module):
         def forward(self, x, y):
@@ -163,7 +164,8 @@ def test_trip_counts_of_a_products_shape(mode):
     outer, middle, inner = (rows[one["ids"][0]] for one in schedule)
     assert (middle["parent"], inner["parent"]) == (outer["id"], middle["id"])
     assert [row["hits"] for row in (outer, middle, inner)] == [runs, runs * I, runs * I * J]
-    # LLVM takes the first term, which clears the sum, out of the innermost loop, and then four at a time.
+    # LLVM moves the first term, which clears the sum, out of the innermost loop. Each iteration of the
+    # remaining loop adds four terms.
     assert (depth - 1) % 4 == 0
     rounds = (depth - 1) // 4
     iterations = [runs * I, runs * I * J, runs * I * J * rounds]
@@ -269,7 +271,7 @@ def test_tvms_own_pass_chooses():
     assert result == plain
     found = by_name(loops)
     assert found["io"]["hits"] == 1
-    # That pass takes nothing inside of a parallel loop that is inside of another loop.
+    # TVM's pass instruments no loop inside of a parallel loop that is itself inside of another loop.
     assert found["ii"]["state"] == "instrumented"
     assert all(found[name]["state"] == "left out" for name in ("j", "k", "m", "n"))
     with pytest.raises(cp.ArgumentError, match="lets TVM's own pass choose"):
@@ -335,7 +337,7 @@ def test_exported_libraries_in_another_process(tmp_path):
     path = os.pathsep.join(
         [str(support.places.DIST / "lib/python"), str(support.HERE), str(support.places.HERE)]
     )
-    # Without Counterpoint in the process, too: `code` imports it, but nothing records.
+    # Without a recording, the result is the same: `code` imports Counterpoint, but nothing records.
     assert support.python(code, library).splitlines()[-1] == expected
     words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
     printed = support.run([*words, sys.executable, "-c", code, str(library)], PYTHONPATH=path)
@@ -368,8 +370,8 @@ print(c.numpy().tobytes().hex())
 
 
 def test_all_three_ways_in_agree(tmp_path):
-    """One matmul of 64 x 64 in eight row tiles, with column and sum loops in steps of 8: as TIR, as LLVM's
-    text, and as IREE's compiler tiles it (crates/cli/tests/it/loops_iree.rs has its numbers)."""
+    """Instruments the same matmul as TIR, as LLVM's text, and as IREE's compiler tiles it. The matmul is 64 x 64, in
+    eight row tiles, with column and sum loops in steps of 8 (crates/cli/tests/it/loops_iree.rs has IREE's numbers)."""
 
     @T.prim_func
     def mm(a: T.Buffer((64, 64), "float32"), b: T.Buffer((64, 64), "float32"), c: T.Buffer((64, 64), "float32")):

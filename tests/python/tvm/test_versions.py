@@ -1,4 +1,4 @@
-"""Tests what must hold with every supported TVM. The tests run in an environment of each."""
+"""Tests what must hold with every supported TVM. The tests run once in the environment of each version."""
 
 import csv
 import io
@@ -29,32 +29,32 @@ def test_report_of_a_model(name, fused):
     assert support.counted(report) == expected
     support.assert_sums_to_the_wall_time(report)
     assert not report.losses
-    # The folded report has the same time in fewer rows, with the same number of calls.
+    # The folded report has fewer rows, but the same total time and number of calls.
     folded = prof.report()
     support.assert_sums_to_the_wall_time(folded)
     assert sum(r["Count"].value for r in folded.calls) == sum(r["Count"].value for r in report.calls)
     book_keeping = [r for r in folded.calls if r["Name"].string.startswith("vm.builtin.")]
     assert [r["Name"].string for r in book_keeping] == ["vm.builtin.*"]
-    # Each counter's rows add up to the run's, and none is missing.
+    # For each counter, the values of the rows add up to the value of the run, and no value is missing.
     for counter in ("page-faults", "task-clock"):
         rows = [row[counter] for row in report.calls if counter in row]
         assert None not in rows
         total = float(report.device_metrics["cpu0"][counter])
         assert float(sum(map(float, rows))) == pytest.approx(total, rel=1e-9)
-    # Book-keeping is timed only: what it counts is in the row of the entry function.
+    # Book-keeping ops are only timed. Their counts are in the row of the entry function.
     for rows in (report.calls, folded.calls):
         book_keeping = [r for r in rows if r["Name"].string.startswith("vm.builtin.")]
         assert book_keeping and not any("page-faults" in r or "task-clock" in r for r in book_keeping)
-    # The report has the sizes of the allocated storages.
+    # The report contains the sizes of the allocated storages.
     assert sum(r["Bytes Allocated"].value for r in report.calls if "Bytes Allocated" in r) > 0
-    # After the profile, nothing is left of it.
+    # After the profile, the machine calls the same ops and returns the same result.
     again, result_again = support.independent(vm, entry, args)
     assert again == expected and result_again == result
 
 
 @pytest.mark.parametrize("bookkeeping", [False, True])
 def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
-    """A book-keeping op and another op touch fresh pages, which are counted in the rows where they belong."""
+    """A book-keeping op and another op touch fresh pages, whose page faults are counted in the right rows."""
     pages = {"vm.builtin.counterpoint_test": 30, "counterpoint.test.touch": 20}
 
     def touching(count):
@@ -132,7 +132,7 @@ def test_users_instrument_is_called_and_stays():
     seen.clear()
     vm[entry](*args)
     assert seen == alone
-    # An instrument that is set while the profile is open is called inside ours, and stays.
+    # Our instrument calls an instrument that is set while the profile is open. The latter stays set.
     vm.set_instrument(None)
     seen.clear()
     with cp.profile(vm, counters=[]) as prof:
@@ -226,7 +226,7 @@ def test_counterpoint_run_needs_no_change(tmp_path):
     profile = str(tmp_path / "run.cpt")
     bare = support.python(HOOKED)
     words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", HOOKED]
-    # The package is not in the program's path: the run brings it.
+    # The package is not in the program's path. `counterpoint run` adds it.
     assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.places.HERE)])) == bare
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
     mod, entry, arrays = models.MODELS["mlp"]()
@@ -252,7 +252,7 @@ def test_a_forked_child_has_profiles_of_its_own():
         if child == 0:
             status = 1
             try:
-                # TVM's pool does not survive a fork: only what uses no pool may be called here.
+                # TVM's thread pool does not survive a fork, so nothing that uses it may be called here.
                 with cp.profile(vm, counters=[]) as own:
                     pass
                 status = 0 if own.report().calls == [] else 2
@@ -274,7 +274,7 @@ def test_fresh_pages_are_counted_exactly_on_caller_and_worker():
     rows = [row for row in support.ops(report) if row["Name"].string == "touch"]
     assert [row["Tasks"].value for row in rows] == [2, 2]
     both = [(row["page-faults:u"].value, row["page-faults:u (workers)"].value) for row in rows]
-    # One task on the calling thread, one on a worker.
+    # One task ran on the calling thread, and one on a worker.
     assert both == [(2 * pages, pages)] * 2
     assert not report.losses
 
@@ -291,7 +291,7 @@ def test_profile_function():
 
 @pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
 def test_instrumented_loops_count_and_the_process_ends_as_it_should(mode):
-    """Hits are those of test_loops.py; freeing what TVM's JIT compiled must not end the process."""
+    """The hits are those of test_loops.py. Freeing the code that TVM's JIT compiled must not crash the process."""
     code = f"""
 import test_loops, counterpoint.tvm as cp
 plain = test_loops.nest()

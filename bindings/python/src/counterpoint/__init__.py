@@ -1,7 +1,7 @@
-"""Counterpoint shows where compiled machine learning spends its time, and which counter explains it.
+"""Counterpoint shows where compiled machine learning spends its time, and which counter explains that.
 
-`counterpoint.load` opens a profile as tables. `counterpoint.tvm` and `counterpoint.torch` profile inside of
-a program; `counterpoint.report` has their reports, which need neither.
+`counterpoint.load` opens a profile as tables. `counterpoint.tvm` and `counterpoint.torch` profile a part of a
+program from inside. `counterpoint.report` contains their reports, which need neither TVM nor PyTorch.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["__version__", "load"]
 
 
 def load(profile: Union[str, _os.PathLike[str]]) -> LoadedProfile:
-    """Opens a profile: its `ops`, `calls`, `loops`, `activities`, `tracks` and `losses` as tables of Arrow
-    and pandas. `print` shows its report, and a notebook its page.
+    """Opens a profile. The result has the profile's `ops`, `calls`, `loops`, `activities`, `tracks` and
+    `losses` as tables of Arrow and pandas. `print` shows its report, and a notebook shows its page.
 
-    `profile`: the directory that `counterpoint run` wrote, or that was named with `output=`. A directory
-    that is not a profile raises a `CounterpointError`.
+    `profile`: the directory that `counterpoint run` wrote, or that `output=` named. If the directory is not a
+    profile, this raises a `CounterpointError`.
     """
-    # Every process of PyTorch imports this package.
+    # Imported here and not above, because every process that uses PyTorch imports this package.
     from counterpoint._load import load
 
     return load(profile)

@@ -1,5 +1,5 @@
-"""Runs the program `counterpoint`, for `python -m counterpoint` and for the command of an installed
-package."""
+"""Runs the program `counterpoint`. `python -m counterpoint` and the installed command `counterpoint` use this
+module."""
 
 from __future__ import annotations
 

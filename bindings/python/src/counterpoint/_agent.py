@@ -45,15 +45,15 @@ class _DlInfo(ctypes.Structure):
 
 
 def agent() -> tuple[Table, str]:
-    """Returns the table of the agent, and the path of its library. Loads the library if the process
-    has no agent yet."""
+    """Returns the table of the agent, and the path of the library that contains it. Loads the library if the
+    process has no agent yet."""
     try:
         found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
     except ValueError:
         path = library()
         try:
-            # RTLD_GLOBAL lets a second copy find the first. The library is never unloaded, because
-            # threads may be in it.
+            # With RTLD_GLOBAL, a second copy of the library finds the first one. The library is never
+            # unloaded, because threads may be running its code.
             handle = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW | _RTLD_NODELETE)
             found = ctypes.c_char.in_dll(handle, "counterpoint_agent")
         except (OSError, ValueError) as error:
@@ -83,13 +83,14 @@ def file_of(address: int) -> Optional[str]:
 
 
 class Recorder:
-    """The agent of this process, with the functions that every package needs."""
+    """Calls the agent of this process. Contains only the functions that the packages for TVM and PyTorch
+    share."""
 
     def __init__(self) -> None:
         self._table, self.path = agent()
 
     def session_begin(self, run_file: str) -> int:
-        """Begins a session. Returns one of the results of session_begin above."""
+        """Begins a session. Returns one of the results of session_begin that are defined above."""
         return int(self._table.session_begin(os.fsencode(run_file)))
 
     def session_end(self) -> None:
@@ -97,11 +98,11 @@ class Recorder:
         self._table.session_end()
 
     def ticks(self) -> int:
-        """Returns the current time on the clock of the records; 0 if nothing is recorded."""
+        """Returns the current time on the clock that records use, or 0 if nothing is being recorded."""
         return int(self._table.ticks())
 
     def profile(self) -> Optional[str]:
-        """Returns the path of the profile that is being recorded."""
+        """Returns the path of the profile that is being recorded, or None."""
         length = int(self._table.profile(None, 0))
         if length == 0:
             return None
@@ -116,5 +117,5 @@ class Recorder:
 
 @functools.lru_cache(maxsize=1)
 def recorder() -> Recorder:
-    """Returns the agent, or raises the error that says why there is none."""
+    """Returns the agent. If there is none, raises an error that says why."""
     return Recorder()

@@ -1,10 +1,10 @@
-"""Finds the program, the shared library and the headers.
+"""Finds the program `counterpoint`, its shared library, the headers and the plugins.
 
 | place | when |
 |---|---|
 | `$COUNTERPOINT_DIST/{bin,lib,include}` | the variable is set (tests, a build elsewhere) |
-| `_dist/{bin,lib,include}` in this package | installed by pip, which built them |
-| `../../../{bin,lib,include}` of this package | `dist/` of a checkout: this is `lib/python/counterpoint` there |
+| `_dist/{bin,lib,include}` in this package | the package was installed by pip |
+| `../../../{bin,lib,include}` of this package | this package is in `lib/python` of a checkout's `dist/` |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Implements `counterpoint.load`: a profile as tables.
+"""Implements `counterpoint.load`, which opens a profile as tables.
 
 ```text
  counterpoint report --format json ───► ops, losses ─────────┐
@@ -30,8 +30,8 @@ _WIDTH = "120"
 
 
 class Table:
-    """A table of a profile. It is read when it is asked for, and then kept. A value that is not known is
-    null (`pandas.NA`), never 0."""
+    """A table of a profile. The table is read when it is first needed, and then kept in memory. A value that
+    is not known is null (`pandas.NA`), never 0."""
 
     def __init__(self, name: str, read: Callable[[], pyarrow.Table]) -> None:
         self._name = name
@@ -39,14 +39,14 @@ class Table:
         self._kept: Optional[pyarrow.Table] = None
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns it as a table of Arrow. This needs `pyarrow`."""
+        """Returns the table as a table of Arrow. This needs `pyarrow`."""
         if self._kept is None:
             self._kept = self._read()
         return self._kept
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns it as a `DataFrame` with types that have missing values. Texts that repeat are
-        categories. This needs `pandas` and `pyarrow`."""
+        """Returns the table as a `DataFrame` whose types allow missing values. Columns of texts that often
+        repeat are categorical. This needs `pandas` and `pyarrow`."""
         arrow = _arrow()
         try:
             import pandas
@@ -72,7 +72,7 @@ class Table:
 
 
 class LoadedProfile:
-    """A profile of `counterpoint run`, or of any other recording. `print` shows the report; a notebook
+    """A profile that `counterpoint run` or any other recording made. `print` shows the report. A notebook
     shows the page of `counterpoint report --html`."""
 
     def __init__(self, path: str) -> None:
@@ -107,7 +107,7 @@ class LoadedProfile:
         return self._document
 
     def html(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes the page, one file that needs nothing else."""
+        """Writes the profile's page as a single file that needs no other files."""
         _page.write(self.path, os.fspath(path))
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class LoadedProfile:
         with tempfile.TemporaryDirectory(prefix="counterpoint-load-") as folder:
             file = os.path.join(folder, "rows.parquet")
             run(["export", self.path, "--format", "parquet", "--what", what, "-o", file])
-            # The table is not mapped, because the file is removed when this returns.
+            # The file is read and not mapped into memory, because it is removed when this function returns.
             return pyarrow.parquet.read_table(file, memory_map=False)
 
 
@@ -151,7 +151,7 @@ def load(profile: Union[str, os.PathLike[str]]) -> LoadedProfile:
     if not os.path.isdir(path):
         raise ReportError(f"{path} is not a directory with a profile")
     loaded = LoadedProfile(path)
-    # Raises at once if the directory is no profile.
+    # Make the report now, so that a directory that is no profile raises an error at once.
     if not os.path.isfile(os.path.join(path, "manifest.json")):
         loaded.document  # noqa: B018
     return loaded
@@ -166,7 +166,7 @@ def _arrow() -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of the report with one value in each column."""
+    """Converts a row of the report to a flat row, in which each column has a single value."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if name == "intervals":
@@ -190,7 +190,8 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[str, Any]) -> None:
-    """Adds the columns of a run with a budget: the number of timed calls, and the ends of estimates."""
+    """Adds the columns of a run with a budget: the number of timed calls, and the ends of the intervals of
+    estimates."""
     for name in ("timed_calls", "counted_calls", "effective_calls"):
         out[name] = sampled.get(name)
     estimated = {"calls": sampled.get("estimated_calls")}
@@ -198,13 +199,14 @@ def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[s
     estimated |= {c["name"]: c["sampled"] and c["sampled"]["total"] for c in row["counters"] if "sampled" in c}
     for name, of in estimated.items():
         exact = out.get(name) if name == "calls" else None
-        # A row has a wider interval if what the recorder added is not known exactly.
+        # If the time that the recorder added is not known exactly, the row already has a wider interval,
+        # which is kept.
         out.setdefault(f"{name}_low", of["low"] if of else exact)
         out.setdefault(f"{name}_high", of["high"] if of else exact)
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
-    """Returns rows as a table. A column with both whole and real numbers has real ones."""
+    """Returns rows as a table. If a column has both integers and floats, all of its values become floats."""
     arrow = _arrow()
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -250,7 +252,7 @@ def _activities(profile: Path) -> pyarrow.Table:
 
 
 def _stream(path: Path) -> Optional[pyarrow.Table]:
-    """Returns the whole batches of a stream, which ends early if the recording was killed."""
+    """Returns the complete batches of a stream. The stream ends early if the recording was killed."""
     import pyarrow.ipc
 
     try:

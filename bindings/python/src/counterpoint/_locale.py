@@ -1,5 +1,5 @@
-"""Writes numbers as the user's locale does. It does not call `setlocale`, because that would change
-the locale of the whole process."""
+"""Writes numbers in the format of the user's locale. This module does not call `setlocale`, because that
+would change the locale of the whole process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import functools
 from dataclasses import dataclass
 
 _LC_NUMERIC_MASK = 1 << 1
-# nl_item values of glibc: category 1 (LC_NUMERIC), index 0 to 2.
+# Values of nl_item in glibc: category 1 (LC_NUMERIC), index 0 to 2.
 _RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A way to write numbers. `groups` are sizes from the right; the last one repeats."""
+    """A format for numbers. `groups` contains the sizes of groups of digits, from right to left. The last
+    size is repeated."""
 
     point: str = "."
     separator: str = ""
@@ -56,7 +57,8 @@ PLAIN = Numbers()
 
 @functools.lru_cache(maxsize=1)
 def of_user() -> Numbers:
-    """Returns the format that LC_ALL, LC_NUMERIC or LANG ask for, or plain numbers if it is not known."""
+    """Returns the format that LC_ALL, LC_NUMERIC or LANG choose, or the plain format if theirs is not
+    known."""
     try:
         libc = ctypes.CDLL(None)
         libc.newlocale.restype = ctypes.c_void_p
@@ -77,7 +79,7 @@ def of_user() -> Numbers:
     finally:
         libc.freelocale(locale)
     try:
-        # A grouping of 127 means no further groups.
+        # In glibc, a group size of 127 means that no further groups follow.
         groups = tuple(size for size in grouping if 0 < size < 127)
         return Numbers(point.decode() or ".", separator.decode(), groups)
     except UnicodeDecodeError:

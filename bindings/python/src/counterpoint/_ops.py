@@ -1,4 +1,4 @@
-"""Converts the document of `counterpoint ops --format json` (docs/schema.md) into a report.
+"""Converts the document of `counterpoint ops --format json` (docs/schema.md) to a report.
 
 The rows of a report add up to the wall time of its runs:
 
@@ -8,9 +8,9 @@ The rows of a report add up to the wall time of its runs:
 | `(between ops)` | gaps between the first op and the last of a run |
 | `(entry function)` | before the first op and after the last |
 
-The counters of the last two are one number, in the row `(entry function)`. It includes the counts of
-book-keeping ops that were only timed: they have no counters of their own unless these
-were asked for. (Inside another op, they are in that op's row.)
+Counters of the last two rows are only known together. Their sum is in the row `(entry function)`. This sum
+also includes the counts of bookkeeping ops, because their own counters are only read if the user asked for
+this. (The counts of a bookkeeping op inside another op are in the row of that op.)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def report(
 ) -> Report:
     """Returns the report of the virtual machines for which `wanted(process, name)` is true.
 
-    `fold`: make one row of all book-keeping calls of a device."""
+    `fold`: combine all bookkeeping calls of a device into one row."""
     vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
     runs = [run for run in document["runs"] if run["vm"] in vms]
     ops = [op for op in document["ops"] if op["vm"] in vms]
@@ -61,7 +61,7 @@ def report(
     longest = max((_us(row) for row in totals.values()), default=0.0)
     for row in rows:
         share = _us(row) / longest * 100 if longest else 0.0
-        # This fills the column in the position that the table has given to it.
+        # The rows already have this column, so that it is at the right position in the table.
         row["Percent"] = Percent(share)
     probe = document.get("probe") or {}
     settings = dict(configuration)
@@ -82,7 +82,7 @@ def report(
 
 
 class Columns:
-    """The columns of a report, and how an op fills them."""
+    """The columns of a report, and the functions that fill them."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         self.counters = [(c["name"], c.get("unit", "count")) for c in document["counters"]]
@@ -101,7 +101,7 @@ class Columns:
         if self.nests:
             row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
         if self.launches:
-            # This is a duration on the host. It says nothing about the device.
+            # The duration is measured on the host. For a launch, it says nothing about the device.
             row["Timing"] = Text("launch" if op["asynchronous"] else "call")
         timed_only = _timed_only(op)
         for name, unit in self.counters:
@@ -127,19 +127,20 @@ class Columns:
         return row
 
     def folded(self, ops: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """Returns one row for each device, which contains all of its book-keeping calls."""
+        """Returns one row for each device. The row contains all bookkeeping calls of the device."""
         devices: dict[str, Row] = {}
         for op in ops:
             row = self.op(op)
             row["Name"], row["Argument Shapes"] = Text(FOLDED), Text("")
-            # Book-keeping that contains other calls would be counted with them.
+            # This duration would also include other calls that bookkeeping ops contain.
             row.pop("Total Duration (us)", None)
             device = op["device"] or HOST
             devices[device] = _added(devices[device], row) if device in devices else row
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """Returns the rows of what a run does outside of its ops. None if that is not known."""
+        """Returns the rows for the parts of a run outside of its ops. Returns no rows if their time is not
+        known."""
         if run["own_ns"] is None:
             return []
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
@@ -152,8 +153,8 @@ class Columns:
         return [between, own]
 
     def totals(self, runs: list[Any], ops: list[Any]) -> dict[str, Row]:
-        """Returns the totals: the wall time of the host in runs and in ops outside of runs, and the time
-        on other devices."""
+        """Returns the row of totals for each device. The total of the host is the wall time of runs, and of
+        ops outside of runs. The total of any other device is the time of its ops."""
         outer = [run for run in runs if run["parent"] is None]
         loose = [op for op in ops if op["run"] is None and op["parent"] is None]
         wall = sum(item["duration_ns"] for item in [*outer, *loose])
@@ -165,8 +166,8 @@ class Columns:
             "Count": Count(len(outer) or len(loose)),
         }
         if sampled:
-            # Of ops outside of runs, and of what pool threads counted, only a part is known. Runs are all
-            # timed unless their machine was not always watched.
+            # Only some of the ops outside of runs were timed, and only some counts of pool threads are known.
+            # All runs were timed, unless their machine was not observed all the time.
             if loose or any(run["weight"] > 1 or run["skipped"] for run in runs):
                 host["Duration (us)"] = host["Count"] = None
             host.update({name: None for name, _ in self.counters})
@@ -189,18 +190,18 @@ class Columns:
 
 
 def is_sampled(calls: Iterable[Mapping[str, Any]]) -> bool:
-    """Returns whether some calls may have been only counted."""
+    """Returns whether some calls may have been only counted, but not timed."""
     return any("weight" in call for call in calls)
 
 
 def _timed_only(op: Mapping[str, Any]) -> bool:
-    """Returns whether an op is a book-keeping op for which no counters were read."""
+    """Returns whether an op is a bookkeeping op for which no counters were read."""
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 
 def _self_ns(op: Mapping[str, Any]) -> float:
-    """Returns the self time of a call, or its duration in a run with a budget, in which calls inside of
-    it may have been only counted."""
+    """Returns the self time of a call. In a run with a budget, calls inside of it may not have been timed, so
+    its self time is not known; then returns its duration."""
     return float(op["duration_ns"] if op["self_ns"] is None else op["self_ns"])
 
 
@@ -216,7 +217,7 @@ def _row(name: str, ns: float, device: str, arguments: str) -> Row:
 
 
 def _added(sum_: Row, row: Row) -> Row:
-    """Adds the counts and durations of two rows. If one of them is missing, the sum is missing."""
+    """Adds the counts and durations of two rows. If one of two values is missing, the sum is missing."""
     result = dict(sum_)
     for name, value in row.items():
         there = sum_.get(name)
@@ -234,7 +235,8 @@ def _added(sum_: Row, row: Row) -> Row:
 
 
 def counter(value: Optional[float], unit: str) -> Optional[Metric]:
-    """Converts a counter's value to a metric. Times in ns become durations, like all times of a report."""
+    """Converts a counter's value to a metric. A time in ns becomes a `Duration`, like all times in a
+    report."""
     if value is None:
         return None
     if unit == "ns":
@@ -247,8 +249,8 @@ def _bytes(op: Mapping[str, Any]) -> int:
 
 
 def _workers(run: Mapping[str, Any]) -> dict[str, Optional[float]]:
-    """Returns the counters of tasks on other threads, for parallel launches outside of any op. With
-    exec_mode="compiled", all launches are outside of ops."""
+    """Returns the counts of tasks that other threads ran for a run's parallel launches outside of any op.
+    With exec_mode="compiled", all launches are outside of ops."""
     sums: dict[str, Optional[float]] = {}
     for region in run.get("regions", ()):
         for task in region["tasks"]:
@@ -282,7 +284,7 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         which = f": {', '.join(threw)} threw" if threw else ""
         notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
     loose = sum(1 for op in ops if op["run"] is None)
-    # With a budget, the run of an op may have been only counted.
+    # With a budget, an op may seem to be outside of any run, because its run was only counted.
     if loose and not sampled:
         notes.append(
             f"{loose} op calls were outside of any run: their function was taken from the virtual"

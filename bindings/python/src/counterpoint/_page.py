@@ -1,7 +1,7 @@
-"""A profile in a notebook: the page that `counterpoint report --html` writes, in a frame.
+"""Shows a profile in a notebook: puts the page that `counterpoint report --html` writes into a frame.
 
-The frame is a sandbox without the notebook's origin: the page's own script runs, and sees neither the
-notebook nor its cookies. The page requests nothing from the network.
+The frame is a sandbox without the notebook's origin. So the page's own script can run, but it has no access
+to the notebook or its cookies. The page requests nothing from the network.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _large: list[Any] = []
 
 
 def text(words: str) -> str:
-    """Returns text for people as a part of a page."""
+    """Returns a plain text as HTML."""
     return f'<pre style="line-height:1.25">{html.escape(words)}</pre>'
 
 
 def frame(profile: str) -> str:
-    """Returns the page of a profile in a frame, or a link to it if it is long."""
+    """Returns HTML that shows the page of a profile in a frame, or a link to the page if the page is too
+    long."""
     folder = tempfile.TemporaryDirectory(prefix="counterpoint-page-")
     path = os.path.join(folder.name, "report.html")
     try:
@@ -56,7 +57,7 @@ def frame(profile: str) -> str:
 
 
 def write(profile: str, path: str) -> None:
-    """Writes the page of a profile."""
+    """Writes the page of a profile to a file."""
     run(["report", os.path.abspath(profile), "--html", os.path.abspath(path)], good=(0, 1))
     if not os.path.exists(path):
         raise CounterpointError(f"counterpoint report --html wrote no {path}")

@@ -1,14 +1,14 @@
-"""Makes directories for profiles without an `output=`.
+"""Makes temporary directories for profiles without an `output=`.
 
-They are in the directory for temporary files and are removed with their profile. A process that is
-killed, or ends by `os._exit` as forked children do, cannot remove its own. Whenever a process makes
-or removes a directory, it also looks for those of processes that are gone. So a directory's name
-says which process it belongs to:
+These directories are in the directory for temporary files, and each is removed together with its profile. A
+process that is killed, or that ends by `os._exit` as forked children do, cannot remove its directories. So
+processes also remove the directories of processes that have ended: when they make their first directory, and
+when they end. To make this possible, a directory's name says to which process it belongs:
 
     counterpoint-<machine>-<process id>-<start of the process>-<random>
 
-where <machine> identifies the boot and the namespace in which the process id is valid. Directories
-of another machine, container or user are left alone.
+<machine> identifies the boot and the namespace in which the process id is valid. Directories of other
+machines, containers or users are never removed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from counterpoint._trust import all_untrusted
 from counterpoint.errors import CounterpointError
 
 _PREFIX = "counterpoint-"
-# True if this process, or a process that it was forked from, has made a directory.
+# _made: whether this process, or a process from which it was forked, has made a directory. _forked: whether
+# it has forked a child.
 _made = False
 _forked = False
 
 
 def make() -> str:
-    """Makes a new directory that only this user can access. Raises CounterpointError if this is root and another user
-    could replace the directory."""
+    """Makes a new directory that only this user can access. Raises CounterpointError if this user is root and
+    another user could replace the directory."""
     global _made
     why = _danger()
     if why is not None:
@@ -50,9 +51,9 @@ def make() -> str:
 
 
 def _danger() -> Optional[str]:
-    """Says why root must not use the directory for temporary files. The recorder writes to a profile by path, so with
-    the TMPDIR of another user it would write where that user puts a link. Others than root may share a directory with
-    people whom they trust."""
+    """Returns why root must not use the directory for temporary files; None if it may. The recorder writes to
+    a profile by path. If TMPDIR is a folder of another user, this user could put a link there, and root would
+    write to the link's target. Users other than root may share a directory with people whom they trust."""
     if os.geteuid() != 0:
         return None
     try:
@@ -85,8 +86,8 @@ def sweep() -> None:
 
 
 def expect_children() -> None:
-    """Notes that this process has forked, because a child that ends by `os._exit` may leave
-    directories."""
+    """Notes that this process has forked. It then removes directories when it ends, because a child that ends
+    by `os._exit` may leave some behind."""
     global _forked
     if not _forked:
         _forked = True
@@ -94,9 +95,9 @@ def expect_children() -> None:
 
 
 def _remove_pool(folder: str) -> None:
-    """Removes the pool of the profile in this directory, if there still is one. The profile names its
-    pool by a path, and may be anybody's. So this is left to the program, which deletes a pool only if
-    the pool itself says that it belongs to this very directory."""
+    """Removes the pool of the profile in this directory, if the pool still exists. A profile contains the
+    path of its pool, and anybody may have written the profile. So the program removes the pool, because it
+    checks first that the pool itself names this directory."""
     profile = os.path.join(folder, "profile.cpt")
     if not os.path.lexists(os.path.join(profile, "manifest.json")):
         return
@@ -107,8 +108,8 @@ def _remove_pool(folder: str) -> None:
 
 
 def _start_of(process: int) -> Optional[str]:
-    """Returns when a process began, in ticks since the boot; `None` if there is no such process, or
-    only a zombie."""
+    """Returns when a process began, in ticks since the boot. Returns `None` if there is no such process, or
+    if it is a zombie."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -118,7 +119,7 @@ def _start_of(process: int) -> Optional[str]:
 
 
 def _machine() -> str:
-    """Returns eight digits that identify the boot and the namespace of process ids."""
+    """Returns eight hexadecimal digits that identify the boot and the namespace of process ids."""
     words = []
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

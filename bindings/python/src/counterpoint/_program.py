@@ -16,10 +16,10 @@ def run(
     good: tuple[int, ...] = (0,),
     folder: Optional[str] = None,
 ) -> str:
-    """Runs the program `counterpoint`, in `folder` if one is given, and returns its output. If the
-    program fails, the error has the text that it wrote to stderr."""
+    """Runs the program `counterpoint`, in `folder` if one is given, and returns its output. If the program
+    fails, raises an error with the text that the program wrote to stderr."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself must not be recorded. The empty variable says that this is not a loss.
+    # The program itself must not be recorded. The variable is empty, so that this does not count as a loss.
     environment.pop("LD_PRELOAD", None)
     environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()

@@ -1,8 +1,7 @@
-"""Manages the session that records in this process, and runs the program that makes and reads
-profiles.
+"""Manages the session (the recording in this process), and runs the program that makes and reads profiles.
 
-There is one session at a time. Profiles that are open together share it, so they have the same
-counters. In a process that `counterpoint run` started, the run is the session.
+Only one session is open at a time. Profiles that are open at the same time share the session, so they have
+the same counters. In a process that `counterpoint run` started, the run takes the place of the session.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _told: set[str] = set()
 
 
 class CounterpointWarning(UserWarning):
-    """The warning that a profile lacks something that was asked for."""
+    """The warning that a profile lacks something that the user asked for."""
 
 
 class Request:
@@ -54,19 +53,20 @@ class Request:
         self.output = output
         self.multiplex = multiplex
         self.skip_missing = skip_missing
-        # Counters per kind of device, as COUNTERPOINT_<DEVICE>_METRICS.
+        # Environment variables COUNTERPOINT_<DEVICE>_METRICS, which choose the counters for each kind of
+        # device.
         self.variables = variables or {}
-        # Whether counters are read for book-keeping ops.
+        # Whether counters are read for bookkeeping ops.
         self.bookkeeping = bookkeeping
         # Whether instrumented loops are recorded.
         self.loops = loops
-        # Profiler plugins: files, directories, names.
+        # Profiler plugins: paths of files or directories, or names.
         self.plugins = list(plugins)
         # Whether plugins get an id for each op.
         self.plugin_ids = plugin_ids
         # Whether the machine code of instrumented loops is copied into the profile.
         self.keep_code = keep_code
-        # The part of each thread's processor time that recording may take.
+        # The fraction of each thread's processor time that recording may use, or None.
         self.budget = budget
         if budget is not None and loops:
             raise ArgumentError("budget= cannot be combined with loops: all of their hits are recorded")
@@ -83,7 +83,7 @@ class Request:
 
 
 class Session:
-    """A recording that is open or has ended."""
+    """A recording in this process. It is open or has ended."""
 
     def __init__(self, native: _agent.Recorder, request: Request) -> None:
         self.request = request
@@ -91,9 +91,10 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
-        # The directory of the pool, as long as the records are still in the pool.
+        # The directory of the pool (the shared memory for records). None if the records are not in the pool
+        # any more.
         self.pool: Optional[str] = None
-        # If a run is recording, session_begin returns before it reads the file.
+        # If `counterpoint run` records this process, session_begin returns without reading the run file.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS
         if self.joined:
             path = native.profile()
@@ -110,7 +111,7 @@ class Session:
         folder = None
         if request.output is None:
             folder = _places.make()
-            # The directory is removed with the last profile that can make a report of it.
+            # The directory is removed when no profile can make a report of it any more.
             self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.path = request.output or os.path.join(folder or "", "profile.cpt")
         prepared = _prepare(self.path, request)
@@ -134,7 +135,7 @@ class Session:
             raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
 
     def _compare(self, request: Request) -> None:
-        """Warns about requested counters that the run does not have."""
+        """Warns about things that were requested and that the run does not record."""
         if request.plugins:
             tell(
                 "plugins= has no effect: this process runs under `counterpoint run`, which loads the"
@@ -163,7 +164,7 @@ class Session:
             return
         asked: list[str] = []
         for text in request.counters:
-            # A name such as `pmu/event=1,umask=2/` contains commas.
+            # A name such as `pmu/event=1,umask=2/` itself contains commas.
             asked += [text] if "/" in text else text.replace("{", "").replace("}", "").split(",")
         lacking = [name for name in asked if name not in have]
         if lacking:
@@ -173,16 +174,16 @@ class Session:
             )
 
     def close(self, native: _agent.Recorder) -> None:
-        """Ends the session when no profile uses it any more. Never raises, because an error of the
-        model may already be propagating."""
+        """Ends the session. Called when no profile uses it any more. Never raises, because an exception of
+        the model may be propagating."""
         self.open = False
         if self.joined or self.process != os.getpid():
             return
         native.session_end()
         if self.pool is not None:
-            # A profile that only this package reads is collected when it is read, because starting
-            # a program takes longer than running many models. The number of such profiles is
-            # limited, because pools are in memory.
+            # The profile is temporary, so only this package reads it. Its records are collected when it is
+            # read, because starting the program takes longer than running many models. The number of such
+            # profiles is limited, because their pools are in memory.
             _uncollected.append(weakref.ref(self))
             while len(_uncollected) > _MOST_UNCOLLECTED:
                 oldest = _uncollected.pop(0)()
@@ -195,7 +196,7 @@ class Session:
             self.trouble = str(error)
 
     def finish(self) -> None:
-        """Moves what was recorded into the profile's directory, after the session has ended. Never
+        """Moves the records from the pool to the profile's directory, after the session has ended. Never
         raises."""
         if self.open or self.pool is None or self.process != os.getpid():
             return
@@ -206,13 +207,13 @@ class Session:
             self.trouble = str(error)
 
 
-# Sessions whose records are still in their pools, oldest first.
+# The sessions whose records are still in their pools, the oldest first.
 _uncollected: list[weakref.ref[Session]] = []
 _MOST_UNCOLLECTED = 4
 
 
 def begin(native: _agent.Recorder, request: Request) -> Session:
-    """Returns the session for a profile: the open one if there is one, otherwise a new one."""
+    """Returns the session for a profile: the open session if there is one, otherwise a new one."""
     global _current
     with _lock:
         session = _current
@@ -234,7 +235,7 @@ def begin(native: _agent.Recorder, request: Request) -> Session:
 
 
 def end(native: _agent.Recorder, session: Session) -> None:
-    """Ends a profile's use of its session."""
+    """Ends a profile's use of its session. Closes the session if no other profile uses it."""
     global _current
     with _lock:
         session.holders -= 1
@@ -245,8 +246,8 @@ def end(native: _agent.Recorder, session: Session) -> None:
 
 
 def _forked() -> None:
-    """Runs in a forked child. The child does not use its parent's session; a run that the environment
-    asked for continues."""
+    """Called in a forked child. The child does not use the session of its parent. If `counterpoint run`
+    records the process, this continues in the child."""
     global _current, _lock
     _lock = threading.RLock()
     _uncollected.clear()
@@ -260,7 +261,8 @@ os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_for
 
 
 def read(session: Session, since: int, until: int) -> dict[str, Any]:
-    """Returns the ops between two moments, as `counterpoint ops` prints them (docs/schema.md)."""
+    """Returns the ops between two moments, as the document that `counterpoint ops` prints
+    (docs/schema.md)."""
     if session.trouble is not None:
         raise CounterpointError(session.trouble)
     words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
@@ -302,7 +304,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.10f}".rstrip("0").rstrip(".") + "%"
 
 
-# The program's names of options, and the names that they have here.
+# Patterns for the program's options in its error messages, and the corresponding arguments of this package.
 _WORDS = (
     (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
     (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),
@@ -315,8 +317,8 @@ _WORDS = (
 
 
 def _in_our_words(text: str) -> str:
-    """Rewrites an error of the program: its options get the names that they have here. Commands that
-    the user should type stay as they are."""
+    """Rewrites an error message of the program: replaces its options by the arguments of this package.
+    Commands that the user should type stay as they are."""
     for said, ours in _WORDS:
         text = re.sub(said, ours, text)
     return text
@@ -327,15 +329,15 @@ def _finish(path: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Warns once per text and process."""
+    """Issues a warning, but only once for each text in a process."""
     if text not in _told:
         _told.add(text)
         warnings.warn(visible(text), CounterpointWarning, stacklevel=_user_level())
 
 
 def _user_level() -> int:
-    """Returns how many frames above `tell` the user's code is. (From Python 3.12 on, a warning can have
-    `skip_file_prefixes` instead.)"""
+    """Returns the number of stack frames between `tell` and the user's code. (From Python 3.12 on,
+    `skip_file_prefixes` could be used instead.)"""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame, level = frame.f_back, level + 1
@@ -368,7 +370,7 @@ def _list(request: Request) -> str:
 
 
 def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
-    """Removes a profile, and its pool if that has not been collected."""
+    """Removes a profile, and its pool if the pool has not been collected."""
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
         if pool is not None:

@@ -1,4 +1,5 @@
-"""A report as a table for people: aggregation, order, sums, totals, widths."""
+"""Formats a report as a table for people: aggregates, sorts and sums rows, adds totals, and aligns
+columns."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, T
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
-# Durations that include the calls inside, which have rows of their own.
+# The column of durations that include the calls inside. These calls also have rows of their own.
 INCLUSIVE = "Total Duration (us)"
 
 
@@ -32,7 +33,7 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
 
 def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
-    """Returns the whole table, with the lines below it."""
+    """Returns the whole table, and the configuration, notes and losses below it."""
     calls = rows(report, sort=sort, aggregate=aggregate)
     lines = list(calls)
     if col_sums:
@@ -53,12 +54,12 @@ def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
     for title, words in (("Notes", report.notes), ("Losses", [str(x) for x in report.losses])):
         if words:
             out += ["", title, "-" * len(title), *words]
-    # Names of columns, notes and so on may contain any character, even line breaks.
+    # Names of columns, notes and other texts may contain any character, even line breaks.
     return "\n".join(map(visible, out)) + "\n"
 
 
 def rows(report: Report, *, sort: bool, aggregate: bool) -> list[Row]:
-    """Returns the calls as rows of the table."""
+    """Returns the calls as rows of the table, merged and sorted if asked for."""
     calls = merged(report.calls) if aggregate else [dict(row) for row in report.calls]
     if sort:
         calls.sort(key=_duration, reverse=True)
@@ -90,8 +91,8 @@ def merged(calls: Iterable[Row]) -> list[Row]:
 
 
 def sums(calls: Iterable[Row]) -> Row:
-    """Adds up counts, durations and percentages. Ratios have no sum, and neither have times that are
-    contained in several rows."""
+    """Returns a row with the sums of counts, durations and percentages. Ratios are not summed. Inclusive
+    times are not summed either, because the same time is contained in several rows."""
     columns: dict[str, list[Optional[Metric]]] = {}
     for row in calls:
         for column, value in row.items():
@@ -105,7 +106,8 @@ def sums(calls: Iterable[Row]) -> Row:
 
 
 def cell(row: Row, column: str, numbers: _locale.Numbers) -> str:
-    """Returns the text of a cell: empty if the row has no such column, a dash if the value is missing."""
+    """Returns the text of a cell. It is empty if the row has no such column, and a dash if the value is
+    missing."""
     return shown(row[column], numbers) if column in row else ""
 
 
@@ -128,7 +130,8 @@ def one_line(text: str) -> str:
 
 
 def _together(values: list[Optional[Metric]]) -> Optional[Metric]:
-    """Combines the values of a column into one. If one of them is missing, the result is missing."""
+    """Combines the values of a column into one value. If one of the values is missing, the result is
+    missing."""
     if all(isinstance(value, Count) for value in values):
         return Count(sum(value.value for value in values if isinstance(value, Count)))
     if all(isinstance(value, Duration) for value in values):

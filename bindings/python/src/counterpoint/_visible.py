@@ -1,6 +1,7 @@
-"""Makes foreign text safe to print, by the same rule as the program (`crates/cli/src/terminal.rs`, which says why).
+"""Makes untrusted text safe to print. The rule is the same as in the program (`crates/cli/src/terminal.rs`
+gives the reasons).
 
-A test of that file compares this table with the program's rule over all characters.
+A test in that file compares the table below with the program's rule, for all characters.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ HIDDEN = """
     ffffe-fffff 10fffe-10ffff
 """
 
-# Python's strings can also hold halves of surrogate pairs, which cannot be printed at all.
+# Python's strings can also contain halves of surrogate pairs, which cannot be printed at all.
 _SURROGATES = "\ud800-\udfff"
 
 
@@ -31,5 +32,6 @@ _hidden = re.compile(_class())
 
 
 def visible(text: str) -> str:
-    """Returns `text` as one line in which everything is visible, with as many characters."""
+    """Returns `text` as one line, with the same number of characters. Each hidden character is replaced by
+    `STAND_IN`."""
     return text if text.isascii() and text.isprintable() else _hidden.sub(STAND_IN, text)

@@ -1,4 +1,4 @@
-"""The errors that this package raises. They are never raised into a model that is being profiled."""
+"""The errors that this package raises. They are never raised inside a model that is being profiled."""
 
 from counterpoint._visible import visible
 
@@ -6,7 +6,7 @@ __all__ = ["ArgumentError", "ConflictError", "CounterpointError", "NotInstalledE
 
 
 class CounterpointError(RuntimeError):
-    """Counterpoint cannot do what it was asked to do. The text says why, and what to do."""
+    """Counterpoint cannot do what the caller asked for. The text says why, and what to do about it."""
 
     def __str__(self) -> str:
         return "\n".join(map(visible, super().__str__().split("\n")))
@@ -21,7 +21,7 @@ class NotInstalledError(CounterpointError):
 
 
 class UnsupportedError(CounterpointError):
-    """This TVM, or this kind of virtual machine, cannot be profiled."""
+    """This version of TVM or PyTorch, or this kind of virtual machine, cannot be profiled."""
 
 
 class ConflictError(CounterpointError):
@@ -33,5 +33,5 @@ class ReportError(CounterpointError, ValueError):
 
 
 def needs(package: str, error: ImportError) -> ImportError:
-    """Returns the error for an optional package that is not there."""
+    """Returns the error for an optional package that is not installed."""
     return ImportError(f"this needs {package} ({error}): pip install {package}", name=package)

@@ -1,4 +1,4 @@
-"""Reads what `counterpoint loops report` says about the instrumented loops of a profile."""
+"""Reads the report about the instrumented loops of a profile, which `counterpoint loops report` makes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class LoopRow:
 
 
 class LoopReport:
-    """All loops of a profile. `str(report)` is the table. The report is a sequence of rows, in the
-    order of the tree."""
+    """All instrumented functions and loops of a profile. `str(report)` is the table. Iterating over the
+    report returns the rows, in the order of the tree."""
 
     def __init__(self, document: Mapping[str, Any], table: str) -> None:
         if document.get("schema") != _SCHEMA:
@@ -76,13 +76,13 @@ class LoopReport:
         return len(self.rows)
 
     def __str__(self) -> str:
-        # The program has already done this to its own table.
+        # The program has already made hidden characters in its own table visible; this is a second safeguard.
         return "\n".join(map(visible, self._table.split("\n")))
 
     def find(self, function: str, name: Optional[str] = None) -> LoopRow:
         """Returns the function with this name, or the loop with this name in it.
 
-        Raises LookupError if there is none, or more than one."""
+        Raises LookupError if there is no such function or loop, or more than one."""
         wanted = function if name is None else name
         kind = "function" if name is None else "loop"
         found = [r for r in self.rows if (r.kind, r.function, r.name) == (kind, function, wanted)]
@@ -115,8 +115,8 @@ def _row(module: str, row: Mapping[str, Any]) -> LoopRow:
 def read(profile: Union[str, os.PathLike[str]], *, raw: bool = False) -> LoopReport:
     """Returns the loops of a profile.
 
-    `profile`: its directory. `raw`: the table shows times as they were measured, including the cost of
-    measuring. The times of rows are compensated in any case."""
+    `profile`: the directory of the profile. `raw`: the table shows the measured times, which include the cost
+    of measuring. The times in `rows` are always without this cost."""
     path = os.fspath(profile)
     document = json.loads(run(["loops", "report", path, "--format", "json"]))
     table = run(["loops", "report", path, "--width", "120", "--top", "0", *(["--raw"] if raw else [])])

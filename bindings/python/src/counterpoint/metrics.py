@@ -1,6 +1,7 @@
 """The kinds of values in a report.
 
-Each kind prints its value for people (`12.30 us`, `10.3%`). An attribute has the exact number.
+`str` of a value returns a text for people (`12.30 us`, `10.3%`). An attribute of the value contains the exact
+number.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Percent:
-    """A percentage: 12.5 is an eighth."""
+    """A percentage: 12.5 means one eighth."""
 
     percent: float
 
@@ -57,7 +58,7 @@ class Percent:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One number divided by another of the same unit."""
+    """The quotient of two numbers of the same unit."""
 
     ratio: float
 

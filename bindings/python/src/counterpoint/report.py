@@ -1,15 +1,15 @@
 """Reports about the calls of a model, in the formats of TVM's former profiler.
 
-A report is three things:
+A report has three parts:
 
-- `calls`: one row per call, a `dict` from column to `Metric`. A column that a row does not have is
-  absent. A value that could not be measured is `None`, which does not mean 0.
-- `device_metrics`: a row of totals per device (`Name` is `Total`).
-- `configuration`: what was profiled, as metrics by name.
+- `calls`: one row for each call, as a `dict` from column to `Metric`. If a row does not have a column, the
+  key is absent. If a value could not be measured, it is `None`, which does not mean 0.
+- `device_metrics`: a row of totals for each device (its `Name` is `Total`).
+- `configuration`: facts about what was profiled, as a `dict` from name to `Metric`.
 
-In addition to the former format, it has `losses` (what was not measured, or not exactly) and `notes`.
+In addition to TVM's former format, a report has `losses` (data that is missing or inexact) and `notes`.
 
-Nothing here needs TVM, so reports can be loaded and viewed anywhere.
+This module does not need TVM, so reports can be loaded and viewed on any machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Loss:
 
 @dataclass
 class Report:
-    """The calls of a profile, which can be printed, saved and loaded. `str(report)` is the table."""
+    """The calls of a profile. A report can be printed, saved and loaded. `str(report)` is the table."""
 
     calls: list[Row] = field(default_factory=list)
     device_metrics: dict[str, Row] = field(default_factory=dict)
@@ -60,18 +60,18 @@ class Report:
     """What has the `path` of the profile that this is of, if it is a whole one. It keeps the profile."""
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """Returns a table for people, with numbers as the user's locale writes them.
+        """Returns a table for people, with numbers in the format of the user's locale.
 
-        `sort`: show the longest duration first. `aggregate`: show one line for all calls with the
-        same op, shapes and device. Durations, counts and percentages are summed, ratios are
-        averaged, and a text that differs is empty. `col_sums`: add a line `Sum` after the
-        calls. A total per device, the configuration, notes and losses follow.
+        `sort`: show the longest duration first. `aggregate`: show one line for all calls with the same op,
+        shapes and device. In such a line, durations, counts and percentages are summed, ratios are averaged,
+        and a text is empty if it is not the same in all calls. `col_sums`: add a line `Sum` after the calls.
+        Below the calls, the table has a total for each device, the configuration, notes and losses.
         """
         return _table.text(self, sort=sort, aggregate=aggregate, col_sums=col_sums)
 
     def csv(self) -> str:
-        """Returns one line per call, without totals. Columns are in the order of their bytes, texts
-        are quoted, a missing value is empty, and lines end with a line feed."""
+        """Returns one line for each call, without totals. The columns are sorted by the bytes of their names.
+        Texts are quoted, a missing value is empty, and lines end with a line feed."""
         columns = sorted({key for row in self.calls for key in row}, key=lambda key: key.encode())
         out = io.StringIO()
         _csv.writer(out, lineterminator="\n").writerow(columns)
@@ -80,7 +80,7 @@ class Report:
         return out.getvalue()
 
     def json(self) -> str:
-        """Returns one line of JSON for programs; `from_json` reads it. Missing values are left out."""
+        """Returns the report as one line of JSON, which `from_json` can read. Missing values are left out."""
         document: dict[str, Any] = {
             "calls": [_row_to_json(row) for row in self.calls],
             "device_metrics": {name: _row_to_json(row) for name, row in self.device_metrics.items()},
@@ -94,15 +94,15 @@ class Report:
 
     @staticmethod
     def from_json(text: Union[str, bytes]) -> Report:
-        """Reads a report that `json` or TVM's profiler wrote (also over RPC).
+        """Reads a report that `json` or TVM's profiler (also over RPC) wrote.
 
-        Unknown top-level keys are ignored. An unknown kind of metric, or a text that is not a
-        report, raises a `ReportError`.
+        Unknown keys at the top level are ignored. Raises a `ReportError` if the text is not a report, or
+        contains an unknown kind of metric.
         """
         if not isinstance(text, (str, bytes, bytearray)):
             raise ReportError(f"from_json reads the text of a report, not {type(text).__name__}")
         try:
-            # Not strict: TVM did not escape its strings, so a line feed may stand in one.
+            # With strict=False, strings may contain line feeds, because TVM did not escape its strings.
             document = _json.loads(text, strict=False)
         except ValueError as error:
             raise ReportError(f"not a report: {error}") from None
@@ -128,8 +128,8 @@ class Report:
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `DataFrame` with one row per call. Counts are `Int64`, which can hold a
-        missing count without turning it into 0 or NaN."""
+        """Returns a `DataFrame` with one row for each call. Counts have the type `Int64`, in which a missing
+        count is neither 0 nor NaN."""
         try:
             import pandas
         except ImportError as error:
@@ -142,8 +142,8 @@ class Report:
         return pandas.DataFrame(columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns an Arrow table with one row per call. Counts are int64, texts are strings, all other
-        values are doubles. Missing values are null."""
+        """Returns an Arrow table with one row for each call. Counts are int64, texts are strings, and all
+        other values are doubles. Missing values are null."""
         try:
             import pyarrow
         except ImportError as error:
@@ -161,8 +161,9 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """Returns the page of the profile, as `counterpoint report --html` writes it, in a frame. Without
-        the profile (the report was loaded, or is of a part of a run), it is the table."""
+        """Returns HTML for a notebook: the page that `counterpoint report --html` writes of the profile, in a
+        frame. If there is no profile, because the report was loaded or describes only a part of a run,
+        returns the table."""
         if self._recorded is None:
             return _page.text(str(self))
         try:
@@ -171,14 +172,14 @@ class Report:
             return _page.text(f"{visible(str(error))}\n\n{self}")
 
     def __getstate__(self) -> dict[str, Any]:
-        # The profile stays in its process.
+        # A copy of the report in another process does not own the profile.
         return {**self.__dict__, "_recorded": None}
 
     def _columns(self) -> dict[str, type]:
-        """Returns each column of the calls with its kind, in the order of the table.
+        """Returns the kind of each column of the calls, in the order of the table.
 
-        If a loaded report mixes kinds of numbers in a column, all of them become doubles. A column with
-        both texts and numbers raises a `ReportError`."""
+        A loaded report may have different kinds of numbers in a column; then all of them become doubles.
+        Raises a `ReportError` if a column has both texts and numbers."""
         kinds: dict[str, set[type]] = {}
         for row in self.calls:
             for name, value in row.items():
@@ -202,7 +203,7 @@ _KEYS: dict[type, str] = {
 
 
 def _plain(value: Optional[Metric]) -> Union[str, int, float, None]:
-    """Returns the number or text without its kind."""
+    """Returns a metric's value as a plain number or text."""
     if isinstance(value, Text):
         return value.string
     if isinstance(value, Count):

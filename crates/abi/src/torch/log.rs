@@ -1,4 +1,5 @@
-//! PyTorch's recordings, which the shim hands over without making JSON of them:
+//! The table through which the shim (a library inside PyTorch's process) passes the recordings of
+//! PyTorch's profiler to the agent, without making JSON of them:
 //! `include/counterpoint/torch_log.h`.
 
 use core::ffi::{c_char, c_void};

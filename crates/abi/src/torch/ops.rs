@@ -1,4 +1,4 @@
-//! The table through which the shim for PyTorch reaches the recorder:
+//! The table through which the shim for PyTorch reports ops and ranges to the recorder:
 //! `include/counterpoint/torch_ops.h` in Rust.
 
 use core::ffi::{c_char, c_void};
@@ -21,7 +21,7 @@ pub mod kind {
 
 /// Results of [`Table::watch_parallel`].
 pub mod parallel {
-    /// Parallel regions are watched.
+    /// Parallel regions are recorded from now on.
     pub const WATCHED: i32 = 0;
     /// PyTorch does not use `GOMP_parallel`.
     pub const ABSENT: i32 = 1;
@@ -53,7 +53,7 @@ pub struct Call {
     pub identity: *const c_void,
 }
 
-/// The values that were counted during a call.
+/// The values of the counters for a call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Counts {
@@ -82,8 +82,8 @@ pub struct Table {
     /// Begins an op. The pointer is the address of PyTorch's object for the call, which is on the
     /// stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends the op with this address. Returns how many times PyTorch shall announce an op that does
-    /// nothing.
+    /// Ends the op with this address. Returns how many times the shim shall let PyTorch announce
+    /// (report to an observer) an op that does nothing, to measure the cost.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
@@ -91,7 +91,7 @@ pub struct Table {
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
     /// Ends a range that `begin_apart` began.
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
-    /// Begins to watch parallel regions.
+    /// Begins to record parallel regions. Returns one of the constants in [`parallel`].
     pub watch_parallel: extern "C" fn() -> i32,
     /// Copies the name of a counter and returns its length.
     pub counter_name: unsafe extern "C" fn(u32, *mut c_char, usize) -> usize,
@@ -103,17 +103,18 @@ pub struct Table {
     pub ticks: extern "C" fn() -> u64,
     /// Takes the times in ticks that PyTorch needed to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),
-    /// Begins an op that is known by its identity. Returns 0 if the op is not known.
+    /// Begins an op that the recorder already knows by its identity. Returns 0 if the recorder does
+    /// not know the op.
     pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
     /// Forgets an op's identity.
     pub forget: unsafe extern "C" fn(*const c_void),
-    /// Returns whether the shim shall announce the begin of ranges. The argument says whether this
+    /// Returns whether the shim shall report when ranges begin. The argument says whether this
     /// process is a forked child.
     pub steps: extern "C" fn(i32) -> i32,
-    /// Announces that a range begins. Returns 1 or 0, depending on whether ops shall be announced
-    /// from now on, or -1 if nothing changes.
+    /// Reports that a range begins. Returns 1 if PyTorch shall announce ops from now on, 0 if not,
+    /// or -1 if nothing changes.
     pub range_begins: unsafe extern "C" fn(*const c_char, u32, i32) -> i32,
-    /// Returns whether ops must be announced again.
+    /// Returns whether PyTorch must begin to announce ops again.
     pub is_overdue: extern "C" fn() -> i32,
 }
 

@@ -1,4 +1,5 @@
-//! Profiler plugins inside PyTorch's own profiler: `include/counterpoint/torch_plugins.h`.
+//! The tables through which profiler plugins run inside PyTorch's own profiler:
+//! `include/counterpoint/torch_plugins.h`.
 
 use core::ffi::{c_char, c_void};
 
@@ -93,7 +94,8 @@ pub struct Table {
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),
-    /// Returns what the environment asks of PyTorch's profiler, as bits.
+    /// Returns the settings for PyTorch's profiler that environment variables request, as bits such
+    /// as [`NO_CUPTI`].
     pub switches: extern "C" fn() -> u32,
     /// Loads the plugins and returns the number of profilers.
     pub load: extern "C" fn() -> u32,
@@ -102,7 +104,7 @@ pub struct Table {
     /// Creates a recording. The arguments are the number of the profiler, the kinds, their number
     /// and the configuration.
     pub create: unsafe extern "C" fn(u32, *const u32, usize, *const c_char) -> Session,
-    /// Returns the stacks whose ids the plugin wants, as bits.
+    /// Returns the stacks of correlation ids that the plugin wants, as bits.
     pub stacks: unsafe extern "C" fn(Session) -> u32,
     /// Starts to collect events.
     pub start: unsafe extern "C" fn(Session) -> i32,

@@ -1,5 +1,5 @@
-//! Aligns the clocks of ranks. For this, an op is needed that no rank leaves before all ranks have
-//! entered it.
+//! Aligns the clocks of ranks by the calls of an op that no rank leaves before all ranks have
+//! entered it, such as a barrier.
 //!
 //! ```text
 //!  first rank   ├─ call k ─────┤              its start is not after the end of the other one,
@@ -8,11 +8,12 @@
 //!  begin₀ − end ≤ offset ≤ end₀ − begin       for each k; the largest lower and the smallest upper limit
 //! ```
 //!
-//! These limits follow from what such an op does. They do not assume that a message takes as long
-//! in one direction as in the other. The result is the middle of the possible range, and half of
-//! that range is its uncertainty. The limits are close together if one call was short on the first
-//! rank and another was short on the other rank. A call is short on the rank that enters it last.
-//! If clocks run at different rates, the limits can contradict each other; then there is no result.
+//! These limits follow from the property of the op alone. They do not assume that a message takes
+//! as long in one direction as in the other. The result is the middle of the possible range, and
+//! half of that range is its uncertainty. The limits are close together if one of the calls was
+//! short on the first rank and another call was short on the other rank. A call is short on the
+//! rank that enters it last. If clocks run at different rates, the limits can contradict each
+//! other; then there is no result.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +50,8 @@ pub enum NotAligned {
         /// Number of calls of the first rank.
         first: usize,
     },
-    /// No offset is possible: a rank left the op before all ranks had entered it, or the clocks run
-    /// at different rates.
+    /// No offset is possible: a rank left a call of the op before all ranks had entered it, or the
+    /// clocks run at different rates.
     Impossible {
         rank: u32,
         /// By how many ns the lower limit is above the upper limit.
@@ -94,8 +95,8 @@ mod tests {
 
     #[test]
     fn offsets_by_hand() {
-        // The clock of rank 4 is 1,000 ns ahead. Rank 4 enters the first call before the other
-        // rank, and the second call after it.
+        // The clock of rank 4 is 1,000 ns ahead. Rank 4 enters the first call before rank 2, and
+        // the second call after rank 2.
         let calls = [(2, vec![(100, 160), (200, 250)]), (4, vec![(1_050, 1_155), (1_240, 1_252)])];
         let found = align(&calls.into_iter().collect()).unwrap();
         assert_eq!(found[&2], Offset { low_ns: 0, high_ns: 0 });

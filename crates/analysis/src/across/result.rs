@@ -30,8 +30,8 @@ pub struct RankAcross {
     pub sums: Sums,
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
-    /// The op in which the rank exceeds the median by most. `None` if it exceeds the median in no
-    /// op.
+    /// The op in which the rank exceeds the median over the ranks by most. An op in which the rank
+    /// stands out has priority over others. `None` if the rank exceeds the median in no op.
     pub slow: Option<Excess>,
 }
 
@@ -52,9 +52,9 @@ pub struct OpAcross {
     /// 10th percentile of the duration of a call, with an error of at most 1/128. `None` if the
     /// durations of some calls are not known.
     pub p10_ns: Option<u64>,
-    /// Median of the duration of a call, as `p10_ns`.
+    /// Median of the duration of a call, with the error of `p10_ns`.
     pub p50_ns: Option<u64>,
-    /// 99th percentile of the duration of a call, as `p10_ns`.
+    /// 99th percentile of the duration of a call, with the error of `p10_ns`.
     pub p99_ns: Option<u64>,
 }
 
@@ -67,7 +67,8 @@ pub struct Excess {
     pub own_ns: f64,
     /// The median of the op's self time over the ranks, in ns.
     pub median_ns: f64,
-    /// Whether the excess is far larger than the usual differences between ranks.
+    /// Whether the excess is far larger than the usual differences between ranks (see
+    /// [`DEVIATIONS`]).
     pub stands_out: bool,
     /// Whether the self time is an estimate.
     pub is_estimate: bool,
@@ -142,7 +143,7 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
         };
         ops.push((row, cells));
     }
-    // Rows of `hist` may name an op that `stats` does not have.
+    // In a dataset, the table `hist` may contain an op that the table `stats` does not have.
     ops.retain(|(op, _)| op.ranks > 0);
     ops.sort_by(|(a, _), (b, _)| {
         let weight = |op: &OpAcross| op.sums.own_ns.or(op.sums.total_ns);
@@ -153,8 +154,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
     for (number, (_, cells)) in ops.iter().enumerate() {
         for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
-            // An excess that stands out has priority over a larger one that does not stand out,
-            // because in the other op all ranks differ a lot.
+            // An excess that stands out has priority over a larger one that does not: in the op
+            // with the larger one, all ranks differ a lot.
             let weight = |of: &Excess| (of.stands_out, of.ns());
             if let Some(new) = new
                 && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
@@ -212,7 +213,8 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     cells.iter().map(excess).collect()
 }
 
-/// Returns the largest number and its index. If several are equal, returns the first.
+/// Returns the index of the largest number, and this number. If several are equal, returns the
+/// first of them.
 fn most(all: impl Iterator<Item = Option<i128>>) -> Option<(usize, i128)> {
     let known = all.enumerate().filter_map(|(at, ns)| Some((at, ns?)));
     known.reduce(|most, new| if new.1 > most.1 { new } else { most })
@@ -226,7 +228,7 @@ fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Opt
     Some(number as f64 * f64::from(count) / sum as f64)
 }
 
-/// Returns quantiles. `None` if the histogram does not contain all calls.
+/// Returns quantiles of the durations. `None` if the histogram does not contain all calls.
 fn quantiles<const N: usize>(of: &Histogram, sums: &Sums, parts: [f64; N]) -> [Option<u64>; N] {
     let is_whole = sums.calls.is_some_and(|calls| calls == i128::from(of.values()));
     parts.map(|part| of.quantile(part).filter(|_| is_whole))

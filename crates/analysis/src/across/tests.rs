@@ -27,7 +27,7 @@ fn sums_and_imbalance_by_hand() {
     let found = all.finish();
     let run = &found[0];
     assert_eq!(run.sums.own_ns, Some(120));
-    // In `matmul`, rank 2 took 60. That is twice the mean of 30 over the three ranks that called
+    // In `matmul`, rank 2 took 60 ns. That is twice the mean of 30 over the three ranks that called
     // it. The fourth rank did not call it.
     assert_eq!((run.ops[0].imbalance, run.ops[0].most, run.ops[0].ranks), (Some(2.0), Some(2), 3));
     assert_eq!((run.ops[1].imbalance, run.ops[1].ranks), (Some(1.0), 1));
@@ -72,7 +72,7 @@ fn without_a_planted_rank_none_stands_out() {
         let mut all = Gathered::default();
         for rank in 0..64 {
             for op in ["a", "b", "c", "d"] {
-                // The sum of twelve has nearly a normal distribution.
+                // The sum of twelve random numbers has nearly a normal distribution.
                 let noise: u64 = (0..12).map(|_| random.below(20_000)).sum();
                 add(&mut all, rank, op, measured(10, 1_000_000 + i128::from(noise)));
             }

@@ -21,7 +21,7 @@ fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
             return Some(Contradiction::Value);
         }
         // If a call is inside of another call of the row, its self time is part of the row's self
-        // time and of the row's total.
+        // time, and its duration is part of the outer call's duration in the row's total.
         (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
     };
     let found = rows.iter().enumerate();
@@ -94,9 +94,9 @@ fn of_times(
     if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
         return Some(Contradiction::Value);
     }
-    // If not all hits of a loop ended, loops inside may have ended in hits that did not end; then
-    // nothing is checked. Parts of a sample are estimated separately, so a part may exceed the
-    // whole by the margins of both.
+    // If not all hits (entries into the loop) ended, `own` is missing, and nothing is checked,
+    // because loops inside may have ended in hits that did not end. Parts of a sample are estimated
+    // separately, so a part may exceed the whole by the margins of both.
     let own = own?;
     let parts_fit = is_at_most(least(own), most(inclusive)) && is_at_most(inside, most(inclusive));
     let is_part = share.is_none_or(|share| is_at_most(least(share), 1.0));

@@ -10,7 +10,7 @@ use profile::columns::{KEY_CORRELATION, KEY_PLUGIN_ID};
 use profile::dispatch::{Assembler, Workgroup};
 use profile::{Columns, OpId, Origin, PageDecoder, Profile, Role};
 
-/// Means that there is no call, no dispatch or no region.
+/// The index that stands for no call, no dispatch or no region.
 pub(super) const NO: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub of: u32,
     /// Index of the call that launched this one.
     pub launched_by: u32,
-    /// Orders calls with equal times, so that the outer call comes first.
+    /// Sorts calls with equal times, so that the outer call comes first.
     order: u64,
 }
 
@@ -62,7 +62,8 @@ pub(super) struct Pairs {
     pub waits: Vec<(u32, u32)>,
 }
 
-/// The grid of a workgroup. It is stored until the workgroup's dispatch is known.
+/// The workgroup id and the number of workgroups of a call. They are stored until the call's
+/// dispatch is known.
 struct Grid {
     id: [u32; 3],
     count: [u32; 3],
@@ -166,8 +167,8 @@ impl Grid {
     }
 }
 
-/// Returns the index of the region that a call is, or in which a task ran. [`NO`] if the region has
-/// no number.
+/// Returns the index of the region that call `i` is or, if the call is a task, in which it ran.
+/// [`NO`] if the call has no region number.
 fn region(
     columns: &Columns,
     i: usize,
@@ -179,7 +180,7 @@ fn region(
     *regions.entry((process, number)).or_insert(next)
 }
 
-/// Finds the dispatches of each process. Exports use the same method.
+/// Finds the dispatches of each process, with the same [`Assembler`] as the export of traces.
 fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) {
     let mut of_process: HashMap<usize, Vec<u32>> = HashMap::new();
     for at in grids.keys() {

@@ -7,8 +7,8 @@ use super::calls::{Calls, NO};
 use super::ranges::{RangeSet, RangeSets};
 use super::segments::{Joins, Step};
 
-/// The owner and the line of a node that is no step: it marks the moment at which dispatches have
-/// ended.
+/// The owner and the line (thread or stream) of a node that is no step, but the moment at which
+/// dispatches have ended.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A step, or the moment at which dispatches have ended.
@@ -16,7 +16,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     pub begin: u64,
     pub end: u64,
-    /// Ticks from the end of the last node that this node waits for to the start of this node.
+    /// Ticks from the latest end of the nodes that this node waits for to the start of this node.
     pub gap: u64,
     pub owner: OpId,
     /// The ranges around the step.
@@ -81,8 +81,8 @@ impl Graph {
             }
             if let Some(joined) = joins.get(step.join as usize) {
                 let last = joined.iter().map(|of| (at, *of));
-                // The last step of a call may come later, so the edge first contains the number of
-                // the call, marked by `LATER`.
+                // The last step of the call `of` may not have been reached yet, so the edge first
+                // contains the index of the call, marked by `LATER`.
                 builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
                 builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
             }
@@ -127,7 +127,7 @@ impl Graph {
     }
 
     /// Returns, for each of these ops, how much earlier everything would end if the op's steps took
-    /// no time; for a range, if all steps inside of it took no time.
+    /// no time. For a range, all steps inside of it take no time.
     pub fn gains(&self, ops: &[OpId], ranges: &RangeSets) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
@@ -147,8 +147,8 @@ impl Graph {
     }
 }
 
-/// Marks the number of a call in an edge, which is replaced later by the number of the call's last
-/// step.
+/// A bit that marks the index of a call in an edge. The index is later replaced by that of the
+/// call's last step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {
@@ -178,9 +178,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Links activities to the calls that launched them. An activity begins after the last step of
-    /// the call that had ended before the activity's begin. If there is no such step, it begins
-    /// after the step before the call.
+    /// Links activities to the calls that launched them. An activity waits for the last step of the
+    /// launching call that had ended before the activity began. If there is no such step, the
+    /// activity waits for the step before the call.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -198,8 +198,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Links dispatches. A dispatch begins after those dispatches of its process that had ended
-    /// before it.
+    /// Links dispatches. A dispatch waits for those dispatches of its process that had ended before
+    /// it began.
     fn dispatches(&mut self) {
         let all = &self.calls.dispatches;
         let mut workgroups: Vec<(u32, u32)> = Vec::new();

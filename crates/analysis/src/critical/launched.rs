@@ -1,10 +1,11 @@
 //! Finds which call launched which activity of a device, and which call waited for which activity.
 //! In plugins' events and in traces, a call and its activity have the same id.
 //!
-//! The ids are arguments of activities, and no number links an activity to its call in a page. But
-//! calls and activities of the same category and name, sorted by time, correspond one to one: the
-//! n-th call is the n-th activity. If there are more calls than activities or fewer (after losses,
-//! or with several traces), none of them are matched.
+//! The ids are arguments of an activity (an event of a plugin or trace), but the call that was made
+//! from the activity, which is stored in a page, does not have them. Calls and activities of the
+//! same category and name, sorted by time, correspond one to one: the n-th call is the n-th
+//! activity. If the numbers of calls and activities differ (after losses, or with several traces),
+//! none of them are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -76,7 +77,7 @@ fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     of_names
 }
 
-/// Returns each activity that has an id, together with its call.
+/// Returns the activities that have an id, each with the index of its call.
 fn matched(
     profile: &Profile,
     trace: &Activities,
@@ -145,8 +146,8 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // These are calls of the host: the launch with each id, and the innermost op with each id. The
-    // innermost op is the one that began last.
+    // `launchers` and `ops` contain calls of the host, by id: the call that launched with this id,
+    // and the innermost op with this id. The innermost op is the one that began last.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));
@@ -170,8 +171,8 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
         if seen.correlation.is_none_or(|id| launched.contains(&id)) {
             continue;
         }
-        // The call waited for the last activity that ended before the call's end, if it ended after
-        // the call's start.
+        // The call waited for the last activity that ended before the call's end, if this activity
+        // ended after the call's start.
         let of = call(*at);
         let until = activities.partition_point(|activity| call(*activity).end <= of.end);
         let last = until.checked_sub(1).map(|i| activities[i]);

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Both regions belong to `conv` and are inside of `step`. On its own thread, region 2 is only
-//! inside of a task, and the calls around this task are on another thread. So each region is first
-//! described by what is around it on its own thread (`Known`), up to a task. Then the search goes
-//! on from the task to its region, and so on outwards.
+//! inside of a task; the region of this task, and the calls around it, are on another thread. So
+//! [`of_threads`] first finds what is around each region on its own thread (`Known`), up to the
+//! innermost task. [`owners`] then continues from this task to its region, and so on outwards.
 
 use profile::{OpId, Role};
 
@@ -35,7 +35,7 @@ pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
 /// The op and the ranges around a region, as far as they are on its own thread.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The op. `None` if it is the op around the region `task_of`.
+    /// The op around the region. `None` if it is the op around the region `task_of`.
     op: Option<OpId>,
     /// The ranges between the region and the task around it.
     ranges: RangeSet,

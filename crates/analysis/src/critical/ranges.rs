@@ -1,5 +1,5 @@
-//! Stores the ranges around calls. A range is a part of the program that somebody has named, with
-//! everything that is called in it.
+//! Stores the ranges around calls. A range is a stretch of time that the program marked with a
+//! name, with all calls in it.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl RangeSets {
         inner.into_iter().rev().fold(outer, |set, range| self.with(set, range))
     }
 
-    /// Replaces each range by the op whose row it belongs to. After that, no more sets can be
+    /// Replaces each range by the op whose row it belongs to. After that, no more sets must be
     /// added.
     pub fn renumber(&mut self, row_of: impl Fn(OpId) -> OpId) {
         self.known.clear();

@@ -7,11 +7,11 @@
 //!  own task          ├ 3 ┤
 //! ```
 //!
-//! At each moment the call that began last is the innermost one, as in [`crate::innermost`]. Steps
-//! of regions and tasks belong to the op around the region, and have the same ranges around them as
-//! the region (`owners`). At the end of a region with tasks on other threads, and at the end of a
-//! call that waited for a device, there is a *join*. This step begins when the last task or
-//! activity that was waited for ends, and ends with the region or call.
+//! At each moment, the innermost call is the running call that began last, as in
+//! [`crate::innermost`]. Steps of regions and tasks belong to the op around the region, and have
+//! the same ranges around them as the region (`owners`). At the end of a region with tasks on other
+//! threads, and at the end of a call that waited for a device, there is a *join*. A join is a step
+//! that begins when the last of these tasks or activities ends, and ends with the region or call.
 
 use profile::{OpId, Role};
 
@@ -157,7 +157,7 @@ impl Cutter<'_> {
             }
             return;
         };
-        // Each call needs a first step, even one without duration before the join, because the
+        // Each call needs a first step before the join, even one without duration, because the
         // calls that it launches wait for this step.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
@@ -168,7 +168,8 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// Returns the calls that must end before this call can end.
+    /// Returns the calls that this call waits for before it ends: tasks of its region on other
+    /// threads, and an activity.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

@@ -1,5 +1,5 @@
 //! Collects how durations changed over the recording. The time of the recording is divided into
-//! parts, and the durations of each part are counted in bins.
+//! parts, and for each part the durations of the calls that began in it are counted in bins.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,8 @@ mod tests {
     use super::*;
     use crate::details::bins::bin;
 
-    /// The parts are the same for every order of the calls.
+    /// The parts are the same whatever the order in which calls are added, and however they are
+    /// divided among workers.
     #[test]
     fn parts_do_not_depend_on_the_order() {
         let calls: Vec<(u64, u16)> =

@@ -1,4 +1,5 @@
-//! Converts a run of many ranks to the rows that a comparison needs. The ranks are added up.
+//! Converts a run of many ranks, read from a dataset, to the rows that a comparison needs. A row is
+//! the sum over all ranks.
 
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};

@@ -1,9 +1,10 @@
 //! Compares the counters and metrics of the two sides.
 //!
 //! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: for example
-//! page faults, or the instructions of a program that does the same in each run. If the sum in B
-//! differs from the sum in A, this is a fact that needs no test. Counters whose sums vary from run
-//! to run are tested in the same way as times. All rows of one counter are tested together.
+//! the number of page faults, or of instructions of a program that does the same in each run. If
+//! the sum in B differs from the sum in A, this is a fact that needs no test. Counters whose sums
+//! vary from run to run are tested in the same way as times. All rows of one counter are tested
+//! together.
 
 use super::matching::Match;
 use super::ranks::median;
@@ -41,7 +42,8 @@ pub enum Known {
     Tested(Verdict),
 }
 
-/// Adds the comparison of counters and metrics to each row that consists of one row on both sides.
+/// Adds the comparison of counters and metrics to each row that consists of exactly one row of A
+/// and one of B.
 pub fn judge(
     rows: &mut [DiffRow],
     sides: &[Sides; 2],

@@ -4,20 +4,21 @@
 //! If two programs are equal, the two runs of a pair could as well have been exchanged. That would
 //! change the signs of all differences of this pair together, for all ops and both statistics. The
 //! test compares the observed statistics with the statistics after such flips. With up to n = 10
-//! pairs, all 2ⁿ flips are tried; otherwise [`DRAWN`] flips, which are the identity and random
-//! ones. The test assumes nothing about the distribution of the differences, or about how those of
-//! several ops depend on each other.
+//! pairs, all 2ⁿ flips are tried; with more pairs, the identity and `DRAWN − 1` random flips are
+//! tried (see [`DRAWN`]). The test assumes nothing about the distribution of the differences, or
+//! about how those of several ops depend on each other.
 //!
-//! **Statistic.** |t| of the differences, winsorised: each is cut to the (⌊n/4⌋ + 1)-th largest of the
-//! |d|. The cut depends only on the |d|, which flips do not change: the test is exact. One pair in
-//! which the machine was disturbed then cannot hide a difference that all other pairs show.
+//! **Statistic.** |t| of the winsorised differences d: the (⌊n/4⌋ + 1)-th largest |d| is the limit
+//! to which every larger |d| is cut. Flips do not change the |d|, and so not the limit, so the test
+//! stays exact. Because of the cut, one pair in which the machine was disturbed cannot hide a
+//! difference that all other pairs show.
 //!
 //! **Step-down** (Westfall and Young, 1993, algorithm 2.8): the largest |t| is compared with the
 //! largest |t| of all ops in each flip. The second largest |t| is compared with the largest of all
-//! ops but the first, and so on. So the probability that any op without a difference is reported is
-//! at most the level, whatever the other ops do.
+//! ops but the first, and so on. So the probability that the test reports a difference in any op
+//! without one is at most the level, whatever the other ops do.
 
-/// Up to this many pairs, all flips are tried.
+/// With at most this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
 /// Number of flips if there are more pairs. One of them is the identity, and the others are random.
 pub const DRAWN: usize = 5_000;
@@ -51,8 +52,9 @@ fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     }
 }
 
-/// Returns the adjusted p of each row. A row contains one difference for each pair, and all rows
-/// have the same order of pairs. With fewer than two pairs, all p are 1.
+/// Returns the p-value of each row, adjusted for the number of rows. A row contains one difference
+/// for each pair, and all rows have the same order of pairs. With fewer than two pairs, all p are
+/// 1.
 ///
 /// Cost: rows × pairs × flips.
 pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
@@ -60,8 +62,9 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
     if pairs < 2 {
         return vec![1.0; rows.len()];
     }
-    // A flip changes only the sum of a row, and not the sum of its squares. The sum, divided by the
-    // root of n Σ d², increases with |t| by the same function for all rows, and is at most 1.
+    // A flip changes the sum of a row's differences, but not the sum of their squares. |Σ d|,
+    // divided by the root of n Σ d², is at most 1, and it is the same increasing function of |t|
+    // for all rows. So the test uses it instead of |t|.
     let scaled: Vec<Vec<f64>> = rows
         .iter()
         .map(|row| {
@@ -123,7 +126,7 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
 }
 
 /// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). The order of the runs of a
-/// series also comes from these numbers, so the same seed gives the same order.
+/// series is chosen with these numbers, too, so the same seed results in the same order.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -150,7 +153,7 @@ mod tests {
         // observed one.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
-        // A second row with equal values changes nothing.
+        // A second row with the same differences does not change p.
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
         // Without any difference, every flip is as extreme as the observed one.
         assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);

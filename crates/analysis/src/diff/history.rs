@@ -18,11 +18,11 @@
 //!
 //! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing
 //! changed, any other order of the points (the same order for all rows) would have been as likely.
-//! So the largest Q of each row is compared with the largest Q of **all** rows in [`ORDERS`] random
-//! orders. Then the probability that anything is found in a history without a change is at most
-//! [`LEVEL`], whatever the number of rows and their dependence. After a change was found, the parts
-//! before and after it are tested in the same way. Each row is then tested separately, at the level
-//! divided by the number of rows.
+//! So the largest Q of each row is compared with the largest Q of **all** rows in each of
+//! [`ORDERS`] orders: the order of the history, and random ones. Then the probability that anything
+//! is found in a history without a change is at most [`LEVEL`], whatever the number of rows and
+//! their dependence. After a change was found, the parts before and after it are tested in the same
+//! way. In these parts, each row is tested separately, at the level divided by the number of rows.
 
 use std::collections::HashMap;
 
@@ -36,8 +36,8 @@ pub const LEVEL: f64 = 0.02;
 pub const ORDERS: usize = 1_000;
 /// A history with fewer points than this is not tested, because there are too few different orders.
 pub const FEWEST: usize = 10;
-/// Callers test at most this many of the latest points, because the work grows with the square of
-/// their number.
+/// Callers should test at most this many of the latest points, because the work grows with the
+/// square of the number of points.
 pub const MOST: usize = 300;
 /// A segment has at least this many points.
 const LEAST: usize = 3;
@@ -56,7 +56,7 @@ pub struct ChangePoint {
     /// used.
     pub change: f64,
     /// The 95 % interval of the change (Mann and Whitney). It is computed as if the position of the
-    /// change had been known before.
+    /// change had been known before the test.
     pub interval: [f64; 2],
     /// The probability of finding such a large Q in a history without a change.
     pub p: f64,
@@ -75,8 +75,8 @@ pub struct History {
     pub left_out: usize,
 }
 
-/// Collects the times of runs. A point consists of one or several runs, and its time is their
-/// median.
+/// Collects the times of runs. A point consists of one or several runs. The time of a row at a
+/// point is the median over these runs.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
@@ -156,7 +156,7 @@ fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usi
     }
 }
 
-/// Returns the best split of each row and its p. `None` if p is above the level.
+/// Returns the best split of each row with its p-value. `None` if this p is above the level.
 fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
     let points = rows.first().map_or(0, |row| row.points);
     let mut order: Vec<usize> = (0..points).collect();

@@ -13,9 +13,9 @@
 //! A compiler numbers what it generates. So if a dispatch is added at the beginning, all dispatches
 //! after it get other names (`main_dispatch_3_matmul_64x64` becomes
 //! `main_dispatch_4_matmul_64x64`). The first step therefore compares names without these numbers,
-//! and matches rows with the same name in the order of the program. If there are two such rows, the
-//! second row of A must not be matched with the first row of B only because their full names are
-//! equal.
+//! and matches rows with the same name in the order of the program. If there are two rows with such
+//! a name on each side, the second row of A must not be matched with the first row of B only
+//! because their full names are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +26,9 @@ use super::recorded::Identity;
 pub enum Relation {
     /// Both sides have a row with this name, arguments and device.
     Same,
-    /// Both sides have the name, but the arguments or the device differ.
+    /// Both sides have a row with this name, but the arguments or the device differ.
     Changed,
-    /// The row has another name in B.
+    /// Both sides have the row, but with different names.
     Renamed,
     /// One row of A corresponds to several rows of B.
     Split,
@@ -50,8 +50,9 @@ pub struct Match {
     pub b: Vec<usize>,
 }
 
-/// Matches rows. Each row is in exactly one match. The first `in_order` rows of each side are in
-/// the order of the program, so the rows next to them are their neighbours.
+/// Matches rows. Each row is in exactly one match. `in_order` contains, for each side, the number
+/// of rows at the beginning of the list that are in the order of the program. Only these rows have
+/// neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
@@ -70,8 +71,8 @@ pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Matc
 
 /// Returns the name of a compiled function without the name of the function around it, and without
 /// the number that the compiler assigned in the order of the program:
-/// `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if nothing else is left. Other
-/// numbers stay, because they describe the function.
+/// `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if the name does not have this
+/// form, or if nothing is left. Other numbers stay, because they describe the function.
 pub fn stem(name: &str) -> Option<String> {
     const MARK: &str = "_dispatch_";
     let at = name.rfind(MARK)?;
@@ -90,10 +91,11 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
     }
 }
 
-/// Matches rows with the same key, when both sides have the same number of them. First, rows with
-/// the same library and source location are matched, then rows with the same library, and then the
-/// others in their order. Source locations are used only if both sides have the same ones: if a
-/// line was inserted, a function can have the location that another function had before.
+/// Matches `rows` of A with `others` of B; all of them have the same key, and there are equally
+/// many. First, rows with the same library and source location are matched, then rows with the same
+/// library, and then the others in their order. Source locations are used only if both sides have
+/// the same ones: if a line was inserted, a function can have the location that another function
+/// had before.
 fn alike(
     a: &[Identity],
     b: &[Identity],
@@ -144,7 +146,7 @@ struct Matching {
 }
 
 impl Matching {
-    /// Returns the rows that are not matched yet: for each key, their indices in order.
+    /// Returns the indices of the rows that are not matched yet, in order, by key.
     fn free<K: Ord>(
         free: &[bool],
         rows: &[Identity],
@@ -165,8 +167,8 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches groups of equal size in their order. If `only` allows it, also matches one row with
-    /// several.
+    /// Matches groups of equal size in their order. If `only` allows it, also matches one row of a
+    /// side with several rows of the other.
     fn grouped<K: Ord>(
         &mut self,
         a: &[Identity],
@@ -208,7 +210,7 @@ impl Matching {
 
     /// Matches a single unmatched row between two matched neighbours with the single unmatched row
     /// between the same neighbours on the other side. The start and the end of the program count as
-    /// neighbours.
+    /// neighbours, but at least one of the two neighbours must be a row.
     fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -233,8 +235,7 @@ impl Matching {
         let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
-            // If no matched row is before or after the two rows, nothing shows that they
-            // correspond.
+            // If no matched row is before or after these rows, nothing shows that they correspond.
             let known = neighbours.0.is_some() || neighbours.1.is_some();
             if known && rows.len() == 1 && others.len() == 1 {
                 self.add(Relation::Renamed, rows, others);
@@ -382,7 +383,8 @@ mod tests {
         // corresponds.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
-        // The two rows have nothing in common, so they must not be matched.
+        // The two rows have nothing in common, and there is no other row, so they must not be
+        // matched.
         assert_eq!(found(&["x"], &["y"]), ["Gone x ", "New  y"]);
         assert_eq!(found(&[], &[]), Vec::<String>::new());
     }

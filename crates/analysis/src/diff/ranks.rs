@@ -3,10 +3,9 @@
 //!
 //! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The averages
 //! are sorted, and two of them, equally far from both ends of the list, are the ends of the
-//! interval. These two are chosen so that the interval contains the centre of a symmetric
-//! distribution with at least the stated probability (Hollander, Wolfe and Chicken, Nonparametric
-//! Statistical Methods, 3.3). This is the same interval as that of R's `wilcox.test(conf.int =
-//! TRUE)`.
+//! interval. They are chosen so that the interval contains the centre of a symmetric distribution
+//! with at least the requested confidence (Hollander, Wolfe and Chicken, Nonparametric Statistical
+//! Methods, 3.3). This is the same interval as that of R's `wilcox.test(conf.int = TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;
@@ -38,8 +37,8 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     median_of_sorted(&walsh(differences))
 }
 
-/// Returns the estimate and its interval for this confidence (0.95 for 95 %). `None` if there are
-/// too few differences: 6 are needed for 95 %, and 5 for 90 %.
+/// Returns the Hodges-Lehmann estimate and its interval with this confidence (0.95 for 95 %).
+/// `None` if there are too few differences: 6 are needed for 95 %, and 5 for 90 %.
 pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     let averages = walsh(differences);
     let estimate = median_of_sorted(&averages)?;
@@ -74,8 +73,8 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         .iter()
         .position(|probability| {
             below += probability;
-            // R allows the same error. Up to `EXACT`, the probabilities are exact sums of powers of
-            // two, but `p` may not be.
+            // R allows for the same rounding error. The probabilities are sums of powers of two,
+            // but `p` may have been rounded.
             below >= p * (1.0 - 64.0 * f64::EPSILON)
         })
         .unwrap_or(most)

@@ -97,8 +97,8 @@ pub struct Reading {
     pub name: String,
     /// The unit of the counter or metric, as views show it.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was read. If both numbers are
-    /// the same in two runs, the counter is exactly equal. `None` for metrics and estimates.
+    /// The sum as it was read, and the number of calls in which it was read. Runs in which both
+    /// numbers are the same have exactly equal counters. `None` for metrics and estimates.
     pub exact: Option<(u128, u64)>,
     /// For a counter, the value per call, without what the recorder added. For a metric, its value.
     pub value: f64,
@@ -119,8 +119,8 @@ pub struct Recorded {
     /// Processor time of all processes from their start to their end, in ns. `None` if a process with calls
     /// did not end in an orderly way, or was recorded only in part.
     pub processor_ns: Option<f64>,
-    /// Whether values are shown as they were recorded, because the corrected values contradict each
-    /// other.
+    /// Whether values are as they were recorded, because this was requested, or because the
+    /// corrected values contradict each other.
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
@@ -174,12 +174,12 @@ pub fn recorded(
 }
 
 /// Returns the processor time of all processes with calls. The cost of recording is subtracted, as
-/// far as it is known.
+/// far as it is known, unless the summary has recorded values.
 fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     let mut sum = 0.0;
     for (index, process) in profile.processes.iter().enumerate() {
-        // What plugins recorded in a process is stored in a separate part of the profile, with the
-        // same processor time.
+        // The events of a process's plugins are stored as another process, which would add the same
+        // processor time again.
         if process.threads.is_empty() || process.id.is_of_plugins() {
             continue;
         }
@@ -193,7 +193,7 @@ fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     Some(sum).filter(|ns| *ns > 0.0)
 }
 
-/// Sets `nth` of rows whose other fields are equal.
+/// Sets `nth` of each row, so that rows whose other fields are equal have different identities.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
@@ -216,7 +216,7 @@ fn identity(op: &Op) -> Identity {
 }
 
 /// Returns the rows of a summary, in the order in which one run of the model first dispatches them.
-/// Rows without such a position follow, in the order of the metadata.
+/// Rows whose op it does not dispatch follow, in the order of the metadata.
 fn ops(
     profile: &Profile,
     summary: &Summary,

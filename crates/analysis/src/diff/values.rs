@@ -15,8 +15,8 @@ use crate::sampled::Estimated;
 pub struct Sides {
     /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// Number of rows of the first run. They come first, in their order in that run. The other rows
-    /// follow, because it is not known where they belong between them.
+    /// Number of rows of the first run. They come first, in their order in that run. Rows that only
+    /// later runs have follow at the end, because their place in the order is not known.
     pub in_first: usize,
     /// For each run, its rows, with the same indices as in `identities`. `None` if the run does not
     /// have the row.
@@ -82,8 +82,9 @@ impl Sides {
     }
 }
 
-/// Returns the median `value` of rows of several runs, with its interval. `None` unless it is an
-/// estimate in some run. The ends of the interval are the medians of the runs' ends.
+/// Returns `value`, the median over several runs, with an interval. `None` unless the runs' values
+/// are estimates in at least one run. The ends of the interval are the medians of the ends in the
+/// single runs.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -107,8 +108,8 @@ fn estimated(
     Some(Estimated { value, interval: ends.map(within) })
 }
 
-/// The pairs of runs, and the number of runs on each side. A pair consists of an index on each
-/// side.
+/// The pairs of runs, and the number of runs on each side. A pair consists of the index of a run of
+/// A and of a run of B.
 pub struct Pairs<'a> {
     pub pairs: &'a [(usize, usize)],
     pub runs: [usize; 2],
@@ -194,10 +195,10 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
     }
 }
 
-/// Returns the values of one statistic. If one row was split into several, their values are added
-/// up, each multiplied by the row's executions per execution of the one row. If the number of
-/// workgroups in a dispatch differs in B (another tiling), single calls cannot be compared, so the
-/// floor is computed from dispatches.
+/// Returns the values of one statistic, one for each run. If one row was split into several, their
+/// values are added up, each multiplied by the row's executions per execution of the one row. If
+/// the number of workgroups in a dispatch differs in B (another tiling), single calls cannot be
+/// compared, so the floor is computed from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -225,8 +226,8 @@ fn ask(
                     .sum(),
                 _ => None,
             };
-            // Ratios need a value above 0. A row that is shorter than an empty call has no such
-            // value.
+            // Ratios need a value above 0. The corrected time of a row that takes no longer than an
+            // empty call may not be above 0.
             sum.filter(|ns| *ns > 0.0)
         };
         pairs.runs_of(side).into_iter().map(of_run).collect()
@@ -235,7 +236,7 @@ fn ask(
 }
 
 /// Returns how much of a run's time a row would take if each execution took as long as the typical
-/// one. Only self time is considered. `None` if it is not known.
+/// one. Only self time is considered. `None` if some of the times are not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }

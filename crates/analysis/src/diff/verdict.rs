@@ -6,18 +6,19 @@ use super::{Statistic, Untested};
 
 /// The highest probability with which a difference is reported although no row differs.
 pub const LEVEL: f64 = 0.05;
-/// The largest number of pairs that is proposed. If more are needed, the machine is too noisy.
+/// The largest number of pairs that a verdict proposes. If more pairs would be needed, the machine
+/// is too noisy.
 const MOST_PAIRS: f64 = 60.0;
-/// 1.96 + 0.84: with this factor, the proposed number of pairs suffices to find a difference as
-/// large as the threshold in 4 of 5 series.
+/// 1.96 + 0.84: with this factor, the proposed number of pairs is large enough to find a difference
+/// as large as the threshold in 4 of 5 series (a power of 80 %).
 const POWER: f64 = 2.8;
 
 /// One statistic of a row that must be tested for a verdict.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub statistic: Statistic,
-    /// The value of the statistic in each run of A and of B. Values are above 0. If the runs are
-    /// paired, they are in the order of the pairs.
+    /// The value of the statistic in each run of A and of B; `None` if the run has no value. If the
+    /// runs are paired, they are in the order of the pairs.
     pub values: [Vec<Option<f64>>; 2],
 }
 
@@ -31,12 +32,12 @@ pub struct Compared {
     /// over the pairs, or the ratio of the medians if the runs are not paired. 0.05 is 5 % more.
     /// Infinite for a counter that was 0 in A.
     pub change: f64,
-    /// The ends of the 95 % interval of `change`. `None` if it was not tested.
+    /// The ends of the 95 % interval of `change`. `None` if the statistic was not tested.
     pub interval: Option<[f64; 2]>,
     /// The ends of the 90 % interval of `change`.
     pub interval_90: Option<[f64; 2]>,
-    /// The adjusted p: the probability that chance alone makes such a large difference in any of
-    /// the tested rows.
+    /// The adjusted p-value: the probability that chance alone makes such a large difference in any
+    /// of the tested rows. `None` if the statistic was not tested.
     pub p: Option<f64>,
     /// The standard deviation, over the pairs, of the difference of the logarithms.
     pub deviation: Option<f64>,
@@ -55,8 +56,8 @@ pub struct Change {
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether only the typical execution changed, and the floor did not. Possible causes are
-    /// contention, caches, or a change in only some of the calls.
+    /// Whether only the typical execution (the median) changed, and the floor (the 10th percentile)
+    /// did not. Possible causes are contention, caches, or a change in only some of the calls.
     pub floor_unchanged: bool,
 }
 
@@ -65,22 +66,22 @@ pub struct Change {
 pub enum Verdict {
     /// The row is slower or faster in B.
     Differs(Change),
-    /// The row takes the same time on both sides. The value is the largest difference that counts
-    /// as the same, as a part.
+    /// The row takes the same time on both sides. The number is the threshold up to which a
+    /// difference counts as none, as a part: 0.03 for 3 %.
     Same(f64),
     /// It could not be decided whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// A series of this many pairs, which is more than were recorded, would find a difference
-        /// as large as the threshold in 4 of 5 cases. `None` if more than 60 pairs are needed,
-        /// because the machine is too noisy.
+        /// The proposed number of pairs, which is more than were recorded. A series of this many
+        /// pairs would find a difference as large as the threshold in 4 of 5 cases. `None` if more
+        /// than 60 pairs are needed, because the machine is too noisy.
         pairs: Option<u32>,
     },
     /// The row was not tested, because the runs are not paired or because there are too few of
     /// them.
     Untested(Untested),
-    /// The row was not tested, because the row or its time is missing in some run.
+    /// The row was not tested, because no statistic has a value on both sides, or in each pair.
     Missing,
     /// Only B has the row.
     New,
@@ -107,10 +108,11 @@ pub struct Decided {
     pub verdict: Verdict,
 }
 
-/// Compares the values of each question. `None` if one of the two sides has no value.
+/// Compares the values of A and B for each element of `asked`. `None` if one of the two sides has
+/// no value.
 ///
-/// All questions that have a value in each pair form one family: if there is no difference at all,
-/// the probability that a difference is found for any of these questions is at most [`LEVEL`].
+/// All elements with values in each pair are tested together: if A and B do not differ at all, the
+/// probability that a difference is found in any of them is at most [`LEVEL`].
 pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
     let mut differences: Vec<Option<Vec<f64>>> =
         asked.iter().map(|one| differences(one).filter(|_| is_paired)).collect();
@@ -171,8 +173,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         return Verdict::Missing;
     }
     let fired = |one: &&&Compared| one.p.is_some_and(|p| p <= LEVEL);
-    // If both statistics differ, the typical execution is reported, because users notice its
-    // difference.
+    // If both floor and typical execution differ, the verdict contains the typical execution,
+    // because users notice its difference.
     let changed = known.iter().filter(fired).max_by_key(|one| one.statistic);
     if let Some(one) = changed
         && let Some(interval) = one.interval
@@ -227,7 +229,8 @@ mod tests {
         }
     }
 
-    /// The proposed number of pairs is computed from the statistic that could not be decided.
+    /// The proposed number of pairs is computed from the noisy statistic, for which nothing could
+    /// be decided, and not from the quiet one.
     #[test]
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);

@@ -2,10 +2,11 @@
 //! difference.
 //!
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
-//! execution took as long as the typical one. They are also compared at the cost of the floor.
-//! Means of pairs' differences can be added, so the contributions of the rows and the remainder add
-//! up exactly to the difference of the recorded times. The *remainder* is the time that typical
-//! executions do not explain, for example slow calls and first calls.
+//! execution took as long as the typical one. They are also compared at the floor: as if each
+//! execution took as long as the 10th percentile. Means of pairs' differences can be added, so the
+//! contributions of the rows and the remainder add up exactly to the difference of the recorded
+//! times. The *remainder* is the time that typical executions do not explain, for example slow
+//! calls and first calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -31,9 +32,9 @@ pub struct Whole {
     /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
     /// `explained` and `remainder`.
     pub difference: Option<Part>,
-    /// The part of the difference that comes from all ops at the cost of their typical executions.
+    /// The difference between the two sides if each execution took as long as the op's typical one.
     pub explained: Option<Part>,
-    /// The remaining part of the difference.
+    /// The part of `difference` that `explained` does not include.
     pub remainder: Option<Part>,
 }
 

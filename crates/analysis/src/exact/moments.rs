@@ -1,4 +1,4 @@
-//! Collects, as sums of integers, what is needed to compute the correlation of two variables.
+//! Collects the sums of integers from which the correlation of two variables can be computed.
 
 use super::wide::{Sum, Wide};
 

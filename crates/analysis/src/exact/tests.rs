@@ -27,8 +27,8 @@ fn bytes(exact: &Exact) -> Vec<u8> {
     out
 }
 
-/// Makes ranks with a few ops each. The last op has values whose sum of squares is too large to be
-/// stored.
+/// Makes the statistics of some ranks, with a few ops each. The last op has values whose sum of
+/// squares is too large to be stored.
 fn ranks() -> Vec<Exact> {
     let mut random = Random(0x5eed);
     let rank = |rank: u64| {

@@ -4,8 +4,9 @@
 /// query engines share, cannot store it.
 pub const BEYOND: u128 = 10u128.pow(38);
 
-/// A sum of numbers that are not negative. A sum with more than 38 digits has no value, and never
-/// gets one again, so the order of adding does not matter.
+/// A sum of numbers that are not negative. A sum that exceeds 38 digits loses its value, and never
+/// gets one again. Because no number is negative, this does not depend on the order in which
+/// numbers are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<u128>);
 
@@ -40,12 +41,12 @@ impl Sum {
 pub(super) struct Wide(u128, u128);
 
 impl Wide {
-    /// Returns the product of two numbers. It always fits.
+    /// Returns the product of two numbers, which always fits into 256 bits.
     pub fn product(a: u128, b: u128) -> Self {
         const LOW: u128 = (1 << 64) - 1;
         let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
         let (low, middle, other, high) = (a0 * b0, a1 * b0, a0 * b1, a1 * b1);
-        // The sum of three numbers below 2⁶⁴ fits.
+        // The sum of three numbers below 2⁶⁴ fits into 128 bits.
         let carry = (low >> 64) + (middle & LOW) + (other & LOW);
         Self(high + (middle >> 64) + (other >> 64) + (carry >> 64), carry << 64 | low & LOW)
     }
@@ -62,8 +63,8 @@ impl Wide {
         match self.0 {
             0 => self.1 as f64,
             high => {
-                // The upper 128 digits are stored in one number. Its lowest digit is also set if
-                // any digit below was cut off, so that rounding is correct.
+                // The upper 128 bits are stored in one number. Its lowest bit is also set if any
+                // set bit below was cut off, so that rounding is correct.
                 let shift = high.leading_zeros();
                 let lower = self.1.checked_shr(128 - shift).unwrap_or(0);
                 let cut = self.1.checked_shl(shift).unwrap_or(0) != 0;

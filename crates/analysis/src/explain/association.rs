@@ -1,6 +1,6 @@
-//! Measures how strongly two variables of the same calls are associated: by ranks, correlations of
-//! ranks, and mutual information of classes. The results are compared with numpy and scipy in
-//! tests.
+//! Measures how strongly two variables of the same calls are associated: by correlations of their
+//! ranks, and by the mutual information of classes of their values. Tests compare the results with
+//! numpy and scipy.
 
 use std::collections::HashMap;
 
@@ -48,8 +48,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     correlation(&ranks(&keep(a)), &ranks(&keep(b)))
 }
 
-/// Counts the calls in each combination of a class of `classes` and a class of `of`, which is below
-/// `kinds`. The result is a table with one row for each class of `classes`.
+/// Counts the calls in each combination of a class of `classes` and a class of `of` (a number below
+/// `kinds`). Writes to `cells` a table with one row of `kinds` cells for each class of `classes`.
 pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
@@ -84,9 +84,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
 }
 
-/// Returns the mutual information of two classifications of the same calls, in nats. Its `excess`
-/// is reduced by (rows − 1) (columns − 1) / 2n, the mean of independent classifications (Miller,
-/// 1955). Calls with a class of `u32::MAX` are left out.
+/// Returns the mutual information of two classifications of the same calls, in nats. `excess` is
+/// smaller than `nats` by (rows − 1) (columns − 1) / 2n, the mean that n calls have with
+/// independent classifications (Miller, 1955). Calls with a class of `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {

@@ -1,5 +1,5 @@
-//! Chooses a sample of the calls of ops. Whether a call is chosen depends only on the calls
-//! themselves, so the same profile always results in the same sample, with any number of workers.
+//! Chooses a sample of the calls of ops. Whether a call is chosen depends only on the recorded
+//! calls, so the same profile always results in the same sample, with any number of worker threads.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::table::Key;
 use crate::walk::{Adder, walk};
 
-/// A missing value of a counter.
+/// The number that stands for a missing value of a counter.
 const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     /// A pseudorandom number that is computed from the identity of the call. The sample consists of
-    /// the calls with the smallest numbers.
+    /// the op's calls with the smallest numbers.
     lot: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
@@ -56,7 +56,8 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps the calls with the smallest values of [`Call::lot`]. First calls are always kept.
+    /// Keeps the `most` calls with the smallest values of [`Call::lot`], and the first call of each
+    /// thread.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);
@@ -128,7 +129,7 @@ pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usiz
 
 struct Worker<'a> {
     profile: &'a Profile,
-    /// The indices of the op and of the row for each key.
+    /// For each key, the index of the op, and the index of the row among the op's rows.
     numbers: &'a HashMap<Key, (u32, u32)>,
     ops: Vec<Drawn>,
     /// The indices of the op and of the row for each call of the page.

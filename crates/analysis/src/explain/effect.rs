@@ -4,18 +4,20 @@ use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth reporting in two cases: if the median of its calls is at least this many times
-/// the median of the others, or if its share of the slow calls is at least `MORE_SLOW` times its
-/// share of all calls.
+/// A class is worth reporting in two cases: if the median duration of its calls is at least this
+/// many times the median of the other calls, or if its share of the slow calls is at least
+/// `MORE_SLOW` times its share of all calls.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
-/// Time off a CPU is worth reporting if it is at least this part of the slowest calls' time.
+/// Time off a CPU is worth reporting if it is at least this part of the slowest calls' time, and a
+/// larger part than in the other calls.
 const OFF_CPU: f64 = 0.1;
 /// An effect is reported first if it explains at least this part of the additional time of the
 /// slowest calls.
 const MOST: f64 = 0.5;
 
-/// The size of an effect. Durations are in the unit of the durations that were passed in.
+/// The effect of a variable, with numbers about its size. Durations are in the unit of the
+/// durations that the caller passed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// The effect of a numeric variable.
@@ -41,8 +43,8 @@ pub enum Effect {
         share: f64,
         /// The time off a CPU in the other calls, as a part of their time.
         of_others: f64,
-        /// The part of the slowest calls' additional time (compared with the mean of the others) in
-        /// which they were off a CPU.
+        /// The part of the slowest calls' additional time that is additional time off a CPU. Both
+        /// are compared with the mean of the other calls.
         of_excess: f64,
     },
     /// The effect of a class. Of all classes of the variable, the one whose calls differ most is
@@ -122,8 +124,8 @@ impl Effect {
         }
     }
 
-    /// Whether the effect explains most of the additional time of the slow calls. Then little else
-    /// remains to be explained.
+    /// Whether the effect explains most of the additional time of the slow calls. Only time off a
+    /// CPU can.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
@@ -143,7 +145,8 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// Returns the effect of a variable on calls. `is_slow` marks the slowest calls.
+/// Returns the effect of a variable on the durations of calls. `is_slow` is true for the slowest
+/// calls.
 pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
     match &variable.values {
         Values::Ordered(values) if variable.what == What::OffCpu => {
@@ -207,8 +210,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess }
 }
 
-/// Returns the effect of one class. The class is chosen whose mean rank is farthest from the
-/// middle, weighted by its number of calls.
+/// Returns the effect of one class. It is the class whose mean rank of durations is farthest from
+/// the middle, weighted by the class's number of calls.
 fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
     let ranks = ranks(durations);
     let middle = (durations.len() as f64 + 1.0) / 2.0;

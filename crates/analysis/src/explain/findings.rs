@@ -1,5 +1,5 @@
-//! Decides which variables of some calls are associated with the durations more strongly than by
-//! chance.
+//! Decides which recorded variables are associated with the durations of calls more strongly than
+//! by chance.
 //!
 //! ```text
 //!  durations ─► ranks ──┬─ without drift, if they drift ─┬─► strength of each variable ─► strong ones
@@ -14,13 +14,14 @@
 //! [`CORRELATION`], [`TAIL`] or [`INFORMATION`] is not reported, however certain the association
 //! is.
 //!
-//! **Chance.** A strength counts only if it is not reached in any of many other orders of the
-//! durations (`permuted`). So many orders are tried that the probability that any variable is
-//! reported by chance is at most `LEVEL` (Bonferroni over all strengths that were tested).
+//! **Chance.** A variable is reported only if none of many other orders of the durations
+//! (`permuted`) results in a strength as large. The number of orders is chosen so that the
+//! probability that any variable is reported by chance is at most `LEVEL` (Bonferroni over all
+//! strengths that were tested).
 //!
 //! **Drift.** If durations change with the time in the run, they are associated with every variable
-//! that changed over the run. So the strengths of all other variables are then computed from the
-//! ranks within each sixteenth of the run.
+//! that changed over the run. So if they drift, the strengths of all variables but the time are
+//! computed from the ranks within each sixteenth of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -46,7 +47,7 @@ pub const TAIL: f64 = 0.15;
 /// The smallest mutual information that is reported, expressed as the correlation of two normal
 /// variables that have it.
 pub const INFORMATION: f64 = 0.1;
-/// The part of the calls that are called the slowest.
+/// The part of the calls that count as the slowest.
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
@@ -55,11 +56,12 @@ pub const EVEN: f64 = 1.05;
 const FIRST_TIMES: f64 = 1.5;
 /// The run is divided into this many parts to remove a drift.
 const TIMES: usize = 16;
-/// The limits between the classes of durations, as parts of the ranks.
+/// The limits between the classes of durations: a duration's rank, as a part of the number of
+/// calls.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
-/// Two variables count as the same in these calls if the correlation of their ranks is at least
-/// this, or if their mutual information is at least `SAME_CLASSES` of the smaller entropy.
+/// Two variables count as the same if the correlation of their ranks is at least this, or if their
+/// mutual information is at least `SAME_CLASSES` of the smaller entropy.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
 /// If two variables count as the same, the one with fewer classes is reported if its strength is at
@@ -71,8 +73,8 @@ const SIMPLER: f64 = 0.9;
 pub struct Answer {
     /// The reason why there are no findings. `None` if variables were analysed.
     pub silent: Option<Silent>,
-    /// Whether the durations drift. If they do, the drift was removed before other variables were
-    /// analysed.
+    /// Whether the durations drift. If they do, the drift was removed from the durations before the
+    /// other variables were analysed.
     pub drifts: bool,
     pub slow: Slow,
     /// The reported variables, the strongest first. A finding that explains most of the additional
@@ -121,7 +123,7 @@ pub struct Finding {
 /// A strength that is compared with chance.
 enum Strength {
     /// The sum of the products of a variable with the ranks of the durations or, if `is_tail`, with
-    /// being slow. `found` is this sum in the recorded order.
+    /// being slow. `found` is the sum for the recorded order of the durations.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
@@ -161,7 +163,7 @@ impl Durations {
         }
     }
 
-    /// Returns the blocks in which the durations are moved: see [`Blocks::new`].
+    /// Returns the blocks of calls whose durations are moved together: see [`Blocks::new`].
     fn blocks(&self) -> Option<Blocks> {
         let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
@@ -209,8 +211,8 @@ fn without_line(values: &[f32]) -> Vec<f32> {
 }
 
 /// Marks the slowest 5 % of the calls. The shortest duration among them may also occur in other
-/// calls. Calls with this duration are either all marked or none of them. They are marked if that
-/// marks at most 20 % of all calls, or at most half if no call is slower.
+/// calls. Then either all calls with this duration are marked or none of them: all, if that marks
+/// at most 20 % of all calls, or at most half of them if no call is slower.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -228,7 +230,7 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
 /// order in which they began. `workers` is the number of threads; the answer does not depend on it.
 ///
 /// Cost: at most 50 × (number of strengths) orders. In each order, every strength that is large
-/// enough is computed again.
+/// enough to be reported is computed again.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -247,8 +249,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // These blocks are computed from durations without the drift, because a drift makes all
-    // neighbours look similar.
+    // `blocks_for_time` computes the blocks from durations without the drift, because a drift makes
+    // all neighbours look similar.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -301,8 +303,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         }
     }
     for (lead, strength, same) in &mut groups {
-        // Of two variables that explain about as much, the one with fewer classes is simpler: for
-        // example a worker, compared with its many workgroups.
+        // If two variables explain about as much, the one with fewer classes is the simpler
+        // explanation: for example the thread, compared with the many workgroups that ran on it.
         let of = |one: &Variable| found.iter().find(|(v, _)| v.what == one.what).map(|(_, s)| *s);
         let is_simpler = |one: &&mut &Variable| {
             one.values.kinds().is_some()
@@ -376,7 +378,7 @@ impl Values {
     }
 }
 
-/// Returns the strengths of a variable that are large enough to stand out.
+/// Returns the strengths of a variable that are large enough to be reported.
 fn strengths(values: &Values, durations: &Durations) -> Vec<Strength> {
     let calls = durations.ranks.len();
     let mut all = Vec::new();
@@ -429,7 +431,7 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether, in this order, each position in `places` has a call that comes from a position in
+/// Whether the order `pieces` moves only calls from positions in `places` to the positions in
 /// `places`. `places` is ascending.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
@@ -441,8 +443,8 @@ fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
 /// Returns the size of a strength, from 0 to 1.
 fn size(strength: &Strength) -> f64 {
     match strength {
-        // Ranks divided by their number have a variance of 1/12. Being slow has the variance of a
-        // biased coin.
+        // Ranks divided by their number have a variance of 1/12. Being slow is a number that is 1
+        // with the probability `SLOWEST`, and otherwise 0.
         Strength::Dot { x, is_tail: false, found } => {
             let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
             found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
@@ -497,9 +499,9 @@ fn survive(
                         cells(classes, &kinds, KINDS, &mut counts);
                         (information_of(&counts, KINDS), *found)
                     }
-                    // If the same calls are on these positions again, the result is the recorded
-                    // one and not chance. With blocks, that happens in one of as many orders as
-                    // there are calls.
+                    // If the order moves the first calls to their own positions again, the result
+                    // is the recorded one and not chance. With blocks, that happens in about one of
+                    // n orders, where n is the number of calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };
@@ -517,7 +519,7 @@ fn survive(
     alive.into_iter().map(AtomicBool::into_inner).collect()
 }
 
-/// Returns the sum of the products. Partial sums keep the precision.
+/// Returns the sum of the products, which is built from partial sums to keep the precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];

@@ -10,8 +10,8 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// At the end, neighbours are kept for at most this many ops: the ops that were running at the
-/// start of most calls.
+/// The result contains at most this many ops: those that were running on other threads at the start
+/// of the most calls.
 const OPS: usize = 6;
 /// While neighbours are counted, at most this many ops are kept: those that are found first.
 const MOST_OPS: usize = 256;
@@ -24,16 +24,16 @@ pub(super) struct Meanwhile {
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The most memory, in bytes, for the counts of neighbours. If the counts of all ops need more,
-/// they are counted in several passes.
+/// The most memory, in bytes, for the counts of neighbours. If the counts for all ops need more,
+/// the pages are read several times, each time for some of the ops.
 const MEMORY: usize = 256 << 20;
 
 /// The neighbours of one op's calls that one worker has found.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
-    /// For each call, the last thread that was counted. So nested calls of a thread are counted
-    /// only once.
+    /// For each call, the last thread that was counted in `threads`, so that nested calls of a
+    /// thread are counted only once.
     seen: Vec<u32>,
     /// Where the search starts for the calls that began during a call of another thread: the index
     /// at which the previous search started.
@@ -60,8 +60,8 @@ impl Found {
 
 /// Finds the calls that were running on other threads when the calls of each of these ops began.
 /// The calls of each op must be sorted by start. Reads all pages of the processes of these calls,
-/// except for processes with only one thread. Reads the pages several times if the counts for all
-/// ops together need too much memory.
+/// except for processes with only one thread. Reads these pages several times if the counts for all
+/// ops need too much memory.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
     let mut all = Vec::new();

@@ -4,27 +4,29 @@
 //! Neighbouring calls are similar (because of a busy machine, a frequency, a cache), so the
 //! durations are not moved one by one. They are cut into blocks of random lengths, which are much
 //! longer than the distance over which neighbours are similar. Then the blocks are exchanged. So
-//! durations keep their relation to each other, and lose their relation to everything else. Because
-//! the lengths are random, this includes variables that repeat themselves (a workgroup, a worker).
+//! durations keep their relation to neighbouring durations, and lose their relation to all other
+//! variables. Because the lengths are random, they also lose it to variables that repeat
+//! periodically (such as a workgroup or a thread).
 //!
 //! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than it
 //! would be if they were independent. It is the largest value of B·Var(means of B)/Var for B = 1,
-//! 2, 4, … up to a twentieth of the calls. It is computed for the ranks, their distances from the
-//! middle, and the slowest calls. A block has 4 (τ − 1) calls on average. If this results in fewer
-//! than 16 blocks, there is no answer. If the similarity of neighbours decays exponentially, blocks
-//! of this length miss at most an eighth of the variance of chance.
+//! 2, 4, … up to a twentieth of the calls. It is computed for the ranks of the durations, for the
+//! distances of the ranks from the middle, and for being slow; the largest value is used. A block
+//! has 4 (τ − 1) calls on average. If this results in fewer than 16 blocks, nothing is tested. If
+//! the similarity of neighbours decays exponentially, blocks of this length miss at most an eighth
+//! of the variance of chance.
 //!
-//! **The time in the run** changes more slowly than any other variable, so the length of its blocks
-//! matters most. If calls are similar over a long time, but most of their variation is chance, then
-//! τ is small although the similarity reaches far. So a block is also at least twice as long as the
-//! smallest B for which τ − 1 is mostly reached. For this, τ is assumed to be one standard
-//! deviation smaller than estimated.
+//! **The time in the run** changes more slowly than any other variable, so the length of the blocks
+//! matters most when it is tested. If calls are similar over a long time, but most of their
+//! variation is chance, then τ is small although the similarity reaches far. So a block is also at
+//! least twice as long as the smallest B for which τ − 1 is mostly reached. For this, τ is assumed
+//! to be one standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
-/// With fewer blocks, exchanging them is not meaningful.
+/// With fewer blocks than this, too few different orders are possible for a test.
 const LEAST_BLOCKS: usize = 16;
-/// With fewer means of neighbours, the variance of the means is not meaningful.
+/// With fewer means of neighbours than this, their variance is not used.
 const LEAST_MEANS: usize = 20;
 /// The length of a block as a multiple of τ − 1.
 const TIMES_TAU: f64 = 4.0;
@@ -52,8 +54,8 @@ impl Blocks {
     }
 
     /// Computes the blocks for testing the time in the run. They are as long as the longest blocks
-    /// that any series needs. For the series in `level`, the necessary length is computed from
-    /// their [`reach`].
+    /// that any series needs. In addition, they are at least [`TIMES_REACH`] times as long as the
+    /// largest [`reach`] of a series in `level`.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -97,7 +99,7 @@ impl Blocks {
                 pieces.push((begin - self.calls, end - self.calls));
             } else {
                 pieces.push((begin, end.min(self.calls)));
-                // A block that extends beyond the end continues at the beginning.
+                // A block that extends beyond the last call continues with the first calls.
                 if end > self.calls {
                     pieces.push((0, end - self.calls));
                 }
@@ -132,8 +134,8 @@ fn reach(values: &[f32]) -> usize {
     if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
 }
 
-/// Returns several numbers of neighbours. Each is returned with the factor by which the variance of
-/// the mean of this many neighbours is larger than it would be if they were independent.
+/// Returns pairs of a number of neighbours, and the factor by which the variance of the mean of
+/// this many neighbours is larger than it would be if they were independent.
 fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;

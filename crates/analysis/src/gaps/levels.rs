@@ -7,14 +7,14 @@
 //!  level 2                ├ k ┤                         ├ k ┤
 //! ```
 //!
-//! Between the calls of level 0 is all time in which the thread is in no call. Between the calls of
-//! a deeper level is the own time of those calls of the level above that have calls inside: the
-//! time before, between and after the calls inside. So a level's time in calls and its time between
-//! calls add up to the time of the calls around it. As in a report, times are without what the
-//! recorder added, unless the values are raw.
+//! The time between the calls of level 0 is all time in which the thread is in no call. The time
+//! between the calls of a deeper level is the own time of those calls of the level above that have
+//! calls inside: the time before, between and after the calls inside. So a level's time in calls
+//! and its time between calls add up to the time of the calls around it. The time that the recorder
+//! added is subtracted, as in a report, unless the values are raw.
 //!
-//! The sums are filled in the same pass over the pages as those of the gaps. Memory: about 150 bytes for each op on
-//! each level of each thread, in each worker.
+//! The levels are computed in the same pass over the pages as the gaps. Memory: about 150 bytes for
+//! each op on each level of each thread, in each worker.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,8 @@ use crate::amounts::{Brackets, Mark, parts, ticks};
 use crate::table::Key;
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// All calls with at least this many calls around them are on one level, the deepest one.
+/// All calls with at least this many calls around them count as calls of one level, the deepest
+/// one.
 const DEEPEST: usize = 100;
 
 /// The calls of one level on one thread. Times are in ns.
@@ -33,12 +34,13 @@ const DEEPEST: usize = 100;
 pub struct Level {
     /// Process index and thread index.
     pub thread: (usize, usize),
-    /// The number of calls around each of these calls.
+    /// The number of calls around each call of this level.
     pub level: u32,
     pub calls: u64,
-    /// The time in these calls, including the calls inside of them.
+    /// The time in the calls of this level, including the calls inside of them.
     pub in_calls_ns: f64,
-    /// The time between these calls and before and after them, within the calls around them.
+    /// The time between the calls of this level, and before and after them, within the calls around
+    /// them.
     pub between_ns: f64,
     /// The op with the most time in calls of this level.
     pub most: Key,
@@ -118,7 +120,8 @@ impl LevelSums {
         let level = call.depth.min(DEEPEST) as u32;
         let sum = self.sum(At { thread, level, op: call.op });
         sum.calls += 1;
-        // The time of a deeper call is included in a call around it, which is on the same level.
+        // The time of a deeper call is included in that of a call around it, which counts as a call
+        // of the same level.
         if call.depth <= DEEPEST {
             sum.total += u128::from(call.duration.saturating_sub(call.mark.taken));
         }
@@ -195,9 +198,10 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// There are two steps of 100, with 50 between them. In each step are `mm` of 30 and `conv` of
-    /// 40; in `conv` is `k` of 10. `alone` and a third `step` of 15 have no calls inside, so no
-    /// part of their time is between calls.
+    /// There are two calls of `step` that take 100 ticks, with 50 ticks between them. Each contains
+    /// a call of `mm` that takes 30, and a call of `conv` that takes 40; the latter contains a call
+    /// of `k` that takes 10. `alone` and a third `step` of 15 have no calls inside, so no part of
+    /// their time is between calls.
     #[test]
     fn levels_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -228,8 +232,8 @@ mod tests {
         };
         assert_eq!(found.iter().map(name).collect::<Vec<_>>(), ["step", "conv", "k"]);
     }
-    /// 150 calls are inside of each other. The innermost 49 are on the level of the 101st call. The
-    /// self time of each call is 2, except for the innermost call, where it is 10.
+    /// 150 calls are inside of each other. The innermost 49 count as calls of the same level as the
+    /// 101st call. The self time of each call is 2, except for the innermost call, where it is 10.
     #[test]
     fn calls_beyond_the_deepest_level_are_on_it() {
         let mut script = ProfileScript::monotonic();

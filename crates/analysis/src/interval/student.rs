@@ -4,16 +4,16 @@ use std::sync::OnceLock;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// Below this many degrees of freedom, the quantile is found by bisection. From here on, it is
-/// computed from an expansion, whose error is below 2e-9.
+/// For fewer degrees of freedom than this, the quantile is found by bisection. Otherwise it is
+/// computed from a series, whose error is then below 2e-9.
 const EXPANDED: usize = 200;
 
 /// Returns half the width of a 95 % interval in standard errors, for this many degrees of freedom.
-/// They are at least 1, and a fraction is rounded down.
+/// Fewer than 1 count as 1, and a fraction is rounded down.
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();
-    // If degrees of freedom were computed, they may be slightly below a whole number because of
-    // rounding.
+    // The caller may have computed a whole number of degrees of freedom, which is then slightly too
+    // small because of rounding errors.
     let freedom = if freedom >= 1.0 { (freedom + 1e-6).floor() } else { 1.0 };
     if freedom >= EXPANDED as f64 {
         return expanded(freedom);
@@ -22,7 +22,8 @@ pub fn t95(freedom: f64) -> f64 {
     solved[freedom as usize]
 }
 
-/// Computes the quantile by Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+/// Computes the quantile by a series: Abramowitz and Stegun, Handbook of Mathematical Functions,
+/// 26.7.5.
 fn expanded(freedom: f64) -> f64 {
     let (z, n) = (NORMAL, freedom);
     let odd = |power: i32| z.powi(power);
@@ -31,7 +32,8 @@ fn expanded(freedom: f64) -> f64 {
         + (3.0 * odd(7) + 19.0 * odd(5) + 17.0 * odd(3) - 15.0 * z) / (384.0 * n * n * n)
 }
 
-/// Finds the quantile by bisection, which works because the probability rises with it.
+/// Finds the quantile by bisection, which works because the probability of a value between −t and t
+/// rises with t.
 fn solved(freedom: usize) -> f64 {
     let (mut low, mut high) = (1.0, 16.0);
     for _ in 0..60 {

@@ -1,5 +1,5 @@
-//! Finds the dispatches that contain loops. For each function of an instrumented executable of
-//! IREE, these are the recorded calls of the export that has the function's name.
+//! Finds the IREE dispatches that contain loops. For a function of an instrumented executable,
+//! these are the recorded calls of the export that has the function's name.
 //!
 //! A module in an executable names the exports of its library by their ids
 //! ([`LoopModule::export`](profile::loops::LoopModule::export)). So the calls of a dispatch and the
@@ -22,7 +22,7 @@ pub struct Dispatch {
     /// The dispatch's ops, in ascending order. There are several if modules with equal texts are in
     /// different libraries.
     pub ops: Vec<OpId>,
-    /// Number of workgroup calls. In a run with a budget, it includes the calls that were not
+    /// Number of workgroup calls. In a run with a budget, this includes the calls that were not
     /// timed.
     pub workgroups: u64,
     /// Number of dispatches: the number of calls with the workgroup id 0,0,0, because each dispatch
@@ -53,8 +53,8 @@ struct Calls {
     ticks: u128,
 }
 
-/// Finds the dispatches of the functions of all modules. Reads the calls of the profile if there is
-/// a module in an executable.
+/// Finds the dispatches of the functions of all modules. Reads the calls of the profile only if
+/// some function has such a dispatch.
 pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) -> Dispatches {
     let mut found: BTreeMap<[u8; 16], BTreeMap<String, BTreeSet<OpId>>> = BTreeMap::new();
     for tree in &table.modules {
@@ -142,7 +142,7 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
 }
 
 /// In a run with a budget, replaces the sums over timed calls by exact numbers of calls and
-/// estimated times. Removes ops whose time is not known.
+/// estimated times. Removes ops whose number of calls or time is not known.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
     let sample = Sample::read(profile, &places, workers, &Brackets::new(profile, true));
@@ -190,9 +190,9 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // If hits of the function itself were counted, they are used as the number of its runs. This
-    // number is right even if calls of the dispatch are missing, or if some calls ran a copy of the
-    // module without instrumented loops.
+    // If hits of the function itself were counted, their number is used as the number of workgroup
+    // calls. This number is right even if calls of the dispatch are missing, or if some calls ran a
+    // copy of the module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;

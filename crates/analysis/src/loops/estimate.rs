@@ -1,10 +1,10 @@
 //! Estimates how long all hits of a loop took together, with an interval, when only some of them
 //! were timed.
 //!
-//! **Sampled hits.** A thread times the first hits of an id, and from then on hits at random
-//! distances. When the first random hit begins, the thread notes the number of hits that have ended
-//! so far. So the hits of a thread form two strata (Cochran, *Sampling Techniques*, 3rd edition,
-//! chapter 5):
+//! **Sampled hits.** A thread times the first hits of an id (a hit is one entry into a loop or
+//! function), and from then on hits at random distances. When the first random hit begins, the
+//! thread notes the number of hits that have ended so far. So the hits of a thread form two strata
+//! (Cochran, *Sampling Techniques*, 3rd edition, chapter 5):
 //!
 //! ```text
 //!   first stratum      n₁ = first_ended hits, all of them timed: their time S₁ is exact
@@ -33,11 +33,12 @@
 //!   third moment of T  ≤  (N/m)³ · Q₀ · e       because Σ|x − x̄|³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
-//! No formula can account for slow hits if the sample contains none of them. `numbers` decides for
-//! which rows an interval is right nevertheless, and shows no other intervals.
+//! No formula can account for slow hits if the sample contains none of them. The module `numbers`
+//! decides which rows have a valid interval nevertheless, and removes the intervals of the other
+//! rows.
 //!
-//! A timed hit may not end (because of an exception, `longjmp`, or a loop that still runs). It is
-//! one of the m hits, with a time of 0. So T is the time of only those hits that ended.
+//! A timed hit may not end (because of an exception, `longjmp`, or a loop that still runs). Such a
+//! hit is one of the m hits, with a time of 0. So T is the time of only those hits that ended.
 //!
 //! With fewer than two random hits, s² does not exist. Then the strata become one sample: n₁ = 0, N
 //! = hits, m = begun. Before the first random hit, when no number of ended hits has been noted yet,
@@ -46,8 +47,8 @@
 //! **Sums.** Threads and registrations are sampled independently of one another, so totals and
 //! variances add up. The degrees of freedom of a sum or of a difference are computed as by Welch
 //! and Satterthwaite: (ΣVᵢ)² / Σ(Vᵢ²/νᵢ). *Self time* is the inclusive time minus the inclusive
-//! times of the loops directly inside. Its variance is the sum of all these variances. If the self
-//! time is negative, `numbers` decides what is shown.
+//! times of the loops directly inside. The variance of the self time is the sum of the variances of
+//! these times. If the self time is negative, the module `numbers` sets it to 0 or removes it.
 //!
 //! **A mean** is T divided by the estimated number of hits that ended, which is `hits` if all timed
 //! hits ended. Its margin is the margin of T divided by the same number. **A share** c/p has, to
@@ -55,8 +56,8 @@
 //! part of its parent's time, so both vary together, and the true interval is narrower.
 //!
 //! **Compensation.** [`HitCost`] contains the cost of an empty hit. The measured time of a hit
-//! includes the part `inside` of its cost. The rest of the cost is part of the time of the loop
-//! around it, and so is the whole cost of a hit that is only counted:
+//! includes the part `inside` of its cost. The rest of the cost is included in the time of the loop
+//! around the hit, and so is the whole cost of a hit that is only counted:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -64,14 +65,14 @@
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
 //!
-//! The cost was measured with consecutive empty hits. In a program it differs for two reasons, and
-//! both widen the interval. First, the processor overlaps the measuring code with the program's
-//! code, which in hot loops can hide the whole cost: in a matrix multiplication whose innermost
-//! loop took 214 ns, the raw times equalled the times without instrumentation. So the interval
-//! always reaches to the raw value. Second, the cost itself differs between processes by up to 35 %
-//! ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so their errors are added as
-//! squares. The cost of functions that a loop calls is not subtracted, because a side table does
-//! not contain the calls.
+//! The cost was measured with consecutive empty hits. In a program the cost differs for two
+//! reasons, and both widen the interval. First, the processor overlaps the measuring code with the
+//! program's code, which in hot loops can hide the whole cost: in a matrix multiplication whose
+//! innermost loop took 214 ns, the raw times equalled the times without instrumentation. So the
+//! interval always reaches to the raw value. Second, the cost itself differs between processes by
+//! up to 35 % ([`COST_UNCERTAINTY`]). The parts of the cost are measured independently, so their
+//! errors are added as squares. The cost of functions that a loop calls is not subtracted, because
+//! a side table does not contain the calls.
 
 use profile::loops::{HitCost, LoopRow};
 
@@ -82,8 +83,8 @@ use crate::interval::student::t95;
 /// The largest relative difference that was seen between the costs of an empty hit in two processes: 29 % to
 /// 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// If the mean hit of a loop takes less than this many times the cost of timing it, timing changes
-/// its times too much. Then they are only good as samples.
+/// If the mean hit of a loop takes less than this many times the cost of timing a hit, timing
+/// distorts the loop's times too much. Then the times of hits are only useful as samples.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
@@ -152,7 +153,7 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Computes the part of the measuring time that is included in the hits' own times.
+    /// Computes the time that measuring added to the hits' own times.
     pub fn of_own(cost: &HitCost, hits: f64) -> Self {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
@@ -178,8 +179,8 @@ impl Overhead {
         }
     }
 
-    /// Returns the difference of two overheads. Parts of the same kind are subtracted from each
-    /// other, and their errors are subtracted, too, because they have the same cause.
+    /// Returns the difference of two overheads. Each field is subtracted from the same field, so an
+    /// error that both have in common cancels out.
     pub fn minus(self, other: &Self) -> Self {
         Self {
             inside: self.inside - other.inside,
@@ -211,7 +212,7 @@ pub struct Total {
 /// The reason why a row has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTime {
-    /// Nothing was timed.
+    /// No hit was timed.
     NotTimed,
     /// The numbers of the row contradict each other.
     Damaged,
@@ -229,14 +230,15 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     {
         return Err(NoTime::Damaged);
     }
-    // If a row was read while its thread was still running, its numbers were read one after the
-    // other. So it may have more ended hits than begun ones, and more begun hits than hits.
+    // If the recorder read a row while the row's thread was still running, the thread may have
+    // changed the numbers in between. So the row may have more ended hits than begun ones, and more
+    // begun hits than hits.
     let begun = row.begun.max(row.ended);
     let hits = row.hits.max(begun);
     match mode {
         Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
         // The first hit of a thread is always timed. If the thread was killed, it may have counted
-        // this hit and not begun it. It counts as a hit that did not end.
+        // this hit without having begun to time it. Such a hit counts as one that did not end.
         _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
         _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
         Mode::Timed => {
@@ -273,7 +275,7 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
             }
             None => time.unknown = true,
         }
-        // Mode log records only the first hits, and it is not known whether the others are like
+        // Mode log records only the first hits, and it is not known whether the other hits are like
         // them.
         time.unknown |= mode == Mode::Log;
         time.sampled = true;
@@ -285,8 +287,8 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
 /// than two values, and if no values can have such a sum of squares.
 pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
     let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;
-    // n·Q − S² is computed with integers as long as both terms are below 2¹²⁸, because they are
-    // large and nearly equal.
+    // The difference n·Q − S² is computed with integers as long as both terms are below 2¹²⁸,
+    // because floats would lose it: the terms are large and nearly equal.
     let centred = match (n.checked_mul(squares), sum.checked_mul(sum)) {
         (Some(of_squares), Some(of_sum)) => of_squares.checked_sub(of_sum)? as f64,
         _ => {
@@ -301,7 +303,8 @@ pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Makes a row of hits with these times. The hits in `first` come before the random ones.
+    /// Makes a row with `hits` hits, of which those in `first` and, after them, those in `random`
+    /// were timed. The elements are the times of the hits.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
         let timed = (first.len() + random.len()) as u64;
@@ -329,17 +332,18 @@ mod tests {
         assert_eq!(of(&row), Estimate { value: 112.0, margin: Some(0.0) });
         assert_eq!(total(&row, Mode::Timed).expect("a time").time.estimate(), of(&row));
         assert_eq!(total(&row, Mode::Count), Err(NoTime::NotTimed));
-        // This thread was killed after it had counted its first hit and before it began the hit.
+        // This thread was killed after it had counted its first hit and before it began to time it.
         let killed = LoopRow { hits: 1, ..LoopRow::default() };
         assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
     }
 
     /// Computed on paper: the first two hits took 1,000 and 800. Of the other ten hits, three were
     /// timed and took 10, 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920;
-    /// V = 100 · 0.7 · 4/3 = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The longest hit is
-    /// not known: e = √8 = 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 = 586.61,
-    /// and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula, the margin is 3/0.65058 ·
-    /// (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609, which is 99.429.
+    /// V = 100 · 0.7 · 4/3 = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The row does not
+    /// contain the longest time, so e = √Q₀ = √8 = 2.8284, the third moment is at most (10/3)³ ·
+    /// 0.7 · 8 · 2.8284 = 586.61, and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula,
+    /// the margin is 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609,
+    /// which is 99.429.
     #[test]
     fn two_strata_on_paper() {
         let found = of(&row(12, &[1_000, 800], &[10, 12, 14]));
@@ -392,14 +396,15 @@ mod tests {
         assert_eq!(of(&torn).margin, None);
     }
 
-    /// The values differ by 1 in 10⁹. When they are squared as doubles, the difference is lost.
+    /// The values differ by 1 in 10⁹. The difference would be lost if their squares were added up
+    /// as floats.
     #[test]
     fn small_differences_of_large_values_are_kept() {
         let values: Vec<u128> = (0..100).map(|i| 1_000_000_000 + i % 2).collect();
         let sum = values.iter().sum();
         let squares = values.iter().map(|v| v.pow(2)).sum();
         assert_eq!(spread(100, sum, squares), Some(25.0 / 99.0));
-        // The exact product of a sum of squares above 2⁶⁴ and a count above 2⁶⁴ does not fit.
+        // The product of this number of values and this sum of squares does not fit into 128 bits.
         let huge = spread(u64::MAX.into(), u64::MAX.into(), u128::MAX).expect("a variance");
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }

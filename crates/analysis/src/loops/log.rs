@@ -1,9 +1,10 @@
-//! Matches the starts and ends of hits that were recorded in mode log.
+//! Matches the starts and ends of hits (entries into loops and functions) that were recorded in
+//! mode log.
 //!
 //! Each thread has one stack for each module, because events are ordered only within one thread and
-//! module. An end belongs to the innermost start of the same id that has no end yet. Hits that
-//! began after that start and have not ended were left by an exception or `longjmp`. An end without
-//! a recorded start is counted and otherwise ignored.
+//! module. An end belongs to the innermost start of the same id that has no end yet. If hits that
+//! began after this start have no end yet, the program left them by an exception or `longjmp`. An
+//! end without a recorded start is counted, but belongs to no hit.
 
 use std::collections::HashMap;
 
@@ -27,8 +28,8 @@ pub struct LoggedHit {
     pub end_address: Option<u64>,
 }
 
-/// Returns all hits, in the order of their starts in `events`, and the number of ends without a
-/// start.
+/// Returns all hits, in the order in which their starts are in `events`, and the number of ends
+/// without a start.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -53,7 +54,8 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
         match open.iter().rposition(|at| hits[*at].id == event.id) {
             Some(place) => {
                 let hit: &mut LoggedHit = &mut hits[open[place]];
-                // If the clock went back, the hit gets no end.
+                // If the end is earlier than the start because the clock went back, the hit gets no
+                // end.
                 hit.end = (event.ticks >= hit.begin).then_some(event.ticks);
                 hit.end_address = Some(event.address);
                 open.truncate(place);
@@ -86,7 +88,8 @@ impl Logged {
         Self { sums }
     }
 
-    /// Returns the row with the sums of its recorded hits. Without a recorded hit, it has no time.
+    /// Returns the row with the counts and times of its recorded hits. Without a recorded hit, they
+    /// are 0.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
@@ -100,10 +103,10 @@ impl Logged {
     }
 }
 
-/// Returns, for each id, the addresses in the machine code between which its loop is: the lowest
-/// return address of a start, and the highest return address of an end. Copies of a loop (from
-/// unrolling or inlining) have the same id but other addresses. Addresses of different objects
-/// cannot be compared, so `module` selects one registration.
+/// Returns, for each id, where its loop is in the machine code: between the lowest return address
+/// of a start and the highest return address of an end. Copies of a loop (from unrolling or
+/// inlining) have the same id but other addresses. Addresses of different objects cannot be
+/// compared, so `module` selects one registration.
 pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
     let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
     for hit in hits.iter().filter(|hit| hit.module == module) {

@@ -135,7 +135,7 @@ fn imbalance(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| most / mean)
 }
 
-/// The sums over the rows that were added so far.
+/// The sums over the rows of one module that were added so far.
 struct Sums<'a> {
     mode: Mode,
     ids: u32,
@@ -157,7 +157,7 @@ impl<'a> Sums<'a> {
             self.beyond += 1;
             return;
         }
-        // In mode log, a row has only counts. The times come from the recorded hits.
+        // In mode log, a row itself contains no times. They are computed from the recorded hits.
         let filled = match self.mode {
             Mode::Log => logged.row(row),
             _ => row.clone(),
@@ -171,7 +171,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// Returns the sums of a row's counters, indexed by the counter's index in the profile.
+    /// Returns the sums of a row's counters, at the indices that the counters have in the profile.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);

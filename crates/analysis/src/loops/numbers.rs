@@ -6,8 +6,8 @@
 //! the formulas.
 //!
 //! **Slow hits that no sample contains.** In mode sampled, random hits are timed. If none of the
-//! slow hits is timed, nothing shows how long they took. So an interval is shown only if such hits
-//! cannot make it wrong. There are two such cases:
+//! slow hits is timed, nothing shows how long they took. So a row has an interval only if slow hits
+//! that were not timed cannot make it wrong. There are two such cases:
 //!
 //! - Every hit was timed.
 //! - The loop or function around the row leaves no room for slow hits. All hits of the row are
@@ -41,7 +41,7 @@ pub struct Numbers {
     pub ended: u128,
     /// The measured time of the hits in `ended`, without any correction.
     pub ticks: u128,
-    /// The part of `ticks` that was spent in loops directly inside. Only known in mode timed.
+    /// The part of `ticks` that was spent in loops directly inside. Known only in mode timed.
     pub child_ticks: Option<u128>,
     /// The standard deviation of the times of the hits in `ended`. Missing for fewer than two hits.
     pub deviation: Option<f64>,
@@ -56,15 +56,16 @@ pub struct Numbers {
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
     /// For each counter of the profile, the sum of its counts in timed hits. For a counter that was
-    /// not read, the element is `None`, or the list ends before it.
+    /// not read, the element is `None`, or the list ends before its index.
     pub counters: Vec<Option<CounterSum>>,
     /// Times as they were measured, scaled up to all hits. Missing in mode count.
     pub raw: Option<Times>,
     /// Times after subtracting the time that measuring has added. Missing if the cost of a hit is
     /// not known.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than ten times the cost of timing it. Then the times are
-    /// only good as samples, and the self times of the loops around it are doubtful.
+    /// Whether the mean hit takes less than ten times the cost of timing a hit. Then the times of
+    /// hits are only useful as samples, and the self times of the loops around this row are
+    /// doubtful.
     pub sampled_only: bool,
     /// Whether the time that measuring has added was not subtracted in this function, because a
     /// time would have become negative, or a loop would have become shorter than the loops inside
@@ -98,7 +99,7 @@ pub struct CounterSum {
 }
 
 impl CounterSum {
-    /// Returns the mean of the sum over these hits.
+    /// Returns the mean count of a hit, over the hits for which the counter was read.
     pub fn per_hit(&self) -> f64 {
         self.total as f64 / self.hits as f64
     }
@@ -107,7 +108,7 @@ impl CounterSum {
 /// The times of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// The time from start to end, including everything inside.
+    /// The time of all hits from start to end, including everything inside.
     pub inclusive: Estimate,
     /// Self time: the time without the instrumented loops directly inside. It is never negative.
     /// Missing without a side table, and if the time of a loop inside is missing. Also missing if
@@ -138,16 +139,17 @@ pub(super) struct Cell {
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The cost of timing one hit, in ticks. If registrations differ, the largest cost.
+    /// The cost of timing one hit, in ticks. If the registrations have different costs, this is the
+    /// largest one.
     pub probe: f64,
 }
 
 /// The sums over the loops inside of a loop.
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// The time that all hits inside add to the loop, including those of indirect children.
+    /// The time that measuring all hits inside, direct and indirect ones, adds to the loop's time.
     added: Overhead,
-    /// The time that is subtracted from the loop's direct children.
+    /// The measuring time that is subtracted from the times of the loop's direct children.
     subtracted: Overhead,
     /// The time of the loop's direct children.
     time: Sum,
@@ -212,8 +214,8 @@ pub(super) fn of_scope(
     all
 }
 
-/// For each row, the sum of the times of the loops directly inside: first as measured, then
-/// compensated.
+/// For each row, two sums of the times of the loops directly inside: of the times as measured, and
+/// of the compensated times.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -235,7 +237,8 @@ fn inner(
 /// loop. If subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree
 /// of that function, so only measured times remain. Measured times can break a rule as well: if not
 /// all outer hits ended, or if the times of outer and inner loops come from different hits. Then
-/// the self time is missing, or 0 if its interval contains 0. Returns the times inside of each row.
+/// the self time is missing, or 0 if its interval contains 0. Returns, for each row, the sum of the
+/// times of the loops directly inside.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -249,8 +252,9 @@ fn hold(
         id
     };
     // Measured times can break the rules as well, because the times of outer and inner loops come
-    // from different hits. Then the correction is not the cause. It is not the cause either if the
-    // interval of a sample contains a possible time.
+    // from different hits. If the measured times already break a rule, the correction is not the
+    // cause. It is not the cause either if the interval contains a time that does not break the
+    // rule.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -285,7 +289,7 @@ fn hold(
 }
 
 /// Widens or removes the intervals of the rows in `sampled`, of which not all hits were timed. The
-/// beginning of this file explains why.
+/// section about slow hits at the beginning of this file explains why.
 fn allow_for_unseen(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
@@ -371,7 +375,8 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     }
     let own = match numbers.child_ticks {
         _ if !tree => None,
-        // This difference is exact, because the time inside was measured in the same hits.
+        // This difference is exact, because the row's time and the time inside were measured in the
+        // same hits.
         Some(children) if mode == Mode::Timed => {
             Some(Sum::exact(numbers.ticks as f64 - children as f64))
         }
@@ -405,9 +410,10 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it. There are no shares if the rows
-/// inside took longer than the function or loop around them, because not all hits of that ended. If
-/// the rows inside took longer only by chance, the shares are parts of the time of the rows inside.
+/// Computes each row's share of the function or loop around it. There are no shares of a function
+/// or loop of which not all hits ended, because the rows inside may then have taken longer. If the
+/// rows inside took longer only by chance (because they are estimates), the shares are parts of the
+/// sum of their times.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,

@@ -1,10 +1,10 @@
 //! Finds the ops around loops: dispatches, and ops of a virtual machine that runs compiled modules.
 //!
 //! TVM's virtual machine calls an op by the name of its function in the module
-//! (`fused_matmul_add`). The code of this op is in several functions of the compiled text: one for
+//! (`fused_matmul_add`). The code of an op is in several functions of the compiled text: one for
 //! its arguments, one for its body (`fused_matmul_add_compute_`), and one for each parallel loop,
 //! which also runs on other threads. The schedule in the side table contains the op of each loop,
-//! so names of compiled functions need not be parsed.
+//! so the op need not be derived from the name of the compiled function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
 /// The ops around the functions of modules, by identity of the module and name of the function. If
-/// a function's loops ran in tasks on several threads, its ops are the tasks, instead of the op
-/// itself.
+/// a function is the body of a parallel loop, which runs as tasks on several threads, the map
+/// contains these tasks instead of the op itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
@@ -65,7 +65,7 @@ impl OpsAround {
 }
 
 /// Returns the functions of a compiled text, each with the name of the scheduled function that it
-/// is part of.
+/// is part of. Functions that are part of several scheduled functions are left out.
 fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for scheduled in &table.schedule {

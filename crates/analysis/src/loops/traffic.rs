@@ -1,12 +1,13 @@
-//! Computes bounds of the bytes that a loop can have moved. Nothing here is a measurement: caches,
+//! Computes bounds of the bytes that a loop can have moved. The bounds are no measurements: caches,
 //! line sizes and prefetches decide how many bytes really go to memory.
 //!
-//! **Requested bytes.** The machine code of an id is called its region. It consists of machine
-//! loops and of code outside of them. Code outside of all machine loops runs at most once in each
-//! hit, because every cycle of a region is in one of its machine loops. If there is exactly one
-//! machine loop, without a loop inside, an iteration runs each of its instructions at most once.
-//! Let `r` be the bytes that the loads and stores of the region name, and `l` the part of them in
-//! the machine loop. In `h` hits with `n` iterations in all, the instructions ask for
+//! **Requested bytes.** The machine code of an id (a loop or function of the instrumented text) is
+//! called its region. It consists of machine loops and of code outside of them. Code outside of all
+//! machine loops runs at most once in each hit, because every cycle of a region is in one of its
+//! machine loops. If there is exactly one machine loop, without a loop inside, an iteration runs
+//! each of its instructions at most once. Let `r` be the number of bytes that all loads and stores
+//! of the region access if each runs once, and `l` the part of them in the machine loop. In `h`
+//! hits with `n` iterations in all, the instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
@@ -19,14 +20,14 @@
 //! calls has no bound.
 //!
 //! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at
-//! most these `F` different bytes. If the op needs all of them and finds none in a cache, memory
-//! must move each of them at least once.
+//! most these `F` different bytes. If the op needs all of these bytes and finds none in a cache,
+//! each of them must be moved from or to memory at least once.
 //!
 //! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. Then the instructions asked for at
 //! most `B / (t − m)` bytes per second, and moving every byte of the arguments once in each call
 //! takes at most `h × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
-//! bound. If the second rate is far below the bandwidth of the machine's memory, memory does not
-//! limit the op, unless the op moves its arguments several times.
+//! bound. If the second rate is far below the bandwidth of the machine's memory, that bandwidth
+//! does not limit the op, unless the op moves its arguments several times.
 
 use super::Estimate;
 
@@ -46,7 +47,8 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
-    /// A lower bound of the bytes. `None` if some of the code is conditional.
+    /// A lower bound of the bytes. `None` if code in the machine loop is conditional, and for a
+    /// footprint.
     pub bytes_at_least: Option<u128>,
     /// An upper bound of the bytes per second. `None` if the time is not known well enough.
     pub rate_at_most: Option<f64>,
@@ -70,8 +72,8 @@ pub fn requested(
     })
 }
 
-/// Computes bounds of the bytes of their arguments that `calls` calls touch. `bytes` is the size of
-/// all arguments of a call.
+/// Computes an upper bound of the bytes of arguments that `calls` calls of an op touch. `bytes` is
+/// the size of all arguments of a call.
 pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
     let all = calls.checked_mul(bytes.into())?;
     Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     /// Computed by hand: with doubles, `s += a[k] * b[k]` loads 16 bytes in each iteration. 10 hits
-    /// of 100 iterations load 16,000 bytes. With the 8 bytes stored after each hit, that makes
+    /// of 100 iterations load 16,000 bytes. Each hit stores 8 bytes after the loop, so the sum is
     /// 16,080. In 2 µs ± 0.4 µs, the rate is at most 16,080 / 1.6 µs = 10.05 GB/s.
     #[test]
     fn requested_bytes_of_a_dot_product() {

@@ -1,4 +1,5 @@
-//! Chooses the side table of each module, and sorts the rows of its tree.
+//! Chooses the side table of each module (it describes the function or loop of each id), and sorts
+//! the rows of the module's tree.
 
 use std::collections::HashMap;
 
@@ -70,7 +71,7 @@ pub struct Difference {
     pub second: String,
 }
 
-/// Lists the modules of a profile for an error.
+/// Joins the identities of a profile's modules for an error.
 fn listed(modules: &[String]) -> String {
     if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
 }
@@ -78,7 +79,8 @@ fn listed(modules: &[String]) -> String {
 /// Checks that a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// Fails if the table belongs to no module, or if the module's own table differs from it.
+/// Fails if no module has the table's identity, if the module with this identity has a different
+/// number of ids, or if the table that is embedded in the module differs.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
@@ -102,7 +104,7 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
 /// different loops.
 ///
 /// # Errors
-/// Fails with [`UnfitTable::Differs`].
+/// Fails with [`UnfitTable::Differs`] if two tables differ.
 pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), UnfitTable> {
     let mut known: HashMap<[u8; 16], (&LoopModule, Option<SideTable>)> = HashMap::new();
     for module in modules.filter(|module| module.table.is_some()) {
@@ -125,7 +127,7 @@ fn embedded(module: &LoopModule) -> Option<SideTable> {
     (table.module == identity(&module.id)).then_some(table)
 }
 
-/// Returns where a module is, for errors: its object file.
+/// Returns the object file of a module, for errors.
 fn place(module: &LoopModule) -> String {
     module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
 }
@@ -218,7 +220,8 @@ pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
 }
 
 /// Returns the ids in the order of a tree: parents before their children, and siblings in ascending
-/// order. Each id is returned with the number of ids around it. `parents` is indexed by id.
+/// order. Each id is returned with its level, which is the number of ids around it. `parents` is
+/// indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
@@ -292,7 +295,7 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
-        // Without names, different loops cannot be mixed up, so no table is chosen.
+        // With either table, some loops would get the names of other loops, so no table is chosen.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
         assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
         // A table from a file must agree with the embedded table, too.

@@ -1,5 +1,6 @@
 //! Collects how many iterations single hits of a loop had: the smallest number, the largest number,
-//! and a distribution. If only some hits were counted, the iterations of all hits are estimated.
+//! and a distribution. If the iterations were counted in only some hits, those of all hits are
+//! estimated.
 //!
 //! **Sampled hits.** Iterations are counted in timed hits. The counted hits of a thread form two
 //! strata, as for times ([`super::estimate`]): the first hits, and random ones of the others. The
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! If hits of the second stratum were left out and none of them was counted (m = 0), there is no
-//! estimate. There is no estimate either if hits did not end, because their iterations are not
-//! known.
+//! estimate. There is no estimate either if some hits did not end, because the iterations of these
+//! hits are not known.
 
 use profile::loops::LoopRow;
 
@@ -57,16 +58,16 @@ pub(super) struct TripSum {
 /// The iterations of all hits, divided into two strata.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strata {
-    /// Iterations of strata in which every hit was counted.
+    /// Sum of the iterations of the strata in which the iterations of every hit were counted.
     exact: u128,
     /// Number of hits of the second stratum.
     others: u128,
-    /// Number of hits of the second stratum that were counted.
+    /// Number of hits of the second stratum whose iterations were counted.
     drawn: u128,
     /// Iterations of the hits in `drawn`.
     iterations: u128,
     /// Whether the iterations of all hits cannot be estimated: it is not known which stratum the
-    /// counted hits belong to, or hits were not counted for a reason other than sampling.
+    /// counted hits belong to, or hits are missing for a reason other than sampling.
     missing: bool,
 }
 
@@ -122,8 +123,8 @@ impl Strata {
         if row.iterated == row.hits {
             return exact;
         }
-        // Every hit that ended must have been counted. If no hit was counted, the loop has no
-        // counter of iterations.
+        // An estimate requires that the iterations of every timed hit that ended were counted. If
+        // they were counted for none, the loop has no counter of iterations.
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;
         }
@@ -226,7 +227,8 @@ mod tests {
             of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
             None
         );
-        // In this row of an earlier version, it is not known which hits were the first ones.
+        // This row, recorded by an earlier version, does not contain which iterations belong to the
+        // first hits.
         let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
         let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
         assert_eq!((sum.iterations(), sum.trips()), (None, None));

@@ -1,18 +1,19 @@
 //! Computes how many iterations of the schedule's loop one iteration of the loop in the machine
 //! code contains.
 //!
-//! A loop is counted in the optimised text. If LLVM unrolled it by three and moved the first
-//! iteration out of it, a loop with 256 iterations in the schedule has 85 there: (256 - 1) / 3. The
-//! schedule contains the number of iterations of its loop in each hit (the *extent*), so both
-//! numbers together show what LLVM did:
+//! The iterations of a loop are counted in the optimised text. If LLVM moved the first of 256
+//! iterations in the schedule out of the loop and unrolled the rest by three, the loop in the
+//! optimised text has (256 - 1) / 3 = 85 iterations. The schedule contains the number of iterations
+//! of its loop in each hit (the *extent*), so both numbers together show what LLVM did:
 //!
 //! ```text
 //!  each  = extent / iterations of a hit, rounded down       apart = extent - each · iterations of a hit
 //! ```
 //!
-//! There is no result if it would be a guess. This is so if hits differ in their iterations, if the
-//! optimiser made several loops of the schedule's loop (each runs a part of it), and if more
-//! iterations are apart than unrolling, vectorising and peeling leave over.
+//! There is no result if it would be a guess: if hits differ in their iterations, if some hits did
+//! not end, if the optimiser made several loops of the schedule's loop (each runs a part of it), or
+//! if more iterations are apart (outside of the loop) than unrolling, vectorising and peeling leave
+//! over.
 
 use super::{LoopNode, LoopTree};
 
@@ -35,7 +36,8 @@ pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
 }
 
 /// Returns the number of iterations of a hit, if all counted hits have the same number. If only the
-/// sum is known, the mean must be a whole number: it rarely is if hits differ.
+/// sum over the hits is known, returns the mean if it is a whole number. It rarely is if hits
+/// differ.
 fn counted(node: &LoopNode) -> Option<u64> {
     let all = &node.all;
     match &all.trips {
@@ -50,7 +52,8 @@ fn counted(node: &LoopNode) -> Option<u64> {
 fn of(extent: u64, iterations: u64) -> Option<Unrolled> {
     let each = extent.checked_div(iterations).filter(|each| *each > 0)?;
     let apart = extent - each * iterations;
-    // The rest of a loop is shorter than one step of it, and one iteration may be peeled.
+    // The rest after unrolling has fewer iterations than one iteration of the unrolled loop
+    // contains, and one more iteration may be peeled.
     (apart <= each).then_some(Unrolled { each, apart })
 }
 
@@ -61,8 +64,8 @@ mod tests {
     #[test]
     fn factors_on_paper() {
         let found = |extent, iterations| of(extent, iterations).map(|of| (of.each, of.apart));
-        // These loops are: not unrolled; with the first iteration peeled; unrolled by four;
-        // unrolled by three with the first iteration peeled; vectorised by 16 with a rest.
+        // The loop is, case by case: not unrolled; with the first iteration peeled; unrolled by
+        // four; unrolled by three with the first iteration peeled; vectorised by 16 with a rest.
         assert_eq!(found(256, 256), Some((1, 0)));
         assert_eq!(found(256, 255), Some((1, 1)));
         assert_eq!(found(256, 64), Some((4, 0)));

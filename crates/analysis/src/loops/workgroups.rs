@@ -1,6 +1,6 @@
 //! In mode log, finds the workgroup call of an IREE dispatch in which a start or an end happened. A
-//! recorded start or end contains no workgroup, but its time is inside of the call's time, on the
-//! same thread.
+//! recorded start or end does not contain its workgroup. But it happened during a recorded
+//! workgroup call on the same thread.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use profile::{Clock, OpId, Profile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workgroup {
     pub op: OpId,
-    /// The call's workgroup in x, y, z; `None` if the recorder did not see it.
+    /// The call's workgroup id in x, y, z; `None` if the recorder did not see it.
     pub id: Option<[u32; 3]>,
 }
 
@@ -51,7 +51,7 @@ pub fn workgroups(
     let calls = calls(profile, &spans);
     let of = |event: &LoopEvent| {
         let calls = calls.get(&key(event)?)?;
-        // Of nested calls, the innermost one began last.
+        // Of the calls that contain the event's time, the innermost one began last.
         let after = calls.partition_point(|call| call.start <= event.ticks);
         let mut before = calls[..after].iter().rev().take(MOST_NESTED);
         before.find(|call| event.ticks <= call.end).map(|call| call.of)

@@ -12,7 +12,7 @@ use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
 
-/// The device that is shown for calls that run on no device.
+/// The device that rows show for calls that run on no device.
 const HOST: &str = "cpu0";
 
 /// The calls that a row contains.
@@ -34,10 +34,11 @@ pub enum OpRowKind {
     Bookkeeping {
         /// The common part of the calls' names: `vm.builtin.*`.
         names: String,
-        /// The device; `cpu0` for calls without tensors, in which only the machine itself works.
+        /// The device; `cpu0` for calls without tensors, in which only the virtual machine itself
+        /// works.
         device: String,
     },
-    /// Gaps between the ops of runs.
+    /// The gaps between the ops of runs (calls of entry functions).
     Between,
     /// The time of runs before their first op and after the last one.
     Entry,
@@ -56,7 +57,7 @@ pub struct OpRow {
     pub rank: Option<u32>,
     /// Whether the row's calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
-    /// Number of calls of ops. In rows about runs, number of runs.
+    /// Number of calls of ops. In the rows `Between` and `Entry`, number of runs.
     pub calls: u64,
     /// Number of calls that are inside of other calls of the row. `calls` includes them.
     pub inner: u64,
@@ -65,10 +66,11 @@ pub struct OpRow {
     pub total: Estimate,
     /// Self time.
     pub own: Estimate,
-    /// For each counter, the sum over the calling threads, without the ops inside. The counts of
-    /// [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
+    /// For each counter, the sum of its counts on the threads that called the op, without those of
+    /// ops inside. The counts of [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
-    /// For each counter, the sum over other threads, for calls with regions.
+    /// For each counter, the sum of its counts in the op's tasks on other threads, for calls with
+    /// parallel regions.
     pub workers: Vec<CounterSum>,
     /// Number of calls with regions.
     pub with_regions: u64,
@@ -88,15 +90,16 @@ pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     pub calls: u64,
-    /// The sum of the values of empty calls, over the calls for which such a value is known.
+    /// What the counter would count in the same number of empty calls, summed over the calls for
+    /// which this is known.
     pub empty: Estimate,
-    /// Number of calls for which the value of an empty call is known.
+    /// Number of calls for which the count of an empty call is known.
     pub calibrated: u64,
 }
 
 impl CounterSum {
-    /// Adds the value of a call. `empty` is what the recorder added to it; `None` if it was not
-    /// calibrated.
+    /// Adds the value of a call. `empty` is what the recorder added to this value; `None` if that
+    /// was not calibrated.
     fn add(&mut self, value: Option<u64>, empty: Option<Estimate>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
@@ -121,7 +124,7 @@ impl CounterSum {
     }
 }
 
-/// The value of a user's collector, added up over the calls that have it.
+/// The value of a user's collector, added up over the calls that have this value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
     pub calls: u64,
@@ -129,7 +132,7 @@ pub struct ValueSum {
     pub count: i128,
     /// Sum of the values, if they are numbers other than counts.
     pub sum: f64,
-    /// The text that all calls have; `None` if they differ.
+    /// The text, if all calls have the same text; otherwise `None`.
     pub text: Option<String>,
 }
 
@@ -213,13 +216,15 @@ pub struct OpTable {
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// The estimated cost of the probes (the recorder's readings) of these calls, without
-    /// [`Self::way_ns`]. `None` if some process was not calibrated.
+    /// The estimated cost of the probes (the recorder's work before and after a call) of the calls
+    /// in `probe_calls`, without [`Self::way_ns`]. `None` if some process was not calibrated.
     pub probe_ns: Option<f64>,
-    /// An estimate of the time that the machines needed to call the instrument; see
-    /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops for an estimate.
+    /// An estimate of the time that hosts (such as virtual machines) needed to call the recorder
+    /// before and after each op; see [`crate::ProbeCost::way`]. `None` if there are too few
+    /// consecutive ops for an estimate.
     pub way_ns: Option<f64>,
-    /// The cost of everything that was recorded, by process. The filter does not apply.
+    /// The cost of recording in each process. It is that of all calls, also of those that the
+    /// filter leaves out.
     pub costs: Vec<ProbeCost>,
     /// The rows of calls of ops, by op, by rank (see [`OpRow::rank`]), and by whether the calls are
     /// outside of all runs.
@@ -234,8 +239,9 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
-    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. The
-    /// sum of a clock is limited, because a thread is on a CPU for no longer than its calls take.
+    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. If
+    /// the counter is a clock of processor time, the sum is limited to the row's time, because a
+    /// thread is on a CPU for no longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
         let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
         let value = sum.compensated();
@@ -318,7 +324,7 @@ impl OpTable {
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
             table.uncounted += uncounted[process];
             let timed = uncounted[process] + silent[process];
-            // If the filter leaves some calls out, the cost is reduced in proportion. Profiles of
+            // If the filter leaves out some calls, the cost is reduced in proportion. Profiles of
             // earlier versions have no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
@@ -337,8 +343,8 @@ impl OpTable {
     }
 }
 
-/// The columns for values of users' collectors, by name and kind. The same value may have different
-/// numbers in different processes.
+/// The columns for values of users' collectors, by name and kind. The same value may have a
+/// different key id in each process.
 type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
 
 fn value_columns(profile: &Profile) -> ValueColumns {
@@ -363,9 +369,10 @@ struct Adder<'a> {
     counters: usize,
     columns: ValueColumns,
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
-    /// The rows of the ops that may contain the next call. The outermost op is first.
+    /// The rows of the ops around the last call, which may contain the next one. The row of the
+    /// outermost op is first.
     around: Vec<usize>,
-    /// For each row, the number of its calls that may contain the next call.
+    /// For each row, the number of its calls that are in `around`.
     inside: Vec<u32>,
     calls: Vec<u64>,
     /// Number of calls of book-keeping ops that were only timed.
@@ -561,7 +568,8 @@ impl ValueSum {
             ValueKind::Count => self.count += i128::from(bits as i64),
             ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                 let value = f64::from_bits(bits);
-                // A value that is not a number is treated as unknown, as in JSON.
+                // A value that is not finite is treated as unknown, because JSON cannot represent
+                // it.
                 if !value.is_finite() {
                     return;
                 }

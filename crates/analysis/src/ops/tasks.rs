@@ -62,7 +62,7 @@ pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
         let mut of_process = Vec::new();
         for (t, thread) in process.threads.iter().enumerate() {
             let mut begins = Vec::new();
-            // Tasks of which it is not known yet whether they are inside of a later call.
+            // Tasks that may still turn out to be inside of a call that was recorded later.
             let mut open: Vec<usize> = Vec::new();
             for page in 0..thread.headers().len() {
                 let columns = decoder.decode(PageKey { process: p, thread: t, page });
@@ -122,8 +122,8 @@ impl Tasks {
         })
     }
 
-    /// Returns the region with this number, together with its tasks. `base` is the region as its
-    /// own call describes it.
+    /// Returns `base` together with the recorded tasks of the region with this number. `base` is
+    /// the region as its own call describes it, without tasks.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);
@@ -156,8 +156,9 @@ impl Tasks {
     }
 }
 
-/// Returns how tasks ran one after the other, if they used fewer threads, or fewer CPUs, than are
-/// available for this many tasks. `cpus` is the number of logical processors; 0 if it is not known.
+/// Returns how tasks ran one after the other, if they used fewer threads or CPUs than the smaller
+/// of the number of tasks and the number of processors. `None` if they did not. `cpus` is the
+/// number of logical processors; 0 if it is not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

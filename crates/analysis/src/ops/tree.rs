@@ -13,7 +13,8 @@ use crate::amounts::{parts, ticks};
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. Its ranges are indices into the lists of the [`Arena`].
+/// A call in memory. A pair like `children` is a range of indices in the list of the same name in
+/// the [`Arena`].
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -32,7 +33,8 @@ struct Node {
     drawn: Drawn,
     /// The class of the node's bracket.
     class: Option<u32>,
-    /// The time that the recorder added to the node's duration, in parts of a tick.
+    /// The time that the recorder added to the node's duration, in units of
+    /// 1/[`crate::amounts::PARTS`] tick.
     taken: u64,
 }
 
@@ -137,7 +139,7 @@ impl Arena {
     }
 }
 
-/// Visits trees, one thread after the other.
+/// Visits the trees of one thread after the other.
 struct Shower<'a, 'p, V> {
     trees: &'a OpTrees<'p>,
     filter: &'a OpFilter,
@@ -147,8 +149,7 @@ struct Shower<'a, 'p, V> {
     counters: usize,
     runs: u64,
     ops: u64,
-    /// Calls that must still be visited, each with the run and the op around it, and the number of
-    /// ops around it.
+    /// Calls that must still be visited, each with what is around it.
     next: Vec<(usize, Inside)>,
     inner: Vec<usize>,
     regions: Vec<Region>,
@@ -299,9 +300,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// Computes the counters of a call, with and without those of the calls inside of it. If a part
-    /// is not known, the result is not known either. Book-keeping ops are an exception, because
-    /// their counters were not meant to be read: what they counted belongs to the call that
-    /// contains them, except for the counts of the ops that they call.
+    /// is not known, the result is not known either. Book-keeping ops are an exception, because the
+    /// recorder reads no counters around them: what a book-keeping op counts is included in the
+    /// counts of the call around it, except for the counts of the ops that it calls.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -333,8 +334,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// Returns two values. The first is the time that was subtracted from a call for its own
-    /// bracket and for calls inside that are not in an op or run, in parts of a tick. The second is
-    /// the number of calls directly inside whose counters were read.
+    /// bracket and for calls inside that are not in an inner op or run, in units of
+    /// 1/[`crate::amounts::PARTS`] tick. The second is the number of calls directly inside whose
+    /// counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);
@@ -366,7 +368,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         };
         self.read_counters(arena, at);
         // The run's own bracket is before its first op and after its last op. The parts of the ops'
-        // brackets outside of their durations are mostly between the ops.
+        // brackets that are outside of the ops' durations are mostly between the ops.
         let (taken, read_inside) = self.own_taken(arena, at);
         let of_entry = self.trees.brackets.in_duration(node.class).min(taken);
         let of_between = (taken - of_entry).min(parts(between));

@@ -3,9 +3,10 @@
 //! meanwhile.
 //!
 //! As soon as PyTorch has an observer, it does more work for each op: it creates an object, looks
-//! up the observers, and calls ours before and after the op. This time is not in any bracket. The
-//! recorder measures it in the program: it makes PyTorch announce additional ops that do nothing to
-//! an observer that does nothing (`agent/recorder/thread/announced.rs`).
+//! up the observers, and calls ours before and after the op. No bracket (the measured work of the
+//! recorder around a call) includes this time. The recorder measures it in the program: it makes
+//! PyTorch announce additional ops that do nothing to an observer that does nothing
+//! (`agent/recorder/thread/announced.rs`).
 //!
 //! ```text
 //!  launching thread   ── op ──┬ region ┬─ announced ─ bracket ─ op ──┬ region ┬──
@@ -31,15 +32,16 @@ use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
-/// The cost of announcing an op as a multiple of the measured time. The measured announcement does
-/// not include two things. The code of PyTorch's dispatcher that calls an observer exists once for
-/// each signature of an op, and announcing displaces data from the processor's caches. The factor
-/// was measured in a training loop that alternated between steps with an observer that does nothing
-/// and steps without one. On a busy machine, an op cost 582 ns (± 238) where the measured time was
+/// The cost of announcing an op as a multiple of the measured time. The measurement misses two
+/// causes of cost. PyTorch's dispatcher has separate code for calling an observer for each
+/// signature of an op, and announcing displaces data from the processor's caches. The factor was
+/// measured in a training loop that alternated between steps with an observer that does nothing and
+/// steps without one. On a busy machine, an op cost 582 ns (± 238) where the measured time was
 /// 540 ns; otherwise, it cost 202 ns (± 57) where the measured time was 227 ns.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
-/// At least this part of the computed waiting of a thread is believed to be caused by the recorder.
+/// The lower end of the waiting time: at least this part of the computed time is believed to be
+/// caused by the recorder.
 const LEAST_WAITING: f64 = 0.5;
 
 /// Returns the time that PyTorch needed to announce all ops of a process, in ns. `None` if too few
@@ -51,7 +53,8 @@ pub(super) fn announcing(
 ) -> Option<Estimate> {
     let line = &profile.timeline;
     let of = profile.processes.get(process)?;
-    // The last frame of a thread contains everything that its earlier frames contain.
+    // The last frame that a thread wrote about announcements contains everything that its earlier
+    // frames contain.
     let last: BTreeMap<u32, &Brackets> = of.announced.iter().map(|b| (b.thread_uid, b)).collect();
     let longest = LONGEST_NS / line.ns_per_tick();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
@@ -64,8 +67,9 @@ pub(super) fn announcing(
     })
 }
 
-/// Returns the number of ops that were announced by a host with `program_between_ops`: only such
-/// announcements are measured. In a run with a budget, this includes ops that were only counted.
+/// Returns the number of ops that were announced by a host with `program_between_ops`, such as
+/// PyTorch. The recorder measures announcements only for such hosts. In a run with a budget, this
+/// includes ops that were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
     let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
     if profile.manifest.budget.is_none() {
@@ -126,7 +130,8 @@ pub(super) fn waiting(
     })
 }
 
-/// Returns how many calls of a thread were counted. 0 in a run without a budget.
+/// Returns the number of calls of a thread that were counted, timed or not. 0 in a run without a
+/// budget.
 fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
     let threads = profile.processes.get(process).map(|of| &of.threads);
     let Some(thread) = threads.and_then(|threads| threads.get(thread)) else { return 0 };
@@ -142,8 +147,8 @@ fn rest(used: f64, tasks: Estimate) -> Estimate {
 }
 
 /// Returns whether some thread runs tasks of other threads' regions, so that it waits for these
-/// threads. Tasks that were only counted are considered as well: if two threads have tasks, one of
-/// them works for the other.
+/// threads. Tasks that were only counted are considered as well. If two or more threads have
+/// counted tasks, some of them are assumed to work for another thread.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));

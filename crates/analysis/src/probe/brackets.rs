@@ -1,13 +1,14 @@
-//! Computes the cost of a bracket (the recorder's work before and after a call). The value comes
-//! from the calibration with empty calls, and is corrected by the times of brackets around the
+//! Computes the cost of a bracket (the recorder's work before and after a call). The cost is
+//! measured with empty calls (the calibration), and corrected by the times of brackets around the
 //! program's own calls.
 //!
 //! ```text
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! The timed part of a bracket does not include the jump to the recorder and the reading of the
-//! clock for this time itself, both in the program and in the calibration ([`profile::brackets`]).
+//! Both in the program and in the calibration, the timed part of a bracket does not include the
+//! jump to the recorder, and the reading of the clock that times the bracket
+//! ([`profile::brackets`]).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use super::in_place::InPlace;
 use crate::empty::calibration;
 use crate::estimate::Estimate;
 
-/// A bracket that took longer than this was interrupted.
+/// A bracket that took longer than this is assumed to have been interrupted, and is left out.
 pub(super) const LONGEST_NS: f64 = 20_000.0;
 /// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
@@ -28,8 +29,8 @@ const NORMAL_95: f64 = 1.96;
 /// with cold caches. With counters, it is smaller.
 const COLD: f64 = 2.0;
 
-/// The part of a bracket without counters that is never timed: the jump to the recorder, and
-/// reading the clock for the time itself. It was measured as 20 ns.
+/// The part of a bracket without counters that is never timed: the jump to the recorder, and the
+/// reading of the clock that times the bracket. In a measurement, this part took 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 /// The cost of a bracket in a process, in ticks.
@@ -40,8 +41,8 @@ pub(super) struct Bracket {
     pub calibrated: f64,
 }
 
-/// Returns the host whose brackets determine the cost in a process. If there are several hosts,
-/// this is the one with the largest part that is not timed.
+/// Returns the host whose brackets determine the cost in a process. If there are several hosts, it
+/// is the one whose brackets have the largest part that is not timed.
 pub(super) fn host(process: &Process) -> Option<&Host> {
     process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
@@ -113,10 +114,12 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     }
 }
 
-/// Returns the mean time before a call and the mean time after a call, over all threads. `None` if
+/// Returns the mean time of the bracket's part before a call, and of its part after a call, over
+/// all threads. With `rehearsed`, these are the times of the calibration's empty calls. `None` if
 /// there are too few times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
-    // The last frame of a thread contains everything that its earlier frames contain.
+    // The last frame that a thread wrote about its brackets contains everything that its earlier
+    // frames contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
     let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);

@@ -1,4 +1,4 @@
-//! Estimates the cost of hits of instrumented loops.
+//! Estimates the cost of hits of instrumented loops: of counting and timing each entry into a loop.
 
 use profile::loops::Loops;
 

@@ -1,5 +1,6 @@
-//! Computes facts about the cost of probes from the recorded calls: the time that readings took,
-//! the time between the ops of a machine, and the kinds of calls of each thread.
+//! Computes facts about the cost of probes from the recorded calls: the time that readings of
+//! counters took, the time between the ops of a virtual machine, and the kinds of calls of each
+//! thread.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,11 +25,13 @@ pub(crate) struct InPlace {
     pages: BTreeMap<PageKey, OfPage>,
     /// The kinds of calls of each thread, by process and thread. [`InPlace::joined`] computes this.
     threads: HashMap<(usize, usize), Kinds>,
-    /// Whether the profile has ops of machines. `None` until this has been determined.
+    /// Whether the profile has ops of hosts, such as virtual machines. `None` until this has been
+    /// determined.
     has_ops: Option<bool>,
 }
 
-/// The times of readings, from calls for which a group was enabled for longer than the call took.
+/// The times of readings of counters. A group of counters is enabled for longer than the call
+/// takes; the difference is the time of the readings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     calls: u64,
@@ -40,16 +43,18 @@ struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     ops: u64,
-    /// Number of gaps that are short enough.
+    /// Number of gaps that are shorter than [`LONGEST_GAP_NS`].
     gaps: u64,
     /// Sum of the ticks of these gaps.
     ticks: u64,
 }
 
-/// If a reading or a call takes longer than its limit, it is not used: something else happened
-/// meanwhile, or the different rates of the clocks matter.
+/// A reading that takes longer than this is not used, and neither is the reading of a call that
+/// takes longer than [`LONGEST_CALL_NS`]: something else happened meanwhile, or the different rates
+/// of the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;
-/// A gap that is longer than this is more than the machine's step from op to op.
+/// A gap that is longer than this is not used, because the machine did more in it than to step from
+/// one op to the next.
 const LONGEST_GAP_NS: f64 = 5_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
 
@@ -90,8 +95,7 @@ impl InPlace {
         self.add_gaps(columns, profile);
     }
 
-    /// Adds the times between consecutive ops in the same function of a machine, and adds the kinds
-    /// of calls.
+    /// Adds the times between consecutive ops, and the kinds of calls.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
         let is_any = || ops.all().iter().any(|op| op.role == Role::Op);
@@ -156,14 +160,14 @@ impl InPlace {
     }
 
     /// Returns the kinds of calls of each thread of a process. Empty if the profile has no ops of
-    /// machines.
+    /// hosts.
     pub(super) fn threads(&self, process: usize) -> impl Iterator<Item = (usize, Kinds)> {
         let of = self.threads.iter().filter(move |((of, _), _)| *of == process);
         of.map(|((_, thread), kinds)| (*thread, *kinds))
     }
 
-    /// Returns the number of calls in this process, with this set of counters, for which no counter
-    /// was read.
+    /// Returns the number of calls in this process for which no counter was read, although their
+    /// thread had the counters of this set.
     pub(super) fn uncounted(&self, process: usize, counters: u32) -> u64 {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
@@ -211,8 +215,7 @@ impl InPlace {
     }
 
     /// Returns the mean time from the end of an op to the start of the next op, in ticks, and the
-    /// number of ops. `None` if there is no machine, or if too few of its ops follow one another
-    /// directly.
+    /// number of ops. `None` if too few ops follow one another directly.
     pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
         let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;
         Some((found.ticks as f64 / found.gaps as f64, found.ops))

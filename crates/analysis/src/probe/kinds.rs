@@ -1,15 +1,15 @@
-//! Finds which kinds of calls each thread made: whether it works on the parallel regions of other
-//! threads, and for how long it was in tasks.
+//! Counts the calls of each thread by kind, to find whether a thread works on the parallel regions
+//! of other threads, and for how long it was in tasks (parts of regions).
 //!
 //! ```text
 //!  page 1                     page 2
 //!  ├ region ┤ ├ task ┤ ├ region ┤ … ┤      the task around them ends on page 2: only it is outside
 //! ```
 //!
-//! Calls are in the order of their ends, so this module goes through them backwards. A region or a
-//! task that begins after the earliest start seen so far is inside of a later region or task. Pages
-//! are read in any order and joined afterwards. A page is read again only if a region or a task of
-//! a later page contains some of its calls.
+//! A page contains calls in the order of their ends, so the code goes through them backwards. A
+//! region or a task that begins after the earliest start seen so far is inside of a later region or
+//! task. Pages are read in any order and joined afterwards. A page is read again only if a region
+//! or a task of a later page contains some of its calls.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ const NORMAL_95: f64 = 1.96;
 pub(super) struct Kinds {
     /// Number of recorded calls.
     pub all: u64,
-    /// Number of recorded ops that their host announces, if the program runs between these ops.
+    /// Number of recorded ops of hosts with `program_between_ops`, such as PyTorch.
     pub announced: u64,
     /// Number of recorded regions.
     pub regions: u64,
@@ -43,15 +43,14 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Makes the numbers for this many recorded calls. None of them is known to be an op or a
-    /// region.
+    /// Makes the numbers for this many recorded calls. The numbers of ops, regions and tasks are 0.
     pub fn of_calls(calls: usize) -> Self {
         Self { all: calls as u64, ..Self::default() }
     }
 
     /// Whether the thread works on regions of other threads more often than it launches regions.
-    /// Regions that it launches inside of its tasks are not considered; there may even be more of
-    /// them than tasks.
+    /// Regions that it launches inside of its tasks are not considered; there may even be more such
+    /// regions than tasks.
     pub fn works_for_others(&self) -> bool {
         self.outer_tasks > self.outer_regions
     }
@@ -95,8 +94,8 @@ impl Parallel {
     }
 }
 
-/// Of the regions and tasks that end later than the current calls, the earliest start: `any` of all
-/// of them, `task` of the tasks.
+/// The earliest start of the regions and tasks that end later than the calls at hand: `any` for
+/// regions and tasks, `task` for tasks only.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,
@@ -104,7 +103,7 @@ struct Earliest {
 }
 
 impl Earliest {
-    /// The value to use if no region and no task ends later.
+    /// The value if no region and no task ends later.
     const NONE: Self = Self { any: u64::MAX, task: u64::MAX };
 }
 
@@ -113,7 +112,7 @@ impl Earliest {
 pub(super) struct OfPage {
     kinds: Kinds,
     earliest: Earliest,
-    /// The latest start of a region or task. `None` if there are none.
+    /// The latest start of a region or task of the page. `None` if the page has none.
     latest: Option<u64>,
 }
 
@@ -142,8 +141,8 @@ impl OfPage {
                 earliest.task = call.begin;
                 let (ticks, weight) = (call.ticks as f64, call.weight as f64);
                 kinds.task_ticks += weight * ticks;
-                // Each call is sampled independently with the probability 1 / weight (Horvitz and
-                // Thompson).
+                // This is the variance of the estimator of Horvitz and Thompson: each call is
+                // sampled independently with the probability 1 / weight.
                 kinds.variance += weight * (weight - 1.0) * ticks * ticks;
             }
         }

@@ -10,13 +10,13 @@ pub struct Price {
     pub calls: u64,
     /// Number of all calls of these processes.
     pub of_calls: u64,
-    /// The time that brackets took.
+    /// The time that brackets (the recorder's work before and after calls) took.
     pub probes: Estimate,
     /// The time that brackets took according to the calibration alone.
     pub calibrated_ns: f64,
     /// Number of calls that were only counted.
     pub only_counted: u64,
-    /// The time that it took to count these calls.
+    /// The time that it took to count the calls in `only_counted`.
     pub counting: Estimate,
     /// The additional time that the program's own code takes after readings.
     pub after: Estimate,
@@ -28,14 +28,14 @@ pub struct Price {
     /// The time of threads that waited while others were in the recorder. `None` if it is not known
     /// for any process.
     pub waiting: Option<Estimate>,
-    /// Whether some threads waited in this way for a time that is not known.
+    /// Whether some threads waited for a thread in the recorder for a time that is not known.
     pub waits_unknown: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The time that counters added to these context switches. `None` if it is not known for some
-    /// process.
+    /// The time that counters added to the context switches in `switches`. `None` if it is not
+    /// known for some process.
     pub switched: Option<Estimate>,
     /// The cost of flushing pages.
     pub flush_ns: f64,
@@ -46,8 +46,9 @@ pub struct Price {
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without recording.
     pub of_program: Option<Estimate>,
-    /// The cost of the calls as a part of the same time. Costs that recording has even if nothing
-    /// is timed are left out.
+    /// The cost of the calls as a part of the processor time that the program would have used
+    /// without recording. Costs that recording has even if nothing is timed, such as starting, are
+    /// left out.
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,

@@ -2,8 +2,8 @@
 //! intervals.
 //!
 //! A host may announce its ops only in randomly chosen steps ([`profile::CountedSteps`]). Steps
-//! without announcements are called *away*. The sample consists of n steps with weights w. Each has
-//! c calls:
+//! without announcements are called *away*. The sample consists of the n steps with announcements.
+//! A step has the weight w and makes c calls:
 //!
 //! ```text
 //!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
@@ -11,13 +11,13 @@
 //! ```
 //!
 //! With equal weights, the first part of the variance is N²·(1 − n/N)·s²/n, for all N = A + n steps
-//! (Cochran, *Sampling Techniques*, chapter 2). The second part is for steps that are unlike all
-//! steps of the sample: with 95 % confidence, at most 3/m of all steps are unlike them, and these
-//! may make no call, or twice as many. The steps of a loop usually make the same calls each time;
-//! then only the second part is above 0. Intervals are skewed as in [`super::strata`]. There is no
-//! interval if there are fewer than [`FEWEST`] steps, or no calls in them. If it is not known
-//! whether the last away step ended, some or all of its calls may not have been made. The exports
-//! and threads of a row are called in the same steps, so the ends of their intervals are added.
+//! (Cochran, *Sampling Techniques*, chapter 2). The second part is for steps that are unlike every
+//! step of the sample. With 95 % confidence, at most 3/m of all steps are of this kind; they may
+//! make no call, or twice as many as the mean. Steps usually all make the same calls; then only the
+//! second part is above 0. Intervals are skewed as in [`super::strata`]. There is no interval if m
+//! is below [`FEWEST`], or if the steps of the sample made no calls. If it is not known whether the
+//! last away step ended, the program may not have made all of this step's calls. The exports and
+//! threads of a row are called in the same steps, so the ends of their intervals are added.
 
 use profile::{CountedCalls, CountedSteps};
 
@@ -40,7 +40,7 @@ pub(super) struct ByStep {
 }
 
 impl ByStep {
-    /// Adds the calls of an export on a thread.
+    /// Adds the uncertainty of the calls of an export on a thread.
     pub fn add(&mut self, of: Option<&CountedSteps>) {
         let Some(of) = of else { return };
         self.is_any = true;
@@ -53,7 +53,7 @@ impl ByStep {
         }
     }
 
-    /// Returns the number of calls with its interval. `None` if the number is not an estimate.
+    /// Returns `calls` with its interval. `None` if this number is exact.
     pub fn calls(&self, calls: u64) -> Option<Estimated> {
         let value = calls as f64;
         let (low, high) = (value - self.below, value + self.above);
@@ -61,7 +61,8 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// Widens the interval of a sum over this many calls, if this number itself is an estimate.
+    /// Widens the interval of a sum over `calls` calls, if this number of calls is itself an
+    /// estimate.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;
@@ -77,17 +78,17 @@ impl ByStep {
     }
 }
 
-/// Returns the number of calls of an export on a thread, with its interval. `None` if it is not an
-/// estimate.
+/// Returns the number of calls of an export on a thread, with its interval. `None` if the number is
+/// exact.
 pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     let mut one = ByStep::default();
     one.add(of.steps.as_ref());
     one.calls(of.calls)
 }
 
-/// With fewer steps of equal weight, there is no interval. The number was found by simulation
-/// (`tests/coverage.rs`): if one step in ten makes ten times as many calls, intervals from 30 steps
-/// contain the true number in only half of all cases.
+/// The smallest m, the effective number of steps in the sample, for which there is an interval. The
+/// limit was found by simulation (`tests/coverage.rs`): if one step in ten makes ten times as many
+/// calls, intervals from 30 steps contain the true number in only half of all cases.
 const FEWEST: f64 = 60.0;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
@@ -105,16 +106,17 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
         return None;
     }
     let variance = n / (n - 1.0) * (of.squares as f64 / weight - mean * mean);
-    // Squares of large numbers are not exact.
+    // The squares of large numbers are rounded, so a variance that should be 0 may be slightly
+    // above or below it.
     let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
     let value = of.unseen as f64;
-    // At most 3/m of the away steps are unlike all steps of the sample. The factor is at least 1,
-    // because numbers of calls are whole.
+    // At most 3/m of the away steps are unlike all steps of the sample. The mean is taken as at
+    // least 1, because such a step makes at least one call more or less.
     let doubt = 3.0 / m * away * mean.max(1.0) / Z;
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
     let part = away / steps;
-    // This is the skewness of a number of calls that is 0 in most steps.
+    // This is the third central moment of a number of calls that is 0 in most steps.
     let third = variance * variance / mean;
     let skew = steps.powi(3) * part * (2.0 * part - 1.0) * third / (m * m);
     let variance = variance * away * steps / m + doubt * doubt;

@@ -19,13 +19,13 @@ use crate::interval::Sum;
 use crate::table::{By, Key, PassTotal, Places};
 use crate::walk::apart;
 
-/// A sampled row, with values that [`SampledRow`] does not have.
+/// A sampled row, together with values that [`SampledRow`] does not contain.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub row: SampledRow,
-    /// Threads that made these calls, as process and thread index.
+    /// The threads that made the calls of the row, as process and thread index.
     pub threads: Vec<(usize, usize)>,
-    /// The 10th, the 50th and the 99th percentile, in ticks.
+    /// The 10th, the 50th and the 99th percentile of the durations, in ticks.
     pub quantiles: [Option<f64>; 3],
     /// For each pass, the number of all calls of the row, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
@@ -91,7 +91,7 @@ impl Unit {
     }
 }
 
-/// The sums of a row while units are added to it.
+/// The sums of a row, to which [`Unit`]s are added one by one.
 #[derive(Debug)]
 struct Adding {
     calls: u64,
@@ -141,8 +141,9 @@ impl Adding {
         self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
-            // The counters of an op's first calls are always read. So if a counter was read in none
-            // of the recorded calls, it is never read around this op.
+            // The recorder always reads the counters around an op's first calls. So if a counter
+            // has no value in any recorded call of the op, the recorder never reads it around this
+            // op.
             match strata {
                 Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
                 None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
@@ -163,8 +164,8 @@ impl Adding {
         self
     }
 
-    /// Computes the row. `all` is the time of all calls. It is given if shares of it can be
-    /// computed.
+    /// Computes the row. `all` is the estimated time of all calls of the run. It is `None` if the
+    /// row's share of it is not wanted or not known.
     fn finish(mut self, all: Option<&Sum>) -> Found {
         let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
@@ -180,7 +181,7 @@ impl Adding {
         let tells = self.durations.sum();
         let known = complete || !self.inner;
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
-            // If the whole is not known, parts of it are not known either.
+            // If the time of all calls is not known, the row's share of it is not known either.
             let share = own.part_with(&all.without(&own))?;
             Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
@@ -358,8 +359,7 @@ impl Tails {
     }
 }
 
-/// The timed calls of a run with a budget, each with its weight. All views compute their numbers
-/// from this sample.
+/// The timed calls of a run with a budget, each with its weight.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     profile: &'a Profile,
@@ -428,8 +428,8 @@ impl<'a> Sample<'a> {
             op.is_some_and(|op| op.role.is_apart())
         };
         let mut all = Adding::new(0, 0);
-        // The whole is the sum of one estimate for each op, so the estimates of the ops add up to
-        // it.
+        // The time of all calls is the sum of one estimate for each op, so the estimates of the ops
+        // add up to it.
         let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
         for ((process, thread, export), of) in &self.units {
             if !is_apart(*process, *export) {
@@ -457,8 +457,8 @@ impl<'a> Sample<'a> {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
         let mut rows = self.add_up(counters, row, |one| one.finish(whole));
-        // Parts are estimated separately from the whole, so their sum may exceed the whole by as
-        // much as the intervals allow.
+        // The rows are estimated separately from the time of all calls, so the sum of their shares
+        // may be above 1.
         let shares = rows.values().filter_map(|found| found.row.share);
         let sum: f64 = shares.map(|share| share.value).sum();
         if sum > 1.0 {

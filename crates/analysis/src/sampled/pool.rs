@@ -19,10 +19,11 @@
 //! cases, and then its scatter does not show that slow calls exist. With 300 drawn calls, 30 of 100
 //! intervals contained the true sum; with 2,000 drawn calls, 95 of 100.
 //!
-//! **Threads and ops without a drawn call.** The values of their calls are not known. If these are
-//! at most a tenth of the row's calls, they are assumed to be like the drawn calls, and the
-//! interval allows their sum to be 0 or twice as large. If there are more, there is no estimate.
-//! The first calls of an op run with cold caches and represent only themselves.
+//! **Threads and ops without a drawn call.** Apart from the first ones, the values of their calls
+//! are not known. If at most a tenth of the row's calls are unknown for this reason, they are
+//! assumed to be like the drawn calls, and the interval allows their sum to be 0 or twice as large.
+//! If there are more, there is no estimate. The first calls of an op run with cold caches and
+//! represent only themselves.
 //!
 //! **Zeros.** If a counter was 0 in all of n drawn calls, it counted at most 3/n per call (with 95
 //! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
@@ -37,7 +38,7 @@ use crate::interval::Sum;
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls than this, an estimate has no interval.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
-/// Unknown calls count as few if the row has at least this many times as many calls.
+/// The number of unknown calls is small if the row has at least this many times as many calls.
 const MANY_TIMES: u64 = 10;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
@@ -73,8 +74,8 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Assumes that calls of threads and ops without a drawn call are like the drawn calls, if
-    /// there are only few of them.
+    /// Estimates the calls of threads and ops without a drawn call from the drawn calls of other
+    /// threads and ops, if at most a tenth of all calls are unknown for this reason.
     pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
@@ -214,9 +215,9 @@ mod tests {
         assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
-    /// Eight cold calls of 900 show nothing about 92 other calls. If at most a tenth of the calls
-    /// are unknown, they are assumed to be like the known ones: with 10 times 8 cold calls and 5
-    /// unknown calls, the estimate is 85 · 900.
+    /// Eight first calls, with cold caches, took 900 each. They show nothing about the op's 92
+    /// other calls. If at most a tenth of the calls are unknown, they are assumed to be like the
+    /// known ones: with 10 times 8 cold calls and 5 unknown calls, the estimate is 85 · 900.
     #[test]
     fn first_calls_stand_for_themselves() {
         let mut cold = Strata::default();
@@ -261,8 +262,8 @@ mod tests {
     }
 
     /// A thread without a drawn call has a twentieth of the calls. Then the sum has an interval,
-    /// which allows these calls to take twice as long. If the thread has a fifth of the calls,
-    /// there is no estimate.
+    /// which allows these calls to take twice as long. If threads without a drawn call have a fifth
+    /// of the calls, there is no estimate.
     #[test]
     fn threads_without_drawn_calls() {
         let mut pool = Pool::default();

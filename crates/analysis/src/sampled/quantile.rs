@@ -32,13 +32,14 @@ impl Weighted {
         let mut so_far = 0.0;
         let reaches = |(_, weight): &&(u64, u64)| {
             so_far += *weight as f64;
-            // This divides before it compares, because numpy does so, too.
+            // The sum is divided before it is compared with `q`, as in numpy, so that rounding
+            // errors are the same.
             so_far / all >= q
         };
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
     }
 
-    /// Replaces each weight.
+    /// Replaces each weight by what `weight` returns for it.
     pub(super) fn reweigh(&mut self, weight: impl Fn(u64) -> u64) {
         self.values.iter_mut().for_each(|(_, of)| *of = weight(*of));
     }

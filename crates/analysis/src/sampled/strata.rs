@@ -13,9 +13,9 @@
 //! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). The weights of timed calls
 //! are rounded down to a power of two; timed calls with the same power form a *class*. Calls that
 //! were only counted belong to the class of the next timed call. Those after the last timed call
-//! belong to the class of that call. A call of weight 1 represents only itself: no call can have
-//! been left out while every call was timed, so calls that were only counted before it belong to
-//! the class before.
+//! belong to the class of that call. A call of weight 1 represents only itself: while the weight is
+//! 1, every call is timed. So calls that were only counted before a call of weight 1 belong to the
+//! class of the last timed call with a larger weight.
 //!
 //! ```text
 //!   weight 1        T₁ = Σ y                                                 exact
@@ -29,28 +29,28 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
-//! **Rare slow calls** may be missing in the sample of an op. Their frequency is estimated from the
-//! samples of other ops, and [`Tail`] adds it to s².
+//! **Rare slow calls** may be missing in the sample of an op. A [`Tail`] estimates from the samples
+//! of all ops how much they add to the variance, and this is added to s².
 //!
 //! If all weights of a class are equal, this is the stratified sample of the textbooks: y̅ is the
 //! mean, m is n, and s² is the variance of the sample. Weights differ inside of a class by less
-//! than a factor of two. There is not one stratum per weight, because a controller may choose a
-//! different weight for almost every timed call. Then each stratum would have one call, and no
-//! variance.
+//! than a factor of two. There is not one stratum per weight, because the recorder, which adjusts
+//! the weight to keep the budget, may choose a different weight for almost every timed call. Then
+//! each stratum would have one call, and no variance.
 //!
 //! **Equal values.** If all n timed values of a class are equal, at most 3/n of the other values
 //! differ from them, with 95 % confidence. Each of these may be 0 or twice as large; if the timed
 //! values are 0, each may be 1.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². The s² of the nearest class
-//! that has one is used instead. If calls were only counted, and no timed call has a weight above
-//! 1, there is no estimate: the first calls of an op are not a sample of the others. (Their caches
-//! are cold. In a measurement, a total that was estimated from them was up to 15 times too high.)
-//! [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
+//! that has one is used instead. If some calls were only counted, and no timed call has a weight
+//! above 1, there is no estimate: the first calls of an op are not a sample of the others. (Their
+//! caches are cold. In a measurement, a total that was estimated from them was up to 15 times too
+//! high.) [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
-//! **Counters** are sampled in two stages: counters are read in only some of the timed calls. The
-//! weight is then the product of the weights of both stages. A timed call whose counters were not
-//! read counts as skipped.
+//! **Counters** are sampled in two stages: the recorder reads counters in only some of the timed
+//! calls. The weight is then the product of the weights of both stages. A timed call whose counters
+//! were not read counts as skipped.
 
 use super::tail::Tail;
 use crate::interval::Sum;
@@ -119,9 +119,10 @@ impl Moments {
         self.mix(other.weight, other.mean, other.squares, other.cubes);
     }
 
-    /// Adds values, given by the sum of their weights, their mean, and the sums of powers of their
-    /// differences from the mean (Pébay, *Formulas for robust, one-pass parallel computation of
-    /// covariances and arbitrary-order statistical moments*, 2008).
+    /// Adds a set of values, of which the arguments contain the sum of the weights, the mean, and
+    /// the weighted sums of the squares and cubes of the differences from the mean (Pébay,
+    /// *Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
+    /// statistical moments*, 2008).
     fn mix(&mut self, weight: f64, mean: f64, squares: f64, cubes: f64) {
         let (own, all) = (self.weight, self.weight + weight);
         let difference = mean - self.mean;
@@ -165,7 +166,8 @@ impl Moments {
     }
 }
 
-/// The calls that the drawn calls of some strata represent.
+/// Sums over all calls of the classes, which the drawn calls represent. N_h, y̅_h and m_h are those
+/// of class h.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
     /// Σ N_h.
@@ -201,7 +203,7 @@ impl Drawn {
 }
 
 impl Strata {
-    /// Adds calls whose value is not known.
+    /// Adds calls whose value is not known. They were made before the call that is added next.
     pub fn skip(&mut self, calls: u64) {
         self.waiting = self.waiting.saturating_add(calls);
     }
@@ -231,8 +233,8 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether any of the calls were drawn. If not, only first calls have known values, and these
-    /// are not a sample of the others.
+    /// Whether any call was drawn. If not, the only known values are those of first calls, and
+    /// these are not a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
     }
@@ -269,7 +271,8 @@ impl Strata {
         })
     }
 
-    /// Returns the calls that the drawn calls represent.
+    /// Returns the sums over the calls that the drawn calls represent. `calls` is the number of all
+    /// calls.
     pub(super) fn drawn(&self, calls: u64) -> Drawn {
         let mut drawn = Drawn::default();
         for (_, calls, moments) in self.populations(calls) {
@@ -317,7 +320,8 @@ impl Strata {
                 let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
-            // First calls have cold caches, so only other classes can provide the variance.
+            // A class with a single timed call takes the variance of the nearest other class. It is
+            // not taken from calls of weight 1, because the first calls have cold caches.
             let other = if moments.n < 2 { other() } else { None };
             sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
@@ -333,8 +337,8 @@ pub(super) const Z: f64 = 1.96;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// Estimates the sum over `calls` calls, of which some are known. `other` provides the variance if
-/// too few are known.
+/// Estimates the sum over `calls` calls, of which some are known. `other` contains the values from
+/// which the variance is computed if too few values are known.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
     if calls <= known.n {
@@ -411,8 +415,8 @@ mod tests {
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
         assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        // The value of a single call does not rule out that the values of the other five are 0 or
-        // much larger.
+        // The value of a single call does not rule out that the values of the other five calls are
+        // 0 or much larger.
         let interval = alone.interval().expect("an interval");
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }

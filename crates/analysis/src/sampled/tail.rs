@@ -15,14 +15,14 @@
 //!
 //! This makes intervals wider, and does not change estimates. If an op's own sample contains rare
 //! slow calls, they are counted twice, in s² and in D. The op's interval is then wider than
-//! necessary, by a factor of at most √2. A value that 1 % of the calls of an op reach does not
-//! count as rare. So an op that has both long and short calls does not change the intervals of
-//! other ops.
+//! necessary, by a factor of at most √2. A value that more than 1 % of the calls of an op reach
+//! does not count as rare. So an op that has both long and short calls does not change the
+//! intervals of other ops.
 //!
-//! The skewness of such calls is left out on purpose. For an op whose sample contains no such call,
-//! it would move the lower end of the interval to the estimate itself. (This was measured with
-//! calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the total;
-//! without it, 90 to 100 did.)
+//! The skewness of such calls is left out on purpose. For an op whose sample contains no slow call,
+//! the skewness would move the lower end of the interval up to the estimate itself. (This was
+//! measured with calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the
+//! total; without it, 90 to 100 did.)
 //!
 //! If even the samples of all ops together contain no slow call, slow calls cannot be taken into
 //! account.
@@ -57,7 +57,8 @@ impl Tail {
         Self(self.0 * factor)
     }
 
-    /// Returns the variance that rare slow calls add to calls with this mean.
+    /// Returns the variance that rare slow calls add to the values of an op whose mean value is
+    /// `mean`.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0
     }

@@ -6,7 +6,7 @@ use crate::interval::Sum;
 /// An estimate whose interval may be unknown, because too few calls were timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimated {
-    /// The most likely value.
+    /// The estimate itself.
     pub value: f64,
     /// The value with its 95 % interval. `None` if the interval is not known.
     pub interval: Option<Estimate>,
@@ -60,8 +60,8 @@ pub struct SampledRow {
     pub counted: u64,
     /// The sum of the durations. `None` if it cannot be estimated.
     pub total: Option<Estimated>,
-    /// Whether the self time is known. It is not known if calls of this row have calls inside: it
-    /// cannot be estimated if only some of the calls inside were timed.
+    /// Whether the row's self time is known. It is not known if calls of this row have other calls
+    /// inside, unless all calls of the row were timed.
     pub self_known: bool,
     /// The row's part of all durations. `None` if it is not known: in rows by CPU, and if any calls
     /// are nested.
@@ -69,8 +69,8 @@ pub struct SampledRow {
     /// The effective number of timed calls: this many timed calls of equal weight would be as
     /// informative about the distribution.
     pub effective: Option<f64>,
-    /// The estimates of each counter of the run. `None` if the counter was read in none of the
-    /// calls.
+    /// The estimates of each counter of the run. `None` if the counter's sum cannot be estimated,
+    /// for example because the counter was read in none of the calls.
     pub counters: Vec<Option<SampledCounter>>,
 }
 
@@ -87,21 +87,21 @@ impl SampledRow {
 pub struct SampledCounter {
     /// The sum over the calls.
     pub total: Estimated,
-    /// Number of calls that the sum covers: all calls of those threads and ops that have at least
-    /// one call with a value.
+    /// Number of calls that `total` covers: all calls of those threads and ops that have at least
+    /// one call with a value of the counter.
     pub calls: u64,
     /// The number of calls that have a value.
     pub counted: u64,
 }
 
 impl SampledCounter {
-    /// Returns the mean over these calls.
+    /// Returns the mean of the counter over the calls that `total` covers.
     pub fn mean(&self) -> Estimated {
         self.total.times(1.0 / self.calls as f64)
     }
 }
 
-/// The estimates of a sampled run as a whole, before filtering.
+/// The estimates of a sampled run as a whole. They do not depend on filters for ops or threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRun {
     /// The part of the processor time that recording was allowed to take, 0 to 1.

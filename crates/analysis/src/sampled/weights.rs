@@ -31,8 +31,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// Computes the factors. `counted` contains the strata of the counters. The first strata with
-    /// drawn calls determine the factors for calls whose counters were read.
+    /// Computes the factors. `counted` contains the strata of the counters. The first element with
+    /// drawn calls determines the factors for calls whose counters were read.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -45,7 +45,7 @@ impl Factors {
         }
     }
 
-    /// Returns how many calls a timed call of this weight represents, in units of 1/[`SCALE`].
+    /// Returns how many calls a timed call of weight `weight` represents, in units of 1/[`SCALE`].
     pub fn timed(&self, weight: u64) -> u64 {
         scaled(&self.timed, weight)
     }

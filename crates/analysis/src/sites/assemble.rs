@@ -18,13 +18,13 @@ pub(super) struct Dispatch {
     pub begin: u64,
     /// End of the dispatch's last workgroup, in ticks.
     pub end: u64,
-    /// Sum of the durations of its workgroups, without the time that the recorder added.
+    /// Sum of the durations of the dispatch's workgroups, without the time that the recorder added.
     pub sum: u64,
     /// The part of `sum` that belongs to the busiest thread.
     pub busiest: u64,
     /// Number of recorded workgroups.
     pub workgroups: u64,
-    /// Number of all workgroups.
+    /// Number of all workgroups, recorded or not.
     pub of: u64,
 }
 
@@ -55,8 +55,8 @@ struct Next {
 struct Reader<'a> {
     decoder: PageDecoder<'a>,
     pages: std::vec::IntoIter<PageKey>,
-    /// The workgroups of the page that are not processed yet, as indices. The one that begins next
-    /// is last.
+    /// The indices of the page's workgroups that are not processed yet. The one that begins next is
+    /// last.
     order: Vec<usize>,
 }
 
@@ -69,7 +69,8 @@ impl Reader<'_> {
             let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
             self.order = (0..columns.len()).filter(is_workgroup).collect();
             // Of calls that begin together, the outer one must come first, because the numbers of
-            // dispatches in exports follow this order. The outer call was recorded last.
+            // dispatches in exports follow this order. Of nested calls, the outer one is recorded
+            // last.
             self.order.sort_by_key(|i| {
                 Reverse((columns.start_ticks[*i], Reverse(columns.duration(*i)), Reverse(*i)))
             });
@@ -133,8 +134,8 @@ struct Sums<'a> {
     of_threads: HashMap<DispatchId, Vec<(usize, u64)>, BuildHasherDefault<NumberHasher>>,
 }
 
-/// Hashes numbers that were given one after the other by this program, so the hash needs no
-/// protection against attacks.
+/// Hashes numbers of dispatches, which count up from 1. Nobody can choose them, so the hash needs
+/// no protection against attacks.
 #[derive(Default)]
 struct NumberHasher(u64);
 

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use profile::OpId;
 
-/// A program that makes at most this many dispatches, and does not repeat itself, counts as one
-/// iteration.
+/// If a process makes at most this many dispatches, and does not repeat itself, its dispatches
+/// count as one iteration.
 const ONCE: usize = 1_024;
 
-/// An iteration has at most this many dispatches. Otherwise, numbers of dispatches that have a
-/// common divisor by chance could result in millions of positions, each with a row of its own.
+/// An iteration that is found by counting has at most this many dispatches. Without this limit,
+/// numbers of dispatches that have a common divisor by chance could result in millions of
+/// positions, each with a row of its own.
 const LONGEST: usize = 1 << 16;
 
 /// Returns the functions of one iteration, and the position of each dispatch in its iteration. The
@@ -28,13 +29,14 @@ pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     }
 }
 
-/// Finds the longest end of the sequence that consists of at least two repetitions. Returns its
-/// start and the length of a repetition. The first and the last repetition may be incomplete,
-/// because a program can end at any time.
+/// Finds the longest part at the end of the sequence that consists of at least two repetitions.
+/// Returns its start and the length of a repetition. The first and the last repetition may be
+/// incomplete, because a program can end at any time.
 fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
-    // In the reversed sequence, the end is a beginning. For each beginning, the failure function of
-    // Knuth, Morris and Pratt computes the length of its longest border. The length of the
-    // beginning without the border is its period.
+    // Each part at the end of `ops` is a prefix of the reversed sequence. For each prefix, the
+    // failure function of Knuth, Morris and Pratt computes the length of its longest border (a
+    // shorter prefix that is also its suffix). The prefix's length minus the border's length is its
+    // period.
     let n = ops.len();
     let at = |i: usize| ops[n - 1 - i];
     let mut borders = vec![0usize; n];

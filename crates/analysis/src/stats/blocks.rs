@@ -1,17 +1,17 @@
 //! Stores values that are added one by one. Each block uses only as many bytes per value as its
 //! values need.
 
-/// A block has at most this many bytes.
+/// A block has at most this many bytes, plus [`WORD`].
 const MOST_BYTES: usize = 1 << 16;
 const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
 const WORD: usize = 8;
 
-/// A growing list of values. A stored value is never moved, and at most about an eighth of the
-/// memory is not used.
+/// A growing list of values. A stored value stays in its block, and at most about an eighth of the
+/// memory is unused.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Blocks to which nothing is added any more.
+    /// Full blocks: no value is added to them any more.
     full: Vec<Block>,
     last: Block,
     /// Number of values in `full`.
@@ -20,7 +20,7 @@ pub(super) struct Blocks {
     bytes_of_full: usize,
 }
 
-/// Values of equal width.
+/// A piece of memory with values of equal width, which is the number of bytes of a value.
 #[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,
@@ -30,7 +30,7 @@ struct Block {
     before: usize,
     /// The largest value that fits into `width` bytes.
     limit: u64,
-    /// The bits that are set in any added value.
+    /// The bitwise *or* of all values in the block.
     seen: u64,
 }
 
@@ -90,7 +90,7 @@ impl Blocks {
         self.in_full + self.last.len()
     }
 
-    /// Returns the number of bytes of memory.
+    /// Returns the number of bytes of memory that the values take.
     pub fn bytes(&self) -> usize {
         self.bytes_of_full + self.last.bytes.len()
     }
@@ -100,7 +100,7 @@ impl Blocks {
         self.full.iter().chain([&self.last]).all(|block| u32::try_from(block.seen).is_ok())
     }
 
-    /// Calls `each` for the values with index `from` to `to - 1`, in order.
+    /// Calls `each` for the values with index `from` to `to - 1`, in the order of their indices.
     pub fn read(&self, from: usize, to: usize, mut each: impl FnMut(u64)) {
         let first = self.full.partition_point(|block| block.before + block.len() <= from);
         let blocks = self.full[first..].iter().chain([&self.last]);

@@ -1,4 +1,4 @@
-//! Chooses the calls that are described.
+//! Chooses the calls that the statistics describe, by the user's options.
 
 use profile::{PageDecoder, PageKey, Profile};
 

@@ -1,12 +1,12 @@
 //! Collects the chosen calls by op and thread while the pages are read.
 //!
-//! Workers receive pages in no particular order. For each op and thread, a worker keeps the calls
-//! in the order in which it gets them, together with the positions at which the calls of
-//! consecutive pages begin. These pieces are called *runs*. Sorted by page, they contain the
-//! thread's calls in the recorded order, whatever the number of workers.
+//! Worker threads receive pages in no particular order. For each op and recorded thread, a worker
+//! keeps the calls in the order in which it gets them. Calls of consecutive pages form a *run*; the
+//! worker notes the position at which each run begins. The runs of all workers, sorted by page,
+//! contain the thread's calls in the recorded order, whatever the number of workers.
 //!
-//! If the calls would take too much memory, workers leave out ops, one after the other, and free
-//! the memory of their calls. All pages are then read again for the ops that were left out.
+//! If the calls take too much memory, workers leave out ops, one after the other, and free the
+//! memory of these ops' calls. All pages are then read again for the ops that were left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,15 +27,15 @@ use crate::sampled::Weights;
 use crate::table::Key;
 use crate::walk::{Adder, walk};
 
-/// The memory is added up after this many pages.
+/// A worker adds up its used memory after this many pages.
 const PAGES_AT_ONCE: usize = 64;
 
 /// The calls that were found for an op.
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    /// The sum of the durations, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
-    /// budget, each duration is multiplied by the weight of its call, in units of
+    /// The sum of the durations of the op's calls, in units of 1/[`crate::amounts::PARTS`] tick. In
+    /// a run with a budget, each duration is multiplied by the weight of its call, in units of
     /// 1/[`crate::sampled::SCALE`].
     pub total: u128,
     /// The calls by process and thread.
@@ -51,7 +51,8 @@ pub(super) enum Who {
     Rank(Option<u32>),
 }
 
-/// The range of positions that the calls of a thread or rank have among the calls of the op.
+/// The calls of one thread or rank: they have the positions `from` to `to - 1` among the calls of
+/// the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub who: Who,
@@ -66,7 +67,8 @@ pub(super) struct Part {
 pub(super) struct Recorder {
     /// Number of calls of the op inside of others, which are not described.
     pub inner: u64,
-    /// The time that was subtracted from the durations, in parts of a tick.
+    /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`]
+    /// tick.
     pub taken: u128,
     pub brackets: BracketCounts,
 }
@@ -94,7 +96,7 @@ struct Segment {
 }
 
 /// Calls of consecutive pages within a segment. They begin at position `from`, and end where the
-/// next run begins.
+/// segment's next run begins.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first_page: usize,
@@ -130,7 +132,7 @@ impl Segment {
         self.columns.iter().map(Store::bytes).sum()
     }
 
-    /// Notes that the next calls that are added come from this page.
+    /// Notes that the calls that are added from now on come from this page.
     fn begin(&mut self, page: usize, variables: usize) {
         if let Some(run) = self.runs.last_mut()
             && (run.last_page == page || run.last_page + 1 == page)
@@ -181,7 +183,8 @@ impl OfThread {
         all
     }
 
-    /// Returns the pieces of the thread's calls in the recorded order, each as (segment, from, to).
+    /// Returns the runs of all segments in the recorded order. Each is a tuple: the index of the
+    /// segment, and the positions `from` and `to` of the run's calls in the segment.
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -242,7 +245,7 @@ impl Found {
 }
 
 /// Joins one variable's values from the stores of all threads and their segments. `pieces` contains
-/// the pieces of each thread.
+/// what [`OfThread::pieces`] returns for each thread.
 fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
     let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
     let mut values = Values::with_capacity(narrow, calls);
@@ -270,11 +273,11 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
 /// far.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// The ops to collect; `None` for all.
+    /// The ops to collect; `None` to collect all ops.
     only: Option<BTreeSet<Key>>,
     most_bytes: usize,
     used: AtomicUsize,
-    /// How often an op was left out so far.
+    /// Number of ops that workers have left out so far.
     changes: AtomicUsize,
     left_out: Mutex<BTreeSet<Key>>,
 }
@@ -299,9 +302,9 @@ impl Batch {
 pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
-    /// The ops that were left out. They are the next batch. If `ops` is empty, this is empty, too.
+    /// The ops that were left out. They form the next batch. If `ops` is empty, no op was left out.
     pub left_out: BTreeSet<Key>,
-    /// How many of all calls have a self time of 0 after the correction.
+    /// Number of calls, chosen or not, whose self time is 0 after the correction.
     pub exhausted: u64,
     pub in_place: InPlace,
     /// The losses found inside pages, by process.
@@ -338,8 +341,9 @@ pub(super) fn collect(
     Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
-/// Whether the last column contains the durations as they were recorded. Metrics of single calls
-/// are computed from them, because counters cannot be corrected call by call.
+/// Whether the columns of a call include, as the last one, the duration as it was recorded. A
+/// metric that uses the duration is computed from it, because the counters in the metric cannot be
+/// corrected call by call.
 pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
@@ -351,12 +355,13 @@ struct Worker<'a> {
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,
-    /// The ops that had been left out when `changes` had the value of the next field.
+    /// The ops that had been left out when this worker last looked. `changes` has the value that
+    /// [`Batch::changes`] had at that time.
     left_out: BTreeSet<Key>,
     changes: usize,
-    /// Number of pages since the memory was last added up.
+    /// Number of pages that the worker has read since it last added up its memory.
     pages: usize,
-    /// The memory in bytes when it was last added up.
+    /// The memory of this worker in bytes when it was last added up.
     bytes: usize,
     /// Number of calls, described or not, whose self time is 0 after the correction.
     exhausted: u64,
@@ -485,8 +490,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages, and leaves out an op if it is too
-    /// much.
+    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than
+    /// the batch allows, leaves out an op. If another worker has left out an op, frees the op's
+    /// memory.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {
@@ -509,7 +515,8 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Leaves out the last of this worker's ops, unless it is the only one.
+    /// Leaves out the op with the largest key among this worker's ops with calls. Does not do so if
+    /// the worker has only one such op, or if another worker has left out an op in the meantime.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {
@@ -524,7 +531,7 @@ impl<'a> Worker<'a> {
         self.forget();
     }
 
-    /// Frees the memory of ops that were left out.
+    /// Frees the memory that this worker uses for ops that were left out.
     fn forget(&mut self) {
         let all = self.batch.lock();
         self.changes = self.batch.changes.load(Ordering::Relaxed);

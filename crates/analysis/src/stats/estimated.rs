@@ -8,8 +8,8 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds the numbers of calls and the estimated totals. Removes the statistics of variables for
-/// which too few calls were chosen at random.
+/// Adds to each op and scope the number of all calls and the estimated total. Removes the
+/// statistics of variables for which too few calls were chosen at random.
 pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
@@ -46,8 +46,9 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// If too few calls were chosen at random for a variable, keeps only its number of values and its
-/// extremes. Sets the means of the other variables to those that a report shows.
+/// If too few calls were chosen at random for a variable, keeps only the number of its values, the
+/// smallest and the largest value. Sets the means of the other variables to those that a report
+/// shows.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
     scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();

@@ -1,4 +1,5 @@
-//! Maps the values of metrics to integers, which all later steps rank, sum and multiply.
+//! Maps the values of metrics, which are floats, to integers. The later steps can only rank, sum
+//! and multiply integers.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -8,7 +9,8 @@ use crate::metrics::PartOfTime;
 use super::samples::{Column, Samples, Values};
 use super::{Number, Variable};
 
-/// Number of steps between the smallest and the largest value. A float cannot distinguish more.
+/// Number of steps between the smallest and the largest value. An `f64` has a mantissa of 52 bits,
+/// so more steps would hardly distinguish more values.
 const STEPS: u64 = 1 << 52;
 
 /// The range of values that is mapped to the grid.
@@ -32,8 +34,8 @@ impl Grid {
         if self.to <= self.from {
             return 0;
         }
-        // The values are halved first, because the difference of two floats can be too large for a
-        // float.
+        // The values are halved first, because the difference of a very large and a very small
+        // (negative) float would be infinite.
         let part = (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0);
         ((part * STEPS as f64).round() as u64).min(STEPS)
     }
@@ -49,7 +51,7 @@ impl Grid {
         }
     }
 
-    /// Maps a variable's values back from the grid.
+    /// Maps the statistics of a variable from steps of the grid back to values of the metric.
     pub fn undo(self, variable: &mut Variable) {
         let value = |place: Option<f64>| place.map(|place| self.value(place));
         let number = |n: Option<Number>| n.map(|n| Number::Real(self.value(n.to_f64())));
@@ -61,9 +63,9 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric. The metric is computed from the recorded duration and from
-    /// the counters, which are the columns after the first. `parts` contains the corrections for
-    /// each metric that is a part of the time.
+    /// Adds a column for each metric. The metric is computed from the recorded duration
+    /// (`recorded`) and from the counters, which are the columns after the first. `parts` contains
+    /// the corrections for each metric that is a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

@@ -9,16 +9,17 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Stores what the recorder added in the scope: first for the duration in ticks, then for each
-/// counter.
+/// Sets `scope.inner` and `scope.brackets`. The first bracket is for the duration in ticks, the
+/// others are for the counters.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();
     let taken = ticks(recorder.taken);
     let inside = Inside { taken, calls: scope.calls };
     let mut deviations = recorder.brackets.deviations(counters, brackets);
-    // A reading of the clock is late by up to one step. The difference of two such errors has a
-    // variance of a sixth of the square of the step.
+    // The clock advances in steps, so a reading is wrong by up to one step. A duration is the
+    // difference of two readings, and the error of this difference has a variance of a sixth of the
+    // square of the step.
     let steps = profile.processes.iter().filter_map(|process| process.clock_steps);
     let step = steps.map(|steps| steps.typical_ticks).max().unwrap_or(0) as f64;
     deviations[0] = deviations[0].max(step / 6f64.sqrt());

@@ -1,5 +1,5 @@
-//! Describes pairs of variables of the same calls: the correlations of their values and of their
-//! ranks, and the number of calls by buckets.
+//! Describes pairs of variables of the same calls: the correlation of the values, the correlation
+//! of the ranks, and the number of calls in each combination of buckets.
 
 use super::ranks::{BLOCK, Ranked, mean};
 use super::samples::{ColumnSlice, ValueSlice};
@@ -39,9 +39,10 @@ pub(super) fn pair(
     pair
 }
 
-/// Computes a correlation from its sums. The result is clamped, because a rounding error could take
-/// it beyond ±1. The product of the squares is between 2⁻⁶⁴ and 2³²⁰ here, so a single root of the
-/// product loses no precision, and the correlation is exact if both squares are equal.
+/// Computes a correlation from the sum of products and the two sums of squares. The result is
+/// clamped, because a rounding error could take it beyond ±1. The product of the two sums of
+/// squares is between 2⁻⁶⁴ and 2³²⁰, so it neither overflows nor underflows, and one root suffices.
+/// Then the correlation is exact if both sums of squares are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))
@@ -88,8 +89,8 @@ fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     blocks.sum()
 }
 
-/// Describes a pair with missing values: means, squares and ranks are computed from the calls that
-/// have both values.
+/// Describes a pair in which at least one variable has missing values: means, squares and ranks are
+/// computed from the calls that have both values.
 fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     let sides = [of, given];
     let both = || {
@@ -150,7 +151,8 @@ fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }
 
-/// Ranks only `some` of the calls: computes the doubled rank of each class.
+/// Ranks only `some` of the calls: computes the doubled rank of each class, and stores it in
+/// `ranks` by the class's index.
 fn rank_again(
     side: &Side<'_>,
     calls: u64,

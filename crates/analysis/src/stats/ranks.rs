@@ -2,18 +2,20 @@
 //! means of the buckets.
 //!
 //! Equal values form a *class*. Classes are visited from small to large. If the values are close
-//! together, a table counts the calls with each value. Otherwise, the values are distributed by
-//! their upper bits ([`PART_BITS`]) into parts, and each part is sorted by the lower bits and the
-//! index. Both together usually fit into 64 bits (with 10 million calls, if the values span less
-//! than 2⁵¹). If not, all values are sorted at once, in 96 bits each.
+//! together, the calls with each value are counted in a table. Otherwise, the values are
+//! distributed by their upper bits ([`PART_BITS`]) into parts. Each part is sorted by the lower
+//! bits of the value and the index of the call. Lower bits and index together usually fit into 64
+//! bits (with 10 million calls, if the values span less than 2⁵¹). If they do not fit, all values
+//! are sorted at once, in 96 bits each.
 
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
 
-/// If the values span less than this, they are always counted instead of sorted, however few there
-/// are.
+/// If the difference between the largest and the smallest value is less than this, the values are
+/// counted in a table instead of sorted, however few there are.
 const COUNTED: u64 = 1 << 12;
-/// Many values are distributed into 2 to the power of this many parts, each of which fits into a cache.
+/// A large number of values is distributed into at most 2 to the power of this many parts, so that
+/// a part usually fits into a cache.
 const PART_BITS: u32 = 11;
 /// If there are fewer values than this, they are sorted as one part.
 const FEW: usize = 1 << 12;
@@ -53,7 +55,7 @@ impl From<&Ranked> for Variable {
     }
 }
 
-/// Buffers for sorting.
+/// Buffers that are used again for every variable.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
     /// For each value, the lower bits of its difference from the smallest value, and below them its
@@ -76,7 +78,7 @@ struct Wide {
 }
 
 impl RankScratch {
-    /// Frees the memory that a large scope needed.
+    /// Frees the buffers if a large scope has made them grow.
     pub fn shrink(&mut self) {
         if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
         {
@@ -103,7 +105,8 @@ pub(super) fn rank(
 ) -> Ranked {
     let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
     match (column.values, column.missing) {
-        // The most frequent case, in a form that the compiler can vectorize.
+        // The most frequent case: 32-bit values, none of them missing. The loop has a form that the
+        // compiler can vectorize.
         (ValueSlice::Narrow(values), None) => {
             for block in values.chunks(BLOCK) {
                 sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
@@ -245,7 +248,8 @@ fn sort_parts(
     }
 }
 
-/// Sorts by the upper bits, in a stable way. `bits` is the number of bits above `from`.
+/// Sorts the items by their bits from bit `from` on; there are `bits` of them. Items with equal
+/// bits keep their order, which is that of the bits below.
 fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) {
     let digit = if items.len() < 1 << 14 { 8 } else { 11 };
     let passes = bits.div_ceil(digit);
@@ -283,7 +287,7 @@ fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) 
     }
 }
 
-/// Sums over classes from small to large.
+/// Sums that are updated class by class, from the smallest value to the largest.
 struct Classes {
     calls: u64,
     min: u64,

@@ -24,7 +24,7 @@ pub struct Samples {
 }
 
 impl Values {
-    /// Makes an empty list with room for this many values.
+    /// Makes an empty list with room for `len` values, of four bytes each if `narrow` is set.
     pub fn with_capacity(narrow: bool, len: usize) -> Self {
         match narrow {
             true => Self::Narrow(Vec::with_capacity(len)),
@@ -100,8 +100,8 @@ impl Samples {
         self.len == 0
     }
 
-    /// Removes and returns the last column if `there` is set. It contains the durations as they
-    /// were recorded.
+    /// Removes and returns the last column if `there` is set. This column contains the durations as
+    /// they were recorded.
     pub(super) fn take_recorded(&mut self, there: bool) -> Option<Column> {
         self.columns.pop_if(|_| there)
     }
@@ -129,7 +129,7 @@ impl Samples {
     }
 }
 
-/// Some consecutive calls.
+/// The values of some consecutive calls.
 #[derive(Clone, Debug)]
 pub(super) struct Slice<'a> {
     pub columns: Vec<ColumnSlice<'a>>,

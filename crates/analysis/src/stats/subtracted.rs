@@ -1,18 +1,18 @@
-//! Subtracts the amount that the recorder added from the values of a variable, before they are
-//! shown.
+//! Subtracts from the values of a variable the amount that the recorder added, before a view shows
+//! them.
 
 use super::{Scope, Stats};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 use crate::table::compensate;
 
-/// The amount that the recorder added to the values of a variable. It is subtracted before the
-/// values are scaled.
+/// The amount that the recorder added to the values of a variable. It must be subtracted before the
+/// values are converted to another unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
-    /// Whether the amount was already subtracted from each duration. Then only the uncertainty of
-    /// the amount is added.
+    /// Whether the amount is already subtracted from the values, which is so for durations. Then
+    /// the value stays, and only its interval is widened by the uncertainty of the amount.
     taken: bool,
 }
 
@@ -37,7 +37,8 @@ impl Subtracted {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// Subtracts the amount from an estimated mean. The result has the uncertainty of both.
+    /// Subtracts the amount from an estimated mean. The interval of the result includes the
+    /// uncertainty of the mean and of the amount.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);

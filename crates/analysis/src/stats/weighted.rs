@@ -1,17 +1,18 @@
-//! Computes the statistics of sampled calls: each call counts as if it occurred `weight` times.
+//! Computes the statistics of the timed calls of a run with a budget: each call counts as if it
+//! occurred `weight` times.
 //!
 //! Imagine a longer list in which each call is repeated `weight` times. All definitions of
 //! [`super`] apply to this list: means, ranks, buckets, ties, tables. The list is never built. A
 //! class of equal values with the weights w₁, w₂, … takes the sorted positions of Σw values. Only
-//! the standard deviation takes into account that the list comes from fewer calls: its squares are
-//! divided by (n − 1)/n · Σw for n calls.
+//! the standard deviation takes into account that the list comes from fewer calls: for n calls, the
+//! sum of squares is divided by (n − 1)/n · Σw.
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
 use crate::sampled::SCALE;
 use crate::stats::Number;
 
-/// The kind of weights that a variable has.
+/// Which weights apply to the values of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The weights of timed calls. Every timed call has a value.
@@ -25,13 +26,14 @@ pub(super) enum Kind {
 pub(super) struct Weights<'a> {
     timed: ColumnSlice<'a>,
     counted: ColumnSlice<'a>,
-    /// The weight that represents a single call.
+    /// The number by which stored weights are divided: [`SCALE`] if the results are in whole calls,
+    /// otherwise 1.
     scale: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// Takes the weights of `len` calls. If every weight is a whole number of calls, `scale` is
-    /// chosen so that the results are in whole calls.
+    /// Takes the weights of `len` calls, in units of 1/[`SCALE`] call. If every weight is a whole
+    /// number of calls, the weights are converted to calls.
     pub fn new(timed: ColumnSlice<'a>, counted: ColumnSlice<'a>, len: usize) -> Self {
         let whole = |of: &ColumnSlice<'_>| (0..len).all(|i| of.raw(i).is_multiple_of(SCALE));
         let scale = if whole(&timed) && whole(&counted) { SCALE } else { 1 };
@@ -250,8 +252,9 @@ mod tests {
     use super::super::samples::Samples;
     use super::*;
 
-    /// The statistics must be the same as those of the longer list. numpy and scipy check the
-    /// statistics of such lists (`cli/tests/it/stats_oracle.rs`).
+    /// The statistics of calls with weights must be the same as those of a list in which each call
+    /// is repeated. `cli/tests/it/stats_oracle.rs` compares statistics without weights with numpy
+    /// and scipy.
     #[test]
     fn as_if_each_call_were_there_several_times() {
         let mut random = Random(7);
@@ -264,7 +267,7 @@ mod tests {
                 let read = random.odd(2);
                 let values =
                     [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
-                // All variables of one test have the same weights, because pairs of variables with
+                // All variables of one case have the same weights, because pairs of variables with
                 // different weights are computed differently.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {

@@ -1,4 +1,5 @@
-//! Buffers that are used again for every scope, and the worker threads that share the work.
+//! Computes the statistics of a scope (a set of calls of one op) on several worker threads, with
+//! buffers that are used again for every scope.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use super::ranks::{RankScratch, Ranked, rank};
 use super::samples::Slice;
 use super::{Scope, Variable};
 
-/// Buffers for describing one scope at a time. Each worker has a `Scratch`.
+/// Buffers for describing one scope at a time. Each worker has its own `Scratch`.
 #[derive(Debug)]
 pub(super) struct Workspace {
     /// For each variable, the doubled rank and the bucket of each call.
@@ -41,7 +42,7 @@ impl Workspace {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
         // Sorting takes the most memory. Pairs need other buffers, so the memory for sorting is
-        // freed first.
+        // freed before pairs are computed.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));

@@ -15,7 +15,7 @@ use crate::metrics::{self, Sets};
 use crate::sampled::Weights;
 use crate::walk::{Adder, apart};
 
-/// The table that one worker fills.
+/// The table that one worker thread fills.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
@@ -27,8 +27,8 @@ pub(crate) struct Table<'a> {
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
     pub(super) sums: Vec<Sum>,
-    /// Number of all recorded calls. This and the following totals ignore the filter, because
-    /// percentages are parts of them.
+    /// Number of all recorded calls. This and the other totals (`all_…`) include calls that the
+    /// filter leaves out, because percentages are parts of these totals.
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Table<'a> {
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The brackets of all calls, counted by class.
+    /// The numbers of brackets of all calls, by class. Brackets of one class add the same amounts.
     pub all_in_brackets: BracketCounts,
     /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave these
     /// calls out.
@@ -112,12 +112,12 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the row of a call. In a table by CPU, this is only a placeholder. `None` if the
-    /// filter leaves the call out.
+    /// Returns the row for calls of an export on the page's thread. In a table by CPU, this is only
+    /// a placeholder. `None` if the filter leaves the calls out.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let thread = (columns.process, columns.thread);
         let key = self.places.row(self.profile, thread, export)?;
-        // In a table by CPU, the row of each call is found later.
+        // In a table by CPU, the row depends on the single call and is found later.
         Some(if self.places.by() == By::Cpu { 0 } else { self.row(key) })
     }
 
@@ -207,7 +207,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds up how many calls had multiplexed counters, and how long each group counted.
+    /// Adds up the number of calls with multiplexed counters, and the time for which each group
+    /// counted.
     fn add_estimates(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();

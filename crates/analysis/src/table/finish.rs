@@ -10,7 +10,7 @@ use crate::amounts::{Brackets, Inside, PARTS, ticks};
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share, is_clock_of_threads};
 
-/// The data that finishing a row needs.
+/// The data that are needed to compute a row from its sums.
 struct Finishing<'a> {
     profile: &'a Profile,
     sets: &'a Sets,
@@ -51,8 +51,8 @@ impl Sum {
         }
         let of_parts = |parts: Option<f64>| parts.map_or(0.0, |parts| parts / PARTS as f64);
         let [p10, p50, p99] = self.durations.quantiles([0.1, 0.5, 0.99]).map(of_parts);
-        // Metrics are computed from outermost calls only. The number of dispatches of only these
-        // calls is not known.
+        // Metrics are computed from outermost calls only. If the row has inner calls, the number of
+        // dispatches of the outermost calls alone is not known.
         let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
         let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
         let known = all.chain(of_passes).filter(|_| !self.unplaced && self.inner == 0);
@@ -94,8 +94,8 @@ impl Sum {
     }
 }
 
-/// Returns a sum of times from which `taken` was already subtracted. The width of its interval is
-/// the width of `taken`.
+/// Returns a sum of times as an estimate. `taken` was already subtracted from the sum; its
+/// uncertainty becomes that of the result.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();

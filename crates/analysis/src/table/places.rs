@@ -1,10 +1,10 @@
-//! Decides which calls are selected and to which row each call belongs, also by properties of
-//! activities: kind, device and stream.
+//! Decides which calls the user's filters select, and to which row each call belongs. Both can
+//! depend on properties of activities: kind, device and stream.
 //!
-//! This is how a profile of activities (an imported trace, or the events of plugins) is stored: the
-//! library of an op is the name of its kind, a process is a device or a process of the host, and a
-//! thread is a stream or a thread. A process is a device if some op of it runs on devices according
-//! to the vocabulary of [`model::activity`].
+//! A profile of activities (an imported trace, or the events of plugins) stores them as follows.
+//! The library of an op is the name of its kind, a process is a device or a process of the host,
+//! and a thread is a stream of a device or a thread of the host. A process is a device if some op
+//! of it runs on devices according to the vocabulary of [`model::activity`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,8 @@ use profile::{Homes, OpId, Profile};
 
 use super::{By, Key};
 
-/// The kind of rows, and the patterns that select calls. Without a pattern, all calls are selected.
+/// The kind of rows, and the patterns that select calls. A pattern that is `None` selects all
+/// calls.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
@@ -31,8 +32,8 @@ pub struct Counts {
     /// Number of processes, without devices.
     pub processes: usize,
     pub threads: usize,
-    /// Number of devices. A device has a part of the profile, as a process has, but is not a
-    /// process.
+    /// Number of devices. The profile stores a device like a process, but the device is not counted
+    /// as one.
     pub devices: usize,
 }
 
@@ -52,7 +53,8 @@ impl Counts {
                 on_devices.insert(at);
                 continue;
             }
-            // The events of a process's plugins are stored in separate parts of the profile.
+            // The events of a process's plugins are stored as another process with the same process
+            // id.
             let id = (process.member, process.id.of_process());
             processes.insert((id, process.number(), process.pass));
             let tid = process.threads.get(thread).map(|thread| thread.tid);
@@ -76,8 +78,8 @@ pub(crate) struct Places<'a> {
     ops: Option<Vec<bool>>,
     /// The pattern for ops' names, for calls whose op's name is lost.
     filter: Option<&'a str>,
-    /// Whether only some kinds are selected. A call whose op's name is lost has no kind, so it is
-    /// not selected then.
+    /// Whether only some kinds are selected. If so, a call whose op's name is lost is not selected,
+    /// because its kind is unknown.
     some_kinds: bool,
     /// For each op, the first op of the same kind.
     kinds: Vec<OpId>,
@@ -87,7 +89,7 @@ pub(crate) struct Places<'a> {
     processes: Option<Vec<bool>>,
     streams: Option<&'a str>,
     homes: Homes,
-    /// For each process, the first process of the same rank; empty unless rows are ranks.
+    /// For each process, the first process of the same rank. Empty if the table is not by rank.
     ranks: Vec<usize>,
 }
 
@@ -156,7 +158,8 @@ impl<'a> Places<'a> {
         self.by
     }
 
-    /// Returns the thread on which calls ran, even if another source recorded them.
+    /// Returns the thread on which calls ran, also for calls that a plugin recorded in a separate
+    /// process of the profile.
     pub(crate) fn home(&self, thread: (usize, usize)) -> (usize, usize) {
         self.homes.of(thread)
     }

@@ -19,14 +19,14 @@ pub struct Sum {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls whose self time is 0 after the correction.
+    /// Number of calls whose self time is 0 after the time that the recorder added was subtracted.
     pub exhausted: u64,
     pub dispatches: u64,
     /// Whether the workgroup of some call is unknown.
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
-    /// The time that was subtracted from the total.
+    /// The time that was subtracted from the durations in `total`.
     pub taken: u128,
     /// The time that was subtracted from the self times.
     pub own_taken: u128,
@@ -41,8 +41,8 @@ pub struct Sum {
     pub last_thread: Option<(usize, usize)>,
     /// The start and the duration of the earliest call of `last_thread`.
     pub first: (u64, u64),
-    /// The start and the duration of each thread's earliest call, except for those that are only in
-    /// `first` so far.
+    /// The start and the duration of each thread's earliest call. Calls of `last_thread` may be
+    /// only in `first` so far.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }

@@ -1,7 +1,7 @@
 //! Computes the number of floating-point operations of an op from the shapes of its inputs.
 //!
 //! With `with_flops=True`, PyTorch shows these numbers in its own tables, but it does not write
-//! them to a recording. This module uses PyTorch's definitions, so the numbers are the same.
+//! them to a recording. The code here uses PyTorch's definitions, so it computes the same numbers.
 //!
 //! | op | operations |
 //! |---|---|
@@ -48,8 +48,8 @@ fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     }
 }
 
-/// Returns the number of operations of a convolution. In `concrete`, stride, padding, dilation and
-/// groups come after input, weight and bias.
+/// Returns the number of operations of a convolution. `concrete` contains the op's arguments:
+/// input, weight, bias, stride, padding, dilation and groups.
 fn convolution(input: &[u64], weight: &[u64], concrete: &str) -> Option<u64> {
     let ([batch, channels, height, width], [filters, _, rows, columns]) = (input, weight) else {
         return None;

@@ -1,10 +1,11 @@
 //! Adds up ops by the module, or by the line of Python code, that called them.
 //!
 //! A forward op belongs to the innermost module around it. A backward op runs later, often on
-//! another thread. It belongs to the module of the forward op that has the same number (`Sequence
-//! number`). Each thread numbers its ops separately, and a backward op contains PyTorch's own
-//! number of the forward thread. PyTorch draws arrows from some forward ops to their backward ops.
-//! They show which row of the trace belongs to such a thread number.
+//! another thread. It belongs to the module of the forward op that has the same number
+//! (`Sequence number`). Each thread numbers its ops separately, and a backward op contains
+//! PyTorch's own number of the thread on which the forward op ran. PyTorch draws arrows from some
+//! forward ops to their backward ops. From the two ends of an arrow, the code learns which row of
+//! the trace belongs to such a thread number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,11 +25,11 @@ pub struct ModuleRow {
     pub self_ns: i64,
     /// Number of forward ops whose innermost module is this one.
     pub ops: u64,
-    /// The sum of the self times of these ops.
+    /// The sum of the self times of the ops in `ops`.
     pub ops_ns: i64,
-    /// Number of backward ops that belong to these forward ops.
+    /// Number of backward ops whose forward ops belong to this module.
     pub backward_ops: u64,
-    /// The sum of the self times of these backward ops.
+    /// The sum of the self times of the ops in `backward_ops`.
     pub backward_ns: i64,
 }
 
@@ -37,7 +38,7 @@ pub struct ModuleRow {
 pub struct Modules {
     /// The rows. The row with the most time in forward and backward ops is first.
     pub rows: Vec<ModuleRow>,
-    /// Self times of all ops, forward and backward.
+    /// Sum of the self times of all ops, forward and backward.
     pub ops_ns: i64,
     pub any: bool,
 }
@@ -166,7 +167,8 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         }
     }
     // The forward ops, by row and number. If an op calls another op, both may have the same number.
-    // Then both are in the same module, or the inner op is in the module that did the work.
+    // The inner op, which comes later, is then used: both are in the same module, or the inner op
+    // is in the module that did the work.
     let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
     let mut forward_rows: Vec<usize> = Vec::new();
     for (row, all) in slices.rows.iter().enumerate() {
@@ -183,7 +185,7 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         for (at, slice) in all.iter().enumerate() {
             let around = slice.op.map(|op| of[row][op as usize]).filter(|of| of.backward);
             let own = slice.forward_thread.zip(slice.sequence).map(|(thread, sequence)| {
-                // Without an arrow, the row is still certain if only one thread has forward ops.
+                // Without an arrow, the row is still certain if only one row has forward ops.
                 let known = threads.get(&thread).copied();
                 let from = known.or(match forward_rows[..] {
                     [only] => Some(only),
@@ -195,7 +197,8 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
             let is_engine = || slices.text(slice.name).starts_with("autograd::engine::");
             let found = match (own, around) {
                 (Some(own), _) => Some(own),
-                // Forward code that is computed again inside of a backward op is in its own module.
+                // Forward ops that are computed again inside of a backward op belong to the module
+                // around them, if there is one.
                 (None, Some(around)) if of[row][at].path.is_none() => Some(around),
                 (None, None) if slice.kind == Kind::Op && is_engine() => {
                     Some(Of { path: None, backward: true })

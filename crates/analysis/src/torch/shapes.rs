@@ -29,7 +29,8 @@ pub struct ShapeRow {
     pub max_ns: i64,
 }
 
-/// The operands that metrics of a [`ShapeRow`] can use. There is only one.
+/// The operands that metrics of a [`ShapeRow`] can use. The only operand is the number of
+/// operations.
 pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
     [Operand { name: "flops", unit: Unit::Count, scale: 1.0, group: 0 }];
 

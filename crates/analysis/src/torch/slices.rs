@@ -11,8 +11,8 @@ use super::flops;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A call of a module. This variant is first, so that a module comes before, and encloses, an
-    /// op that begins at the same time.
+    /// A call of a module. This variant is the smaller one, so that a module is sorted before an op
+    /// with the same times, and so encloses it.
     Module,
     Op,
 }
@@ -37,7 +37,7 @@ pub(super) struct Slice {
     /// For ops of a TorchScript module: the path of this module.
     pub hierarchy: Option<u32>,
     /// The innermost slice of the same row around this one. `op` and `module` are the innermost op
-    /// and the innermost module around it.
+    /// and the innermost module around this slice.
     pub parent: Option<u32>,
     pub op: Option<u32>,
     pub module: Option<u32>,
@@ -55,7 +55,7 @@ impl Slice {
     }
 }
 
-/// One end of an arrow: a row and a time.
+/// One end of an arrow between a forward and a backward op: a row and a time.
 #[derive(Clone, Copy, Debug)]
 struct End {
     row: usize,
@@ -141,7 +141,7 @@ impl Slices {
                 match event.form {
                     b'X' => {
                         if let Some(slice) = self.slice(all, event, around) {
-                            // A damaged event may name any row.
+                            // A damaged event may contain a row that does not exist.
                             if event.row.0 as usize <= all.row_count() {
                                 self.rows.resize_with(self.rows.len().max(row + 1), Vec::new);
                                 self.rows[row].push(slice);
@@ -214,8 +214,8 @@ impl Slices {
         })
     }
 
-    /// Returns the innermost op that begins at exactly this time, because PyTorch attaches arrows
-    /// to it.
+    /// Returns the slice at the end of an arrow: the innermost op that begins at exactly the
+    /// arrow's time, because PyTorch attaches arrows to the start of ops.
     fn at(&self, end: End) -> Option<(usize, usize)> {
         let row = self.rows.get(end.row)?;
         let next = row.partition_point(|slice| slice.start_ns <= end.time_ns);
@@ -230,7 +230,7 @@ fn is_of_user(place: &str) -> bool {
     !place.starts_with("torch/") && !place.starts_with('<')
 }
 
-/// Whether this is a `FILE(LINE): NAME`. Otherwise, it is a built-in function or a module.
+/// Whether a name has the form `FILE(LINE): NAME`. Names of built-in functions and modules do not.
 fn is_function(name: &str) -> bool {
     name.split_once("): ").and_then(|(place, _)| place.rsplit_once('(')).is_some_and(|(_, line)| {
         !line.is_empty() && line.bytes().all(|digit| digit.is_ascii_digit())

@@ -53,11 +53,11 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Places the loops of a dispatch or op below its calls, if all of these are in one place of the
-/// tree. All other loops are placed at the top: if the calls are in several places, it is not known
-/// to which place a loop's hits belong, and if loops ran in no dispatch or op, the calls around
-/// them are not known. Loops at the top have no share, because their time can be part of the time
-/// of calls. With `raw`, times of loops are as they were measured.
+/// Places the loops of a dispatch or op below the node of its calls, if the tree has only one node
+/// of them. All other loops are placed at the top: if there are several nodes, it is not known to
+/// which of them a loop's hits belong, and if loops ran in no dispatch or op, the calls around them
+/// are not known. Loops at the top have no share, because their time can be part of the time of
+/// calls. With `raw`, times of loops are as they were measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -65,7 +65,7 @@ pub fn rows(
     around: &OpsAround,
     raw: bool,
 ) -> TreeRows {
-    // All calls are repeated in each pass.
+    // Each pass repeats all calls, so the values are divided by the number of passes.
     build(calls, loops, around, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
 }
 
@@ -131,8 +131,8 @@ fn build(
 }
 
 /// Finds nodes that are shorter than the loops that seem to be inside of them, even if the
-/// intervals of both are considered. Such loops also ran on other threads, on which no calls were
-/// recorded.
+/// intervals of both are considered. Such loops must also have run on other threads, on which no
+/// calls were recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -267,7 +267,8 @@ mod tests {
         LoopTable { modules: vec![tree], strays: 0 }
     }
 
-    /// Makes the tree of calls of these ops. Each op is given with the index of the node above it.
+    /// Makes a tree of calls. `nodes` contains, for each node, its op and the index of the node
+    /// above it.
     fn calls(nodes: &[(u32, Option<usize>)]) -> CallTree {
         let node = |(op, parent): &(u32, Option<usize>)| TreeNode {
             parent: *parent,
@@ -283,7 +284,8 @@ mod tests {
         CallTree { nodes: nodes.iter().map(node).collect() }
     }
 
-    /// Returns, for each row of loops, its hits, the row above it, and whether it has a share.
+    /// Returns, for each row of a function or loop, its hits, the index of the row above it, and
+    /// whether it has a share.
     fn placed(nodes: &[(u32, Option<usize>)], ops: &[u32]) -> Vec<(u128, Option<usize>, bool)> {
         let dispatch = Dispatch { ops: ops.to_vec(), workgroups: 5, ..Dispatch::default() };
         let functions = BTreeMap::from([("f".to_owned(), dispatch)]);
@@ -297,8 +299,8 @@ mod tests {
         loops.map(|row| (row.calls.unwrap(), row.parent, row.share.is_some())).collect()
     }
 
-    /// The op takes 10 ns, 5 of them as self time. Its loops take 20 ticks of 1 ns, so nothing is
-    /// left of the op.
+    /// The op takes 10 ns, 5 of them as self time. Its function `f` takes 3 ns, so 2 ns of the op's
+    /// self time remain.
     #[test]
     fn self_has_one_meaning_and_the_rest_another() {
         let dispatch = Dispatch { ops: vec![8], workgroups: 5, ..Dispatch::default() };
@@ -313,7 +315,7 @@ mod tests {
         let found = build(&calls(&[(7, None), (8, None)]), &loops, &around, true, 1.0, 1);
         let values = |row: &TreeRow| [row.own, row.rest].map(|time| time.unwrap().value);
         let of: Vec<[f64; 2]> = found.rows.iter().map(values).collect();
-        // `f` takes 3 of the op's 5.
+        // `f` takes 3 ns of the op's self time of 5 ns.
         assert_eq!(of, [[5.0, 5.0], [5.0, 2.0], [1.0, 1.0], [1.0, 1.0]]);
         assert_eq!(found.rows[1].share, Some(0.2));
     }
@@ -323,8 +325,8 @@ mod tests {
         let below =
             |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
-        // If the calls are in two places, in none, or under two names, the loops are placed at the
-        // top, only once.
+        // If the dispatch's calls have two nodes, no node, or nodes of two ops, the loops are
+        // placed at the top, and only once.
         assert_eq!(
             placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
             below(None, 4)

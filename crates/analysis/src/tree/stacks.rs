@@ -1,5 +1,5 @@
-//! Converts the tree of calls to stacks. A stack has the values of its node without the nodes
-//! below.
+//! Converts the tree of calls to stacks. The values of a stack are those of its last node alone,
+//! without the nodes below it.
 //!
 //! ```text
 //!  thread ─ call ─ call ─ loop        a stack is a node with all nodes above it,
@@ -35,8 +35,8 @@ pub enum StackPart {
     /// An instrumented function or loop, as the index of its module and its index in the module's
     /// nodes.
     Loop(usize, usize),
-    /// The root of loops that are not inside of a recorded call. Their times are not part of the
-    /// time in calls.
+    /// The node above all loops that are not inside of a recorded call. The times of these loops
+    /// are not part of the time in calls.
     InNoCall,
 }
 
@@ -61,7 +61,7 @@ pub struct Stack {
 pub struct Stacks {
     /// The nodes. Each node comes after the node above it.
     pub nodes: Vec<Stack>,
-    /// The counters whose values calls have, as indices in the profile's counters.
+    /// The counters of which at least one call has a value, as indices in the profile's counters.
     pub counters: Vec<usize>,
     /// The time in calls, in ns: the sum over all nodes, except those of loops that are in no call.
     pub calls_ns: u64,
@@ -71,9 +71,9 @@ pub struct Stacks {
 /// then.
 ///
 /// If the program ran once for each pass, there are no nodes for threads, because each pass had
-/// threads of its own. Loops have no values of counters. Their times are subtracted from the
-/// dispatch around them. Estimated times of loops can be longer than the dispatch; then they are
-/// all shortened in proportion.
+/// threads of its own. Loops have no values of counters. The times of loops are subtracted from the
+/// time of the dispatch or op around them. Estimated times of loops can exceed that time; then the
+/// times of all of its loops are reduced in proportion.
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,
@@ -136,8 +136,8 @@ pub fn stacks(
 }
 
 /// Returns, for each node and each of these counters, the counts in the node's calls without the
-/// calls directly inside. Not all calls of a node may have a value. So the counts of a node are
-/// taken to be at least those of the calls inside; then no count is negative or counted twice.
+/// calls directly inside. Some calls of a node may have no value. So the counts of a node are taken
+/// to be at least those of the calls inside, so that no count becomes negative.
 fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
     let mut own = vec![Vec::new(); tree.nodes.len()];
@@ -172,7 +172,7 @@ struct Maker<'a> {
     raw: bool,
     passes: u64,
     nothing: Vec<u64>,
-    /// The sum of the times of all nodes so far, before rounding.
+    /// The sum of the times of all nodes added so far, before rounding.
     rounded: f64,
     out: Vec<Stack>,
 }

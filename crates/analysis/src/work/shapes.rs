@@ -60,8 +60,9 @@ impl Tensor {
     }
 }
 
-/// Returns the type of the tensors' numbers. If there are floating-point tensors, other tensors are
-/// ignored, because they are indices. `None` if the types differ, or if a type is not known.
+/// Returns the type of the tensors' numbers. If there are floating-point tensors, tensors of
+/// integers are ignored, because they are indices. `None` if the types differ, or if a type is not
+/// known.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     let floats = |tensor: &&Tensor| tensor.number.is_none_or(|number| number.is_float);
     let mut numbers = tensors.iter().filter(floats).map(|tensor| tensor.number).peekable();
@@ -73,7 +74,7 @@ pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
 }
 
 /// Reads arguments in the form that the recorder writes. Without arguments, the list is empty.
-/// `None` if they have another form, for example because the text was cut.
+/// `None` if the text has another form, for example because it was cut.
 pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     let mut rest = arguments.trim();
     let mut found = Vec::new();
@@ -129,9 +130,8 @@ pub struct InName {
 
 /// Finds the dimensions in the name of a dispatch. They are the first part after `_dispatch_N_`
 /// that consists of numbers with `x` between them. The last number may be followed by a type
-/// (`64x10xf32`). Otherwise, a later part contains the type, if it is a single type (`f32`, but not
-/// `i8xi8xi32`). If a dimension is only known when the program runs (`D`), the dimensions are
-/// unknown.
+/// (`64x10xf32`). Otherwise, the next part contains the type, if it is a single type (`f32`, but
+/// not `i8xi8xi32`). Returns `None` if a dimension is only known when the program runs (`D`).
 pub fn in_name(name: &str) -> Option<InName> {
     let (_, after) = name.split_once("_dispatch_")?;
     let mut parts = after.split('_').skip(1);

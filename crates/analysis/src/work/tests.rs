@@ -51,8 +51,8 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
-/// 32 rows of 64 numbers are 2,048 additions, if sums begin with 0, and 8,192 bytes to read. If the
-/// shape of the result is known, one number per row is written.
+/// To add up 32 rows of 64 numbers takes 2,048 additions, if sums begin with 0, and 8,192 bytes are
+/// read. If the shape of the result is known, one number per row is written.
 #[test]
 fn reductions_on_paper() {
     let (n, read) = (32.0 * 64.0, 4.0 * 32.0 * 64.0);
@@ -65,7 +65,7 @@ fn reductions_on_paper() {
         let name = format!("aten::{name}");
         assert_eq!(work(&name, "float32[32, 64]"), Some((Some(each * n), Some(read))), "{name}");
     }
-    // This is the larger one of two numbers, 2,048 times.
+    // With two arguments, `max` is the larger one of two numbers, 2,048 times.
     let larger = work("aten::max", "float32[32, 64], float32[64]");
     assert_eq!(larger, Some((Some(n), Some(read + 4.0 * 64.0))));
     assert_eq!(work("aten::cumsum", "float64[2048]"), Some((Some(n), Some(2.0 * 8.0 * n))));

@@ -1,6 +1,7 @@
-//! Reads a command line of clang: the source files, the output, and options that make a second step
-//! impossible. A command line is compiled in two steps only if all of it is understood:
-//! `options.rs` lists every option, and every file is a regular file.
+//! Reads a command line of clang: the source files, the output, and options that make two steps
+//! impossible. (The first step compiles a source to LLVM IR, the second one compiles the
+//! instrumented IR to an object.) A command line is compiled in two steps only if `options.rs`
+//! lists every option in it, and every file is a regular file.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,7 +20,7 @@ enum Kind {
     Source,
     /// A file that clang compiles but that is not instrumented.
     OtherSource,
-    /// A file for the linker.
+    /// A file that clang only passes to the linker.
     Linked,
 }
 
@@ -103,7 +104,7 @@ pub struct Steps {
 }
 
 pub struct Source {
-    /// The index of this file among the words.
+    /// The index of this file in [`Line::words`].
     at: usize,
     pub path: PathBuf,
     /// The path of the object that the user gets; `None` if the object is only linked.
@@ -111,7 +112,8 @@ pub struct Source {
 }
 
 impl Line {
-    /// Reads a command line. Fails only if a response file cannot be read.
+    /// Reads a command line. Fails only if a response file cannot be read, is in a form that only
+    /// clang reads, or is nested too deeply.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all = Vec::new();
         expand(words, &mut all, 0)?;
@@ -218,8 +220,8 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// Returns the reason if the options or the languages do not allow two steps. An option that is
-    /// not known is such a reason.
+    /// Returns the reason if the options or the languages do not allow two steps. An unknown option
+    /// is such a reason.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
@@ -308,7 +310,7 @@ impl Line {
         words
     }
 
-    /// Returns the options of the second step.
+    /// Returns the options of the second step, which compiles the instrumented IR.
     pub fn second(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for word in self.words.iter().filter(|word| word.kind == Kind::Option) {

@@ -1,4 +1,5 @@
-//! Compiles source files in two steps, and links the objects.
+//! Compiles source files in two steps (to LLVM IR, and from the instrumented IR to an object), and
+//! links the objects.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -50,7 +51,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
         }
         objects.push(object);
     }
-    // These are clang's messages, in clang's own colours.
+    // `messages` come from clang, in clang's own colours, so they are not escaped.
     let _ = std::io::stderr().write_all(&messages);
     if let Some(status) = error {
         return Ok(Done::Ended(passed_on(status)));
@@ -135,8 +136,8 @@ fn says_more(second: &Ended, first: &Ended) -> bool {
 }
 
 /// Returns the option that makes clang colour its messages if stderr is a terminal. Clang cannot
-/// find this out, because its own stderr is a pipe to this process. The user's options come later,
-/// so they take precedence.
+/// find this out, because its own stderr is a pipe to this process. The user's options follow this
+/// option, so they take precedence.
 fn colours() -> impl Iterator<Item = &'static str> {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()

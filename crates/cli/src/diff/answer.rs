@@ -1,4 +1,4 @@
-//! Formats the verdicts in words.
+//! Formats the verdicts of `diff` about A and B in words.
 
 use analysis::diff::counters::Known;
 use analysis::diff::matching::Relation;
@@ -114,7 +114,7 @@ pub fn trimmed(part: f64) -> String {
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the word for a verdict in the formats for programs.
+/// Returns the word for a verdict in JSON, in CSV and in the data of the page.
 pub fn word(of: &Verdict, about: About) -> &'static str {
     match of {
         Verdict::Differs(change) => direction(change, about),
@@ -253,8 +253,8 @@ fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     }
 }
 
-/// Returns how a row of one side corresponds to rows of the other side: `renamed from x`. The text
-/// is empty if the row is the same on both sides or exists only on one side.
+/// Returns how a row of A or B corresponds to rows of the other side: `renamed from x`. The text is
+/// empty if the row is the same on both sides or exists only on one side.
 pub fn relation(
     row: &DiffRow,
     name: impl Fn(&analysis::diff::recorded::Identity) -> String,
@@ -279,8 +279,8 @@ pub fn relation(
     }
 }
 
-/// Returns how a counter or metric of a row differs: `page-faults 3 → 515 per call (exact)`.
-/// Returns `None` if it does not differ.
+/// Returns how a counter or metric of a row differs between A and B:
+/// `page-faults 3 → 515 per call (exact)`. Returns `None` if it does not differ.
 pub fn reading(of: &analysis::diff::counters::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {

@@ -1,4 +1,4 @@
-//! Makes the names of the rows and the columns of the table.
+//! Makes the table of `diff`: the names of its rows, and its columns.
 
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ pub fn name(one: &Identity) -> String {
     }
 }
 
-/// Returns the names of all rows. If several rows have the same name, their shapes are appended to
-/// it. If the names are still the same, a number is appended.
+/// Returns the names of all rows. If several rows have the same name, their arguments (such as
+/// shapes) are appended to it. If the names are still the same, a number is appended.
 pub fn names(diff: &Diff) -> Vec<String> {
     // A row of A that was split into several rows of B keeps its name in A.
     let called = |row: &DiffRow| match row.relation {
@@ -66,8 +66,8 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
     names
 }
 
-/// Returns the statistic that people see: the time of a typical execution, or else the mean, or
-/// else the processor time.
+/// Returns the statistic that tables for people show: the time of a typical execution, or else the
+/// mean time, or else the processor time.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
     let mean = || of(Statistic::Mean);
@@ -193,7 +193,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     add_ends(diff, &mut columns);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
-    // A row that only one side has cannot be compared, so it comes last.
+    // A row that only A or only B has cannot be compared, so it comes last.
     let place = |row: usize| match &rows[row] {
         one if is_new_or_gone(one) => 2,
         one => u8::from(one.verdict.change().is_none()),
@@ -202,13 +202,13 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     Table::new(columns, order)
 }
 
-/// Returns the mean time of an execution. It is used for rows that only one side has.
+/// Returns the mean time of an execution. The table shows it for rows that only A or only B has.
 fn mean(side: Option<Side>) -> Option<f64> {
     let side = side.filter(|side| side.executions > 0.0)?;
     Some(side.total_ns? / side.executions)
 }
 
-/// A function that returns an estimate of one side of a row.
+/// A function that returns an estimate of a row for A or for B.
 type OfSide = fn(Side) -> Option<Estimated>;
 /// A function that returns the lower or the upper end of an interval.
 type End = fn(Estimate) -> f64;

@@ -26,7 +26,8 @@ enum Of {
     Counter(String),
 }
 
-/// A rule, and a sentence for each row for which it holds (or for the whole program).
+/// A rule of `--fail-if` that holds, and a sentence for each row (or for the whole program) for
+/// which it holds.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
@@ -64,15 +65,15 @@ impl Gate {
     }
 }
 
-/// Returns the largest lower end of the changes' intervals that is above the limit. The estimate of
-/// a change is not enough: if only the estimate is above the limit, the true change may be below
-/// it.
+/// Of the lower ends of the changes' intervals that are above `limit`, returns the largest. The
+/// estimate of a change is not enough: if only the estimate is above the limit, the true change may
+/// be below it.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
 }
 
-/// Whether some statistic has an interval. Without an interval, no rule can hold.
+/// Whether some statistic has an interval. Without an interval, no rule about a time can hold.
 fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }

@@ -32,7 +32,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The schema of the JSON that `diff --history` prints.
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 
-/// Consecutive runs that are one point of the history.
+/// One point of the history: consecutive runs with the same labels, or a single run without labels.
 struct Point {
     runs: Vec<Run>,
 }
@@ -206,7 +206,8 @@ fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     format!("from {from} on, {name} takes {} {word}", amount(&change))
 }
 
-/// Finds the runs in a directory. They are profiles, or runs of series that record one program.
+/// Finds the runs in the directory `dir`. They are its profiles, and the runs of its series that
+/// record one program. `dir` can also be such a series itself.
 fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let is_run = |path: &PathBuf| path.join("manifest.json").is_file() || Series::is_at(path);
     let mut paths: Vec<PathBuf> = match Series::is_at(dir) {

@@ -1,5 +1,5 @@
-//! Writes the comparison as one JSON document, which `docs/schema.md` describes. Missing values are
-//! `null`.
+//! Writes the comparison as one JSON document, which `docs/schema.md` describes. A missing value is
+//! `null`, or its member is absent (`name?:` in `object!`).
 
 use std::io::{self, Write};
 

@@ -47,7 +47,8 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     write_page(path, of)
 }
 
-/// Returns the name of the program, or of both programs if they differ.
+/// Returns a name for the page's title: the program of the first run of A, or `A → B` if the
+/// program of B has another name. Runs of a dataset have the name of the dataset.
 fn program(runs: &[Vec<Run>; 2]) -> String {
     let name = |run: &Run| {
         let name = run.manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -61,7 +62,8 @@ fn program(runs: &[Vec<Run>; 2]) -> String {
     }
 }
 
-/// Returns the change in a row's verdict, or else the change of the statistic that people see.
+/// Returns the change in a row's verdict, or else the change of the statistic that tables for
+/// people show.
 fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
     match verdict.change() {
         Some(change) => Some(Estimate { value: change.by, ends: Some(change.interval) }),

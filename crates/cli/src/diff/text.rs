@@ -17,7 +17,7 @@ use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The number of rows with different counters that are named at most.
+/// At most this many rows with different counters are named.
 const COUNTERS: usize = 8;
 /// The maximum number of characters of a command; longer commands are shortened.
 const COMMAND: usize = 200;
@@ -93,7 +93,8 @@ pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns the command of a side, and the labels that all of its runs have.
+/// Returns a text about the runs of A or of B: how many there are, their command, and the labels
+/// that all of them have.
 fn side(runs: &[Run]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let command = |manifest: &Manifest| visible(&manifest.command.join(" ")).into_owned();
@@ -121,7 +122,8 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
-/// Formats the time that something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
+/// Formats the time by which a run of B is longer because of a row, with its interval:
+/// `+2.3 ms [+1.2 ms, +3.4 ms]`.
 pub fn part(of: &Part) -> String {
     let range = match of.interval {
         Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),

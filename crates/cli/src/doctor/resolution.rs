@@ -90,8 +90,9 @@ impl Quantiles {
     }
 }
 
-/// Measures the resolution. All counters are left out if they cannot be opened together; other rows
-/// of `doctor` say why. Returns `None` if too few values were measured.
+/// Measures the resolution of the clock and of `counters`. If the counters cannot be opened
+/// together, all of them are left out; other rows of `doctor` say why. Returns `None` if too few
+/// values were measured.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());

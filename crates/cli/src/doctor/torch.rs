@@ -1,6 +1,6 @@
-//! Checks whether the bridge to PyTorch is ready. The bridge's C++ part is compiled once for each
-//! version of PyTorch. This takes so long that a user may think that the program hangs, so `doctor`
-//! starts the compilation in the background.
+//! Checks whether the bridge to PyTorch, with which Counterpoint records PyTorch's ops, is ready.
+//! The bridge's C++ part is compiled once for each version of PyTorch. This takes so long that a
+//! user may think that the program hangs, so `doctor` starts the compilation in the background.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -134,16 +134,16 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
 
 /// Whether the recording is still going on, as far as this process can find out.
 fn goes_on(profile: &Profile) -> bool {
-    // The end of a recording that began without `run` is not marked. It goes on as long as one of
-    // its processes is alive.
+    // Nothing marks the end of a recording that `counterpoint env` prepared. It goes on as long as
+    // one of its processes is alive.
     let is_watched = profile.manifest.origin != Origin::Env;
     let is_alive = profile.processes.iter().any(|process| process.alive);
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-/// Returns the name that the launcher gave the job when it was recorded. The environment of this
-/// command is not used, because a recording that is added from two places would then have two names
-/// in the dataset.
+/// Returns the name that the launcher (such as Slurm) had given the job when it was recorded. The
+/// environment of this command is not used, because a recording that is added from two places would
+/// then have two names in the dataset.
 fn job_name(profile: &Profile) -> Option<String> {
     let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
     of_processes.next().or_else(|| profile.manifest.job_name.clone())
@@ -151,13 +151,13 @@ fn job_name(profile: &Profile) -> Option<String> {
 
 fn label(profile: &Profile, name: &str) -> Option<String> {
     profile.manifest.labels.get(name).cloned().or_else(|| {
-        // In a merged profile, each member has its own labels.
+        // In a merged profile, each of the profiles in it has its own labels.
         member_manifest(profile)?.labels.get(name).cloned()
     })
 }
 
-/// Returns the manifest of the member that the processes come from, if the profile is a merged
-/// profile.
+/// If the profile is a merged one, returns the manifest of the profile in it that the first process
+/// comes from.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;

@@ -30,7 +30,7 @@ use crate::view::csv::field;
 
 /// A text with more bytes than this is a long text.
 pub const LONG: usize = 256;
-/// The number of bytes of long texts that are written in full at most.
+/// At most this many bytes of long texts are written in full.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
 /// The number of bytes of long texts that may still be written. If a batch of rows needs more, its
@@ -143,7 +143,7 @@ pub fn json(
     Ok(out)
 }
 
-/// A column that can be written row by row.
+/// The values of a column, whose type is known, to be written row by row.
 enum Column<'a> {
     UInt32(&'a UInt32Array),
     UInt64(&'a UInt64Array),

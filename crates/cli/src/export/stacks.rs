@@ -5,9 +5,9 @@
 //!  analysis::tree::stacks ─► frames with names ─► trace::stacks
 //! ```
 //!
-//! The names of the frames of threads and processes contain their numbers. For pprof, the samples
+//! The frames of threads and processes have names with the ids of these. For pprof, the samples
 //! have the labels `pid` and `tid` instead: when pprof compares profiles (`-diff_base`), it matches
-//! stacks by names, and the numbers differ between runs.
+//! stacks by names, and the ids differ between runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

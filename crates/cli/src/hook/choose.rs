@@ -1,5 +1,5 @@
-//! Turns the value of `IREE_HOOK_PERF_EVENT_TYPES` into a list of counters that work here, and
-//! prints the list of all counter names.
+//! Turns the value of `IREE_HOOK_PERF_EVENT_TYPES` into a list of counters that work on this
+//! machine, and prints names of counters for this variable.
 //!
 //! The original hook ended the program at the first name that it did not know or could not open.
 //! Counterpoint leaves such a name out, prints a line about it on stderr, and counts the other
@@ -60,8 +60,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // A repeated counter is left out, because it could be distinguished from the first one only
-        // by its position.
+        // If the user typed a counter twice, the second one is left out, because only its position
+        // would distinguish it from the first.
         if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
             pieces.push(piece);
         }
@@ -74,9 +74,9 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// Makes one list of all pieces. If the counters cannot be counted at the same time, each piece
-/// becomes a separate group. If that fails too, the last piece is left out, and the other pieces
-/// are tried again.
+/// Makes one list of all pieces (the entries that the user typed). If the counters cannot be
+/// counted at the same time, each piece becomes a separate group. If that fails too, the last piece
+/// is left out, and the other pieces are tried again.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,
@@ -133,8 +133,8 @@ fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), name
     Ok((Piece { text, labels }, counters))
 }
 
-/// Whether the entry has no modifiers for the mode to count in, and it makes sense to count this
-/// counter only in user mode.
+/// Whether the counter counts in every mode because the user typed no modifier, and it makes sense
+/// to count it in user mode only.
 fn counts_everywhere(counter: &Counter) -> bool {
     const TYPE_SOFTWARE: u32 = 1;
     const TYPE_TRACEPOINT: u32 = 2;
@@ -150,8 +150,8 @@ fn counts_everywhere(counter: &Counter) -> bool {
     !(modes || others || kernels_own || kind == TYPE_TRACEPOINT)
 }
 
-/// Prints every name that can be typed, in the format of the original hook: the name padded to 40
-/// columns, the vendor in brackets, and a description.
+/// Prints the names of software, hardware and cache counters and of AMD's counters, in the format
+/// of the original hook: the name padded to 40 columns, the vendor in brackets, and a description.
 pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
     for entry in Resolver::new(machine).catalogue() {
         let target = match entry.source.as_str() {

@@ -40,8 +40,8 @@ pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     there.chain([new]).map(|name| directory.join(name)).collect()
 }
 
-/// Writes the files into `directory`, which must exist. `labels` are the names of the counters'
-/// columns.
+/// Writes the files of all threads into `directory`, which must exist. `labels` are the names of
+/// the counters' columns.
 pub fn write(
     profile: &Profile,
     labels: &[String],

@@ -112,8 +112,8 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile and its pool, if both belong to this user and the pool belongs to the
-/// profile. Prints what cannot be removed, so that the user knows what remains.
+/// Removes the profile and its pool. [`main`] has checked that the profile's pool belongs to it and
+/// to this user. Prints what cannot be removed, so that the user knows what remains.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

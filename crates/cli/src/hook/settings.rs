@@ -1,6 +1,6 @@
-//! Reads the hook's variables once, when the profile is made, and keeps their values in the
-//! profile. The report therefore uses the same values even if the program has changed its
-//! environment in the meantime.
+//! Reads the variables of IREE's call hook (`IREE_HOOK_…`) once, when the profile is made, and
+//! keeps their values in the profile. So the report at the end of the program uses the same values,
+//! even if the program has changed its environment in the meantime.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,7 +27,7 @@ pub struct Settings {
     pub skip_ms: f64,
     /// `IREE_HOOK_PERF_EVENT_TYPES`: the list of counters.
     pub events: String,
-    /// `IREE_HOOK_LIST_EVENT_TYPES`: whether to print all counter names and record nothing.
+    /// `IREE_HOOK_LIST_EVENT_TYPES`: whether to print names of counters and record nothing.
     pub list: bool,
     /// `IREE_HOOK_OUTPUT_CSV`, as an absolute path: the directory for the CSV files.
     pub csv: Option<PathBuf>,

@@ -18,7 +18,7 @@ use crate::whole::directory;
 
 /// The number of times that merging begins again because parts were replaced meanwhile.
 const MOST_CHANGES: u32 = 5;
-/// The number of gaps (missing parts of a dataset) that are printed one by one.
+/// At most this many gaps (missing parts of a dataset) are printed one by one.
 const MOST_NAMED: usize = 20;
 
 /// Merges `inputs`, and the dataset that already exists at `output`, into one dataset.
@@ -35,8 +35,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // The contents of the datasets may come from somebody else. Therefore they are read by a thread
-    // that has given up all other rights. Other threads keep their rights.
+    // The contents of the datasets may come from somebody else. Therefore a thread reads them that
+    // may only read the datasets and write to the new directory. Other threads keep their rights.
     let merged = std::thread::scope(|scope| {
         let merging = scope.spawn(|| -> Result<Merged, Failure> {
             confine(

@@ -75,7 +75,8 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Replaces each mark once. Marks in the inserted text are left as they are.
+/// Replaces each placeholder of the template (such as `{{title}}`) once. Placeholders in the
+/// inserted text are left as they are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -153,7 +154,8 @@ mod tests {
         assert_eq!(page.matches("id=\"head\"").count(), 1);
     }
 
-    /// A browser runs the script only if the page's policy contains the script's digest.
+    /// A browser runs the page's script only if the page's policy (`script-src`) contains the
+    /// script's digest.
     #[test]
     fn the_policy_has_the_digests_of_what_is_in_the_page() {
         let page = page("x", &[]);

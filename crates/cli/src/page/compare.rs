@@ -25,7 +25,7 @@ pub struct Comparison {
     pub program: String,
     pub about: String,
     pub answer: String,
-    /// Labels and texts about the sides, and about how the runs were made.
+    /// Labels and texts about the two sides, A and B, and about how the runs were made.
     pub runs: Vec<(String, String)>,
     /// The total of each side, and the parts that the difference of the totals consists of.
     pub whole: Vec<Whole>,
@@ -37,13 +37,14 @@ pub struct Comparison {
     pub adds: &'static str,
     /// The table of the rows.
     pub table: Table,
-    /// The estimates of each row of `table` that are drawn.
+    /// For each row of `table`, the estimates that the page draws.
     pub rows: Vec<Row>,
     /// The largest change for which the verdict can be *same*. `None` if nothing was tested.
     pub threshold: Option<f64>,
-    /// Two functions that return texts: for a change, and for the time that a row adds to a run.
+    /// Two functions that return an estimate as text: the first for a change, the second for the
+    /// time that a row adds to a run.
     pub in_words: [fn(&Estimate) -> String; 2],
-    /// Names of rows, each with texts about the row's counters.
+    /// The names of rows that have counters, each with texts about these counters.
     pub counters: Vec<(String, Vec<String>)>,
     /// Labels and texts of the lines below the table.
     pub notes: Vec<(String, String)>,
@@ -60,7 +61,7 @@ pub struct Whole {
     pub row: Row,
 }
 
-/// The estimates of a row that are drawn.
+/// The estimates that the page draws for one row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     /// The ratio of B to A, minus 1.

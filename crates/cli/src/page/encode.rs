@@ -11,7 +11,7 @@ pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// The number of slices that contain this one. It is computed when the slice is encoded.
+    /// How many slices contain this one. [`encode`] computes it.
     pub depth: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct Encoded {
     /// The grid in ns. All times are multiples of the grid.
     pub grid: i64,
     pub lanes: Vec<EncodedLane>,
-    /// The number of calls that were not left out.
+    /// How many calls are in the encoded bytes.
     pub kept: usize,
 }
 
@@ -40,8 +40,8 @@ const CALLS: usize = 1_200_000;
 /// the bytes take a third more. The size before compression cannot be the limit, because each call
 /// takes at least 4 bytes on any grid.
 const PACKED: usize = 1_200_000;
-/// The limit of all compressed bytes in a page that is at most 2 MB large. The page's program is
-/// not included.
+/// The limit of all compressed bytes in the page, so that the page is at most 2 MB large. The
+/// page's JavaScript is not included.
 const PAGE: usize = 1_400_000;
 /// The number of compressed bytes that the details of an op take. [`ROW`] is the number for a row
 /// of a table. Both were measured with a training loop of PyTorch that has 674 ops and shapes.
@@ -55,8 +55,8 @@ const COARSER: i64 = 4;
 const COARSEST: u32 = 20;
 
 /// Encodes the calls of each lane. The calls of a lane must be sorted by start, and a call must
-/// come before the calls inside of it. `begin` is the start of the timeline. `room` is the largest
-/// number of compressed bytes.
+/// come before the calls inside of it. `begin` is the start of the timeline. `room` is how many
+/// bytes the encoded calls may take when they are compressed.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
@@ -100,16 +100,16 @@ fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// The calls that are visible on a grid.
+/// The calls that [`visible`] found.
 struct Visible {
     seen: usize,
     /// Whether each call is hidden.
     hidden: Vec<bool>,
 }
 
-/// Finds the calls that are visible on a grid. A call is visible if it is at least as long as a
-/// step of the grid. Of the calls that begin in the same step at the same depth, the longest one is
-/// visible as well.
+/// Finds the calls that are visible if times are multiples of `grid` ns. A call is visible if it is
+/// at least as long as `grid`. Of the calls of one depth that begin between two multiples, the
+/// longest is visible as well.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
@@ -243,7 +243,8 @@ mod tests {
         assert_eq!(decode(&bytes, &encoded.lanes[1], 1), expected);
     }
 
-    /// Calls that are too short to be visible are left out. All long calls are kept.
+    /// Of three million calls that are shorter than the grid, most are left out. The nine long
+    /// calls are kept.
     #[test]
     fn many_calls_are_thinned_out() {
         let call = |begin, duration, name| Call { begin, duration, name, depth: 0 };

@@ -12,8 +12,8 @@ use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
 use crate::view::units::{general, grouped, plural};
 
-/// If a profile has more values than this, its page has no correlations, because all values in
-/// order are needed at once to compute them.
+/// If a profile has more values (of durations and counters) than this, its page has no
+/// correlations, because computing them needs all values in memory at once.
 const VALUES: u64 = 20_000_000;
 /// The largest number of bytes of memory for the values.
 const MEMORY: usize = 256 << 20;

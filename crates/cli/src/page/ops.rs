@@ -30,13 +30,14 @@ const CELLS: usize = 32;
 /// For the series of threads' counters, the time is divided into at most this many parts.
 const RATES: usize = 400;
 /// The page has at most this many series of threads' counters, and at most [`SERIES_OF_THREAD`] of
-/// one thread. With too many series between them, the calls of threads cannot be compared.
+/// one thread. The series are drawn between the calls of the threads, so with more series these
+/// calls could hardly be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
 /// At most this many of an op's threads have their own histograms.
 const LANES: usize = 16;
 
-/// The details that were found for some ops. Times are not yet relative to the start of the
+/// The details of ops that [`find`] has collected. Times are not yet relative to the start of the
 /// timeline.
 pub struct Found {
     details: Details,
@@ -44,7 +45,7 @@ pub struct Found {
     explained: Vec<Explained>,
 }
 
-/// Reads the calls of the ops in `keys`.
+/// Reads the calls of the ops in `keys` and collects the details that the page shows of them.
 pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     let options = Options {
         ops: keys,
@@ -63,8 +64,8 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// Returns the ops in the order of `keys`, and the series of the threads' counters. `table` is the
-/// table of ops.
+/// Returns the details of the ops in the order of `keys`, and the series of the threads' counters.
+/// `table` is the page's table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -136,8 +137,8 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // A part without calls has no value. The last position is the end of the last part,
-                // and has none either.
+                // A part of the time without calls has no value. The last position is the end of
+                // the last part, and has no value either.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });

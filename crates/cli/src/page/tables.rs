@@ -14,7 +14,7 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, note_of, says_nothing};
 use crate::view::units::grouped;
 
-/// Columns of this rank and above are minor ones: a narrow report leaves them out.
+/// Columns with this rank or a higher one are minor: a narrow report leaves them out.
 const MINOR: u8 = 8;
 
 /// The column by which loops are sorted.

@@ -1,5 +1,5 @@
-//! Collects the timeline of the page. It has the same slices and counters that `trace export`
-//! writes, ordered by lane.
+//! Collects the timeline of the page, ordered by lane (a row of the timeline). It has the slices
+//! that `trace export` writes, and those time series that were not read around calls.
 
 use std::collections::HashMap;
 use std::io;
@@ -104,7 +104,8 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice has only the name of its op. A name that several ops have is not linked to an op.
+        // A slice has only the name of its op. If several ops have the same name, the page links
+        // slices of this name to none of them.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -127,8 +128,8 @@ impl Timeline {
         })
     }
 
-    /// Sets the labels of threads' lanes to the labels that tables use, such as `iree-worker-0
-    /// (4712)`. In labels of a trace, the number comes first.
+    /// Sets the labels of threads' lanes to the labels that tables use, such as
+    /// `iree-worker-0 (4712)`. In labels that `trace export` makes, the number comes first.
     fn name_threads(&mut self, profile: &Profile) {
         let all = profile.processes.iter().enumerate();
         let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));

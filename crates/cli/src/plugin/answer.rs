@@ -1,8 +1,8 @@
 //! Asks a child process about a plugin. The plugin may do anything in the child: write to the pipe,
 //! close the pipe and hang, fork, or stop the child.
 //!
-//! The child answers with one line and ends. It leads a process group. The whole group is killed at
-//! the end. It is also killed if a signal ends this process, even while the child is being started.
+//! The child answers with one line and ends. It leads a process group. This process kills the whole
+//! group at the end, and also if a signal ends this process, even while the child is being started.
 //! So processes that the plugin has started end too, unless they have left the group. This process
 //! never waits for longer than the given time, and reads at most [`LONGEST_ANSWER`] bytes of the
 //! answer.
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// the child ends soon after its answer.
 const EACH: Duration = Duration::from_millis(2);
 
-/// The result of a question.
+/// The result of asking a child process.
 pub enum Answer {
     /// The bytes that the child wrote until the end of the first line, or until it closed its pipe,
     /// and the child's exit status.

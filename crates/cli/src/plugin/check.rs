@@ -4,8 +4,9 @@
 //!  probes ─► a child for each ─► findings, each on a clause ─► text, Markdown or JSON
 //! ```
 //!
-//! A plugin conforms if all questions (the probes) were asked and no finding is a violation.
-//! Findings of the other levels are only advice.
+//! The check asks the plugin questions (the probes), each in a child process. A plugin conforms if
+//! all questions were asked and no finding is a violation. Findings of the other levels are only
+//! advice.
 
 mod json;
 mod markdown;
@@ -57,7 +58,7 @@ enum Format {
 /// The result of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Nothing was found.
+    /// The question was asked, and there are no findings.
     Passed,
     /// There are findings, and the worst of them has this level.
     Found(Level),
@@ -93,7 +94,7 @@ struct Finding {
     probes: Vec<&'static str>,
 }
 
-/// Whether the plugin conforms to the interface.
+/// Whether the plugin conforms to the published interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Conforms,
@@ -102,7 +103,7 @@ enum Verdict {
     Unknown,
 }
 
-/// The content of the report, in all three formats.
+/// The data that the report prints in each format.
 struct Report {
     file: PathBuf,
     bytes: u64,

@@ -1,5 +1,6 @@
-//! The process in which a plugin runs. It writes its answers to its original standard output. Text
-//! that the plugin prints goes to standard error.
+//! The child process in which a plugin runs. Its original standard output gets its answer to a
+//! question, or the events that the plugin records. Text that the plugin prints goes to standard
+//! error.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -81,8 +82,8 @@ pub struct Found {
     pub what: String,
 }
 
-/// An answer of the child while it records. It is a line of JSON on a separate descriptor. The
-/// answers cannot be in the stream of events, because the length of that stream is not known in
+/// A message of the child while it records. It is a line of JSON on the descriptor [`ANSWERS`]. The
+/// messages cannot be in the stream of events, because the length of that stream is not known in
 /// advance.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,7 +101,7 @@ fn say(level: u32, text: &str) {
     }
 }
 
-/// Returns the original standard output, which is used for the answers. From now on, text that the
+/// Returns the original standard output, for the answer or the events. From now on, text that the
 /// plugin prints to standard output goes to standard error.
 fn answers() -> io::Result<File> {
     // SAFETY: the calls take numbers of descriptors of this process, and nothing else owns the new
@@ -116,9 +117,10 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // This process is in a separate process group, which the terminal's interrupt (Ctrl-C) does
-        // not reach. So it asks the kernel to kill it when its parent ends.
-        // SAFETY: this command of prctl takes numbers only.
+        // This process is in a separate process group, which Ctrl-C on the terminal does not reach.
+        // So this process asks the kernel to kill it when its parent ends.
+        // SAFETY: this command of
+        // prctl takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // The parent may have ended before the call of prctl.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
@@ -197,7 +199,7 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
     }
 }
 
-/// The descriptor for the child's answers, which are separate from the events. The parent opens it.
+/// The descriptor to which a recording child writes each [`Answer`]. The parent opens it.
 pub const ANSWERS: i32 = 3;
 
 /// Records events. Loads the plugin, creates its sessions, and then follows the orders of the

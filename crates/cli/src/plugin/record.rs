@@ -2,7 +2,7 @@
 //!
 //! Each plugin runs in its own child process. First all children are created, then all of them
 //! start to record, and then all stop. This process reads the events from pipes, one plugin after
-//! the other. So if a plugin crashes or hangs, only its own events are lost.
+//! the other. If a plugin crashes or hangs, only its own events are lost.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -86,7 +86,8 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
-    // This time is used only if there are no events, because events have their own times.
+    // The current time is used only if the plugins record no events, because events have their own
+    // times.
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
@@ -195,8 +196,8 @@ struct Interrupted {
 }
 
 impl Interrupted {
-    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep in [`Self::sleep`] or
-    /// [`Self::sleep_or`]. SIGUSR1 does not end a sleep.
+    /// Blocks SIGINT, SIGTERM and SIGUSR1. From now on, SIGINT and SIGTERM only end a sleep in
+    /// [`Self::sleep`] or [`Self::sleep_or`]. SIGUSR1 does not end a sleep.
     fn new() -> Self {
         // SAFETY: zeros are a value of the set, which outlives the calls.
         unsafe {
@@ -407,8 +408,8 @@ struct Outcome {
 impl Outcome {
     /// Prints what went wrong, and returns the counts of losses. `not_json` is the number of
     /// metadata values that are not JSON, and the first such value. The last argument contains
-    /// three numbers: events that did not fit into the plugin's buffer, commands without times, and
-    /// work on a device without its counters.
+    /// three numbers: how many events did not fit into the plugin's buffer, how many commands have
+    /// no times, and for how much work on a device the counters are missing.
     fn say(
         self,
         file: &Path,

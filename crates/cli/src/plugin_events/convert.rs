@@ -6,7 +6,7 @@
 //!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of a host's own profiler)
 //! ```
 //!
-//! The result is written to a directory. At the end of a recording, it is on disk
+//! The result is a directory with files. At the end of a recording, this directory is on disk
 //! ([`super::keep`]). For a view of an unfinished profile, it is in memory ([`super::show`]).
 
 use std::fs::File;
@@ -37,16 +37,17 @@ use crate::view::units::plural;
 
 /// The names of the directories that a conversion writes.
 pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
-/// The manifest contains at most this many messages. The losses count all messages.
+/// A conversion adds at most this many notes to the manifest. The counts of losses include the
+/// notes that are left out.
 const MOST_NOTES: usize = 100;
 
-/// The base of a trace file's times is searched for in this many bytes at the beginning of the
-/// file.
+/// A conversion looks for the base of a trace file's times in this many bytes at the beginning of
+/// the file.
 const HEAD: u64 = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Converted {
-    /// The number of events, counter values included.
+    /// How many events were converted, including values of counters.
     pub events: u64,
     /// Messages about what the plugins did wrong or logged.
     pub notes: Vec<String>,
@@ -60,8 +61,9 @@ impl Converted {
         Self { events, notes, files: Vec::new() }
     }
 
-    /// Returns the converted files as pairs of the part's name and the file's name. Somebody may
-    /// have forged an interrupted conversion, so paths of any other form are left out.
+    /// Returns the converted files, each as the name of its part (the directory of a process in the
+    /// profile) and its own name. Somebody may have forged an interrupted conversion, so paths of
+    /// any other form are left out.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -160,8 +162,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// Writes the losses of a part of the profile. The losses of plugins are written to the first part
-/// that has their events.
+/// Writes losses to the directory of `part` in `stage`. A part is a process or a row of a plugin.
+/// The losses of plugins are written to the first part that has their events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
@@ -170,7 +172,8 @@ pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(
 /// Notes about a file. If a host's own profiler wrote the file, also the facts about its recording.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// Returns the host in this process that has its own profiler (as PyTorch has).
+/// Returns the host (the framework that runs ops) in this process that has its own profiler, such
+/// as PyTorch; [`Host::UNKNOWN`] if there is none.
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)

@@ -4,14 +4,15 @@
 //!  convert ─► plugins.tmp/{processes,activities,tracks} ─► done.json ─► moved into the profile
 //! ```
 //!
-//! Everything is first written to a separate directory. The last file that is written marks this
-//! directory as complete. Then its contents are moved into the profile. So if a conversion is
-//! interrupted at any moment, the next conversion either starts again or finishes the moving, and
-//! no event is in the profile twice. If two conversions start at the same time, one waits for the
-//! other.
+//! A conversion first writes everything to a separate directory. The last file that it writes marks
+//! this directory as complete. Then it moves the contents into the profile. If a conversion is
+//! interrupted at any moment, the next one either starts again or finishes the moving, so no event
+//! is in the profile twice. If two conversions run at the same time, one waits for the other (at
+//! most 10 s).
 //!
 //! All files are opened relative to the descriptor of the profile's directory, and never through a
-//! link. So nothing outside of the profile changes, even if somebody else made the profile.
+//! link. So a conversion changes nothing outside of the profile, even if somebody else made the
+//! profile.
 
 use std::fs::File;
 use std::io;
@@ -117,8 +118,8 @@ fn has_files(root: &Dir) -> bool {
     root.dir(STAGE_NAME).is_ok() || root.dir(PARTS_NAME).is_ok_and(has_files)
 }
 
-/// Whether only this user can write to the profile's directory and to the directories in it that a
-/// conversion changes.
+/// Whether the profile's directory, and the directories in it that a conversion changes, belong to
+/// this user, and not everybody can write to them.
 fn is_own(root: &Dir) -> bool {
     let user = profile::pools::user();
     let is_own = |dir: &Dir| {

@@ -36,18 +36,17 @@ pub struct Owner {
     plugin: usize,
     /// A row for each device and process that occurred in events.
     rows: Vec<Row>,
-    /// The index of the row for each plugin and number. The row of the process itself has the
-    /// plugin `None`.
+    /// The index in `rows` for each plugin and each number that this plugin uses for a device or
+    /// process. The row of the recorded process itself has the plugin `None`.
     by_number: HashMap<(Option<usize>, i64), usize>,
-    /// The index of the row for each process whose id is a text.
+    /// The index in `rows` for each process whose id is a text.
     texts: HashMap<String, usize>,
     /// The ids of rows that the trace already uses.
     taken: HashSet<i64>,
-    /// The number of the stream. It makes the numbers of the stream's arrows different from those
-    /// of other streams.
+    /// The number of the stream of events that is being read. It becomes a part of the numbers of
+    /// the stream's arrows, so that they differ from those of other streams.
     stream: u64,
-    /// The time range in which the plugin recorded. If it is not known, all times are treated as
-    /// UTC.
+    /// The time range in which the plugins recorded. If it is `None`, all times are treated as UTC.
     window: Option<Window>,
     /// Converts the times of the stream, and counts times of other clocks than UTC.
     times: Times,
@@ -158,7 +157,7 @@ impl Owner {
         }
     }
 
-    /// Names the row of the process itself, if it has no name yet.
+    /// Names the row of the process in which the plugin ran, if the row has no name yet.
     pub fn name_process(&mut self, name: String, trace: &mut OneTrace<'_>) {
         let Some(pid) = self.plugins.get(self.plugin).map(|plugin| plugin.pid) else { return };
         let row = self.row(pid, false, trace);
@@ -240,8 +239,8 @@ impl Owner {
         self.times.said()
     }
 
-    /// Returns the row of a process whose id is a text, which is also its name. Such rows get
-    /// numbers that no device can have.
+    /// Returns the row of a process whose id is a text. The text is also the row's name. Such rows
+    /// get negative numbers that no device can have.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -252,9 +251,9 @@ impl Owner {
         row
     }
 
-    /// Returns the name of the row for the plugin's counters of the whole machine. It is `machine`,
-    /// which is Kineto's name, for the first plugin that has such counters; for other plugins, the
-    /// file's name is added.
+    /// Returns the name of the row for the plugin's counters of the whole machine. For the first
+    /// plugin that has such counters, the name is `machine`, as in Kineto. For other plugins, the
+    /// name of the plugin's file is added.
     pub fn machine(&mut self) -> &str {
         let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
         let own = format!("machine ({})", self.short(self.plugin));
@@ -330,7 +329,7 @@ impl Owner {
             }
             (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
             (Place::Alone { .. }, Some(_)) => Some(text),
-            // The row needs no name, because its number is always shown.
+            // This row needs no name, because timelines show its number.
             (Place::Alone { .. }, None) if is_only => None,
             (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
         }

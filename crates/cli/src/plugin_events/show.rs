@@ -9,8 +9,9 @@ use super::convert::{Converted, WRITTEN, write};
 use super::keep::interrupted;
 use crate::failure::Failure;
 
-/// Returns the profile as it would be after `recover`. If the events cannot be converted, returns
-/// the given profile, in which a loss says that files with events were not converted.
+/// Returns the profile as it would be after `recover` if its recording is over and has files with
+/// events. If they cannot be converted, returns the given profile, in which a loss says that files
+/// with events were not converted.
 pub fn show(profile: Profile) -> Profile {
     // A profile that was recorded in several passes has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {

@@ -73,7 +73,7 @@ pub struct Events<'a, 'b> {
     /// [`Events::kind_of`].
     kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
-    /// The number of events, counter values included.
+    /// How many events the plugin has handed over. Values of counters are included.
     pub events: u64,
     /// The number of metadata values that are not JSON. These values were kept as texts.
     pub not_json: u64,
@@ -90,7 +90,7 @@ pub struct Events<'a, 'b> {
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// Begins the events of one stream. They belong to `owner`.
+    /// Prepares to read the events of one stream. They belong to `owner`.
     pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,
@@ -175,8 +175,7 @@ impl<'a, 'b> Events<'a, 'b> {
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
-        // Usually there are few types, but a plugin may invent many of them, so the list is
-        // limited.
+        // Usually there are few types. A plugin may invent many of them, so the list is limited.
         if self.kinds.len() < 64 {
             self.kinds.push((number, Rc::clone(&name), on_device));
         }
@@ -252,8 +251,8 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Adds a fact about a row to the trace, as an `M` event with one argument. `row` contains the
-    /// row's ids in the trace.
+    /// Adds a fact about a row of the timeline to the trace, as an `M` event with one argument.
+    /// `row` contains the row's ids in the trace.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);

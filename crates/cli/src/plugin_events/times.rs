@@ -1,5 +1,5 @@
-//! Converts the times of plugins' events. The interface asks for ns since 1970, but a plugin may
-//! use another clock:
+//! Converts the times of plugins' events. Kineto's interface asks for ns since 1970, but a plugin
+//! may use another clock:
 //!
 //! | a time | is taken for |
 //! |---|---|
@@ -27,7 +27,8 @@ pub struct Window {
 pub enum Read {
     /// A time in UTC, as the interface requires.
     Utc(i64),
-    /// A time of another clock, converted to ns since 1970 with the offset of the window.
+    /// A time of another clock, converted to ns since 1970 with the offset or the beginning of the
+    /// [`Window`].
     Other(i64),
 }
 

@@ -1,4 +1,5 @@
-//! Resolves the requested names to counters, and checks that each of them works here.
+//! Resolves the names of counters that the user typed, and checks that each counter works on this
+//! machine.
 
 use counters::Plan;
 use counters::plan::by_scope;
@@ -16,8 +17,7 @@ use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The counters of a recording and the other things to record. Each counter was opened once to
-/// check that it works.
+/// The counters, metrics and plugins of a recording.
 pub struct Choice {
     /// Counters that the recorder reads in each call.
     pub counters: Vec<Counter>,
@@ -116,8 +116,8 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// Returns an error if a counter does not work. The error contains a message for each such counter,
-/// and all remedies.
+/// Returns an error if a counter does not work on this machine. The error contains a message for
+/// each such counter, and all remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -140,8 +140,8 @@ pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
     Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
-/// Returns a note about which counters are in which group, because the groups may take turns on the
-/// PMU. Returns `None` if there is only one group.
+/// Returns a note about which counters are in which group. With `--multiplex`, the groups may take
+/// turns on the PMU. Returns `None` if there is only one group.
 fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {

@@ -58,8 +58,9 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
 }
 
 /// Returns the directory for the pool. The directory is on a memory file system, because writes to
-/// such a file cause no page faults once its pages are present. If there is no such file system,
-/// the second result is a warning.
+/// such a file cause no page faults once its pages are present. If there is none that can be used,
+/// the pool is placed in the profile's directory, and the second result is a warning unless that
+/// directory is in memory, too.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
         // Everybody can write to the system's shared directory, but its sticky bit protects the
@@ -94,7 +95,7 @@ fn is_memory(path: &Path) -> bool {
     known && matches!(stat.f_type as i64, TMPFS | RAMFS)
 }
 
-/// Whether only the caller can replace files in this directory. This check is needed because
+/// Whether only this user can replace files in the directory `path`. This check is needed because
 /// `XDG_RUNTIME_DIR` may belong to another user (after `su`), and because the directory of a pool
 /// may contain a link to the library that is preloaded.
 fn is_private(path: &Path) -> bool {
@@ -109,7 +110,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Returns the clock of recordings on this machine. It is determined only once.
+/// Returns the clock of recordings on this machine. This process chooses the clock only once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {

@@ -38,12 +38,14 @@ pub struct Prepared {
     pub clock: ClockKind,
     /// Counters that are sampled at regular times while the program runs.
     pub beside: Vec<Counter>,
-    /// Environment variables that make a program load the agent.
+    /// Environment variables for the recorded program. They make it load the agent, say where the
+    /// run file is, and prepare Python, OpenCL, CUDA and NVTX.
     pub variables: Vec<(&'static str, OsString)>,
-    /// The manifest. [`Prepared::announce`] writes it to the profile.
+    /// The manifest, which is not written yet. [`Prepared::announce`] writes it, except for `run`,
+    /// whose child process writes it.
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// The lock that is held until the manifest exists.
+    /// The lock on the profile's path. It is held until the manifest exists.
     lock: Option<DirectoryLock>,
     /// The pool and the profile's directory. Both are kept open so that their inode numbers do not
     /// change: some file systems give a file a new number when no process has it open.
@@ -55,7 +57,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Removes everything that was made. Callers use this if the program could not be started.
+    /// Removes the profile's directory and the pool. Callers use this if the program could not be
+    /// started.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
@@ -64,8 +67,8 @@ impl Prepared {
     /// over when that process ends. Otherwise, it is over when this process ends.
     ///
     /// # Errors
-    /// Returns an error if the manifest cannot be written. In this case, everything that was made
-    /// is removed.
+    /// Returns an error if the manifest cannot be written. In this case, the profile's directory
+    /// and the pool are removed.
     pub fn announce(mut self, watched: Option<u32>) -> Result<Self, Failure> {
         if let Some(process) = watched {
             self.manifest.watch = ProcessId::of(process).into_iter().collect();
@@ -89,12 +92,12 @@ impl Prepared {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // If this fails, the pool no longer exists, and no profile could show the loss.
+            // If this fails, the pool no longer exists, and the profile cannot show the loss.
             let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
 
-    /// Removes the pool's directory if the pool itself is gone.
+    /// Removes the pool's directory if it no longer contains the pool.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -116,7 +119,7 @@ impl Drop for Undo {
 }
 
 /// Makes the profile in `directory` except for its manifest. The caller writes the manifest when it
-/// is known which process is watched. If this fails, everything that was made is removed.
+/// is known which process is watched. If this fails, the directory and the pool are removed.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -244,8 +247,7 @@ pub fn make(
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
     let plan: &'static Plan = Box::leak(Box::new(Plan::new(counters.to_vec()).ok()?));
     let mut open = ThreadCounters::closed();
-    // It is no error if the counters cannot be opened. The program's counters then only take more
-    // time.
+    // A failure is no error: the program then only takes more time to open its counters.
     open.open(plan).ok().map(|()| open)
 }
 

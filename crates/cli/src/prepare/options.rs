@@ -123,8 +123,8 @@ impl Recording {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// Returns the layout of the pool. The pool has a page for each thread that records calls, and
-    /// with `--loops` another page for its loops.
+    /// Returns the layout of the pool, the shared memory for records. The pool has a page for each
+    /// thread that records calls, and with `--loops` another page for the thread's loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
@@ -148,8 +148,8 @@ impl Recording {
     /// options to the program.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
-        // If the environment already has a number of ranks, it belongs to another rank. It is
-        // therefore replaced by the option's number, or by an empty text.
+        // A number of ranks that is already in the environment does not belong to the rank of
+        // `--rank`. It is therefore replaced by the number of `--world-size`, or by an empty text.
         let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
         rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
     }

@@ -46,8 +46,8 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// A lock for choosing a free place and writing a manifest there. Only one command at a time holds
-/// it. Without the lock, if two commands started at the same moment, the second command could find
-/// a directory that is not yet a profile, or remove a directory that is still empty.
+/// it. Without the lock, one of two commands that start at the same moment could find the other's
+/// directory, which is not yet a profile, or remove it while it is still empty.
 ///
 /// The lock is taken on the parent directory, so it needs no file and is released when the process
 /// ends. If the file system does not support such locks, or another process holds the lock for too
@@ -133,8 +133,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Takes the lock of the series in `directory`, which was just created. If the file system does
-    /// not support such locks, the series is recorded without a lock.
+    /// Takes the lock of the series in `directory`. The caller has just created this series. If the
+    /// file system does not support such locks, the series is recorded without a lock.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
         // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.

@@ -54,7 +54,8 @@ pub struct PluginArgs {
     pub programs: Vec<String>,
 }
 
-/// The time in ms between two requests for a plugin's events, unless the user sets another time.
+/// The time in ms between two requests for a plugin's events, unless the user gives
+/// `--plugin-flush`.
 const FLUSH_MS: u64 = 1000;
 
 impl PluginArgs {
@@ -98,8 +99,9 @@ impl PluginArgs {
     }
 }
 
-/// Returns the plugins in the directory that the variable of Kineto's hosts names. The variable may
-/// be meant for another host, so the program runs even if the directory cannot be used.
+/// Returns the plugins in the directory that `KINETO_PLUGIN_LIB_DIR_PATH` names. The user may have
+/// set this variable for another program that uses Kineto, so the recorded program runs even if the
+/// directory cannot be used.
 fn of_variable() -> Vec<PathBuf> {
     let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     let Some(directory) = directory else { return Vec::new() };

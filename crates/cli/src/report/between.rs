@@ -259,8 +259,8 @@ fn columns(
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Adds a row for the time that the recorder itself took. With this row, the rows add up to the
-/// whole time between calls.
+/// Adds a row for the time that the recorder itself took between calls. With this row, the rows add
+/// up to the whole time between calls.
 fn add_recorder(table: &mut Table, gaps: &Gaps) {
     if gaps.recorder_ns >= 0.5 {
         table.add_rest(|column| match column {

@@ -1,5 +1,5 @@
-//! Writes the report as one JSON document, which `docs/schema.md` describes. Missing values are
-//! `null`.
+//! Writes the report as one JSON document, which `docs/schema.md` describes. A missing value is
+//! `null`, or its member is absent (`name?:` in `object!`).
 
 use std::io::{self, Write};
 
@@ -74,7 +74,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
         by: name_of(overview.by),
         sort: report.sort,
         filter: overview.filter,
-        // The next four members are absent if the user did not give the option.
+        // The next four members are absent if the user did not give the option of this name.
         kind?: overview.places[0],
         device?: overview.places[1],
         stream?: overview.places[2],
@@ -128,7 +128,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
     let counters = profile.manifest.counters.iter().zip(&row.counters);
-    // Each pass of the program repeats the calls of every op.
+    // With `run --passes`, each pass (run of the program) repeats the calls of every op.
     let repeated = analysis::are_means(profile, overview.by);
     let of_pass = row.in_pass(analysis::passes(profile, overview.by));
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| {
@@ -149,7 +149,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
     let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
-    // This is false if too few calls were timed to know the error of the total.
+    // `range_known` is false if too few calls were timed to know the error of the total.
     let range_known = sampled.is_none_or(|s| s.total.is_some_and(|total| total.interval.is_some()));
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
@@ -263,7 +263,7 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         start_time: process.id.start_time,
         generation: process.id.generation,
         // The rank of the process in a distributed job, and the number of ranks. In a merged
-        // profile, also the index of the member that the process comes from.
+        // profile, also the index of the profile that the process comes from.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),

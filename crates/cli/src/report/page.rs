@@ -192,7 +192,7 @@ fn no_path(profile: &Profile) -> String {
 
 /// If a profile has more calls than this, the page has no critical path, because computing the path
 /// needs all calls in memory, 150 bytes for each call. `critical-path` shows the path of such a
-/// profile.
+/// profile if it has at most [`MOST_CALLS`] calls.
 const PATH_CALLS: u64 = 3_000_000;
 
 /// Returns the critical path. Returns `None` if it is not known that any thread waited for another
@@ -215,8 +215,8 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))
 }
 
-/// Returns the tables of the other groupings. A table with a single row is left out, except for the
-/// table by thread.
+/// Returns the tables of the groupings in [`OTHERS`] that make sense for the profile. A table with
+/// a single row is left out, except for the table by thread.
 fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     let profile = overview.profile;
     let is_of_devices = |by: By| matches!(by, By::Kind | By::Device | By::Stream);
@@ -247,7 +247,8 @@ fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     forms
 }
 
-/// Whether anything may have happened on a device.
+/// Whether the profile may have events of devices: from plugins, from an imported trace, or from a
+/// recording of another profiler.
 fn has_activities(profile: &Profile) -> bool {
     profile.processes.iter().any(|process| process.id.is_of_plugins())
         || profile.manifest.origin == Origin::Import

@@ -60,8 +60,8 @@ impl Before {
         Ok(Self { rules, measured, named: args.roofs.is_some() })
     }
 
-    /// Returns the measured roofs if the user named their file, or if they were measured on the
-    /// machine on which the profile was recorded.
+    /// Returns the measured roofs if the user named their file with `--roofs`, or if they were
+    /// measured on the machine on which the profile was recorded.
     fn measured_for(&self, profile: &Profile) -> Option<&Measured> {
         self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
     }
@@ -157,7 +157,7 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
         }
     };
     // The note about missing ops is printed only in tables for people without a filter: a filter
-    // selects certain rows, and JSON and CSV contain only rows.
+    // selects certain rows anyway, and JSON and CSV have no place for the note.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());

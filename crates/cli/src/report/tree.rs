@@ -107,7 +107,7 @@ fn explained(table: &Table) -> Vec<(&'static str, &'static str, &'static str)> {
     }
 }
 
-/// The note about loops that are not known to be below a call.
+/// The note about loops of which it is not known in which calls they ran.
 const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
                      that of the calls";
 

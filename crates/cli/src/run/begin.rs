@@ -111,7 +111,8 @@ impl Program {
             CHILD.store(pid, Ordering::SeqCst);
         }
         // The handlers now receive the signals that arrived while signals were blocked, and pass
-        // them on to the child, if there is one. SAFETY: `before` outlives the call.
+        // them on to the child, if there is one.
+        // SAFETY: `before` outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
             if pid > 0 {
@@ -121,8 +122,8 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor treat this call as `fork`, so the child cannot write to the
-        // memory of this process.
+        // Emulators of a processor treat this `clone` as `fork`. Then the child has not written to
+        // the memory of this process, and `process` is `None`.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
@@ -230,8 +231,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 }
 
 /// Returns the top of the child's stack. The stack grows downwards to a guard area that cannot be
-/// accessed. It is mapped once and never unmapped, because unmapping memory interrupts the
-/// processor on which the program has just started.
+/// accessed. The stack is mapped once and never unmapped, because unmapping memory would interrupt
+/// the processor on which the program has just started.
 fn stack() -> io::Result<*mut c_void> {
     /// This size is enough for a long list of arguments, which `execvpe` copies for a script
     /// without a `#!` line. Pages of the stack that are not used take no memory.

@@ -1,8 +1,9 @@
-//! `run --dataset`: adds the recording to a dataset when the program has ended.
+//! `run --dataset`: adds the recording to a dataset at intervals while the program runs
+//! (`periodic.rs`), and when it has ended.
 //!
-//! A separate process of `export --dataset` adds the recording. Its parts appear in the dataset
-//! completely or not at all. So whatever happens to `run`, the dataset either contains the
-//! recording or not, and the profile can be added later.
+//! A separate process of `export --dataset` adds the recording. What such a process adds appears in
+//! the dataset completely or not at all, whatever happens to `run`. If it is missing, the user can
+//! add the profile later.
 
 mod periodic;
 
@@ -62,7 +63,7 @@ impl DatasetArgs {
     }
 }
 
-/// Checks before the program runs that parts can be added to `dir`.
+/// Checks before the program runs that its recording can be added to the dataset `dir`.
 ///
 /// # Errors
 /// Returns an error if `dir` exists and is neither a dataset nor empty.
@@ -96,8 +97,9 @@ pub fn choose_output(recording: &mut Recording) {
     }
 }
 
-/// Adds the whole profile to the dataset. `shown` is the profile's path as the user typed it.
-/// Errors are only printed, because the program has run and its profile exists.
+/// Adds the whole profile to the dataset, unless one of the `running` processes is still recording.
+/// `shown` is the profile's path as the user typed it. Errors are only printed, because the program
+/// has run and its profile exists.
 pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());

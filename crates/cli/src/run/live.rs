@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The view ends when the user types `q` or when the program ends. Ctrl-C reaches the program, as
-//! it does without a view. The program's output would disturb the view. So output to the terminal
-//! is first written to a file, and is shown when the view has ended. If the program's input is the
+//! it does without a view. What the program writes to the terminal would disturb the view. So it is
+//! first written to a file, and is shown when the view has ended. If the program's input is the
 //! terminal, the program gets an empty input instead, because the view reads the keyboard.
 //!
 //! The view runs in a separate thread, which receives no signals and never waits for the program.
@@ -39,8 +39,8 @@ const PAUSE: u32 = 150;
 /// The fraction of the time that may be spent on reading calls. The time for opening the profile
 /// and drawing the view is not included.
 const READING: f64 = 0.003;
-/// Before the view is drawn for the first time, calls may be read for this time, so that the view
-/// is not empty.
+/// Before the first drawing, reading calls may take this long, even if that exceeds [`READING`], so
+/// that the view is not empty.
 const FIRST: Duration = Duration::from_millis(4);
 /// The time between two checks of the keyboard, the size of the terminal and the program's output.
 const LOOK: Duration = Duration::from_millis(100);
@@ -87,8 +87,8 @@ impl Prepared {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-live".to_owned());
-        // If the new thread received a signal, the signal would not interrupt the wait for the
-        // program. So all signals are blocked in the new thread from its beginning.
+        // A signal must interrupt the main thread, which waits for the program. So all signals are
+        // blocked in the new thread from its beginning.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -157,7 +157,8 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Adds the new calls of the recording to `live`. This may take about the processor time `may`.
+/// Adds the new calls of the recording to `live`. Stops when this has taken the processor time
+/// `may`. The time that it took is added to `spent`.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
     // If the recording cannot be opened at this moment, it may be readable the next time.
     let Ok(profile) = Profile::open(directory) else { return };

@@ -122,7 +122,8 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say::<true>(closed, directory, args);
 }
 
-/// Makes all checks that can fail, before anything is created. Returns the settings of all passes.
+/// Chooses and checks the counters of all passes before anything is created. Returns the settings
+/// of all passes.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {

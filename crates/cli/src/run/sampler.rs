@@ -3,9 +3,9 @@
 //!
 //! A thread of `run` reads the counters before the program starts, then at start + n × interval,
 //! and once more after the program has ended. These times are absolute, so they do not drift. If
-//! the thread misses a time, the sample is skipped and not taken later. Because there is always a
-//! sample before and after the run, their difference is the count of the whole run, even if samples
-//! between them are missing.
+//! the thread misses a time, the sample is skipped and not taken later. The difference between the
+//! first and the last sample is the count of the whole run, even if samples between them are
+//! missing.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -32,15 +32,15 @@ pub struct Sampler {
 
 /// A message to the sampling thread.
 enum Told {
-    /// Until `finish` is called, only the sampling thread may write the manifest.
+    /// From now on, only the sampling thread writes the manifest, until `finish` is called.
     ManifestIsFree,
     Stop,
 }
 
 /// The counters to sample, and the settings for sampling.
 pub struct Wanted {
-    /// The counters, sorted by group. Of counters with the scope of a thread, only simulated
-    /// counters are here. They are counters of the whole machine.
+    /// The counters, sorted by group. If a counter has the scope of a thread, it is a simulated
+    /// one, and it is sampled as a counter of the whole machine.
     pub counters: Vec<Counter>,
     /// The time between two samples.
     pub interval: Duration,
@@ -84,9 +84,9 @@ impl Sampler {
         }
     }
 
-    /// Tells the thread that only it may write the manifest until `finish` is called. After a
-    /// second, the thread adds a snapshot of the clocks to the manifest, so that ticks can be
-    /// converted to ns even if `run` is killed.
+    /// Allows the sampling thread to write the manifest until `finish` is called; no other thread
+    /// does so meanwhile. After a second, the thread adds a snapshot of the clocks to the manifest.
+    /// With it, ticks can be converted to ns even if `run` is killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
@@ -252,7 +252,8 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // The result is ignored, because a value that cannot be read is missing in `readings`.
+        // An error needs no handling: a value that cannot be read is missing in `readings`, and a
+        // sample without a value is written.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
         // The counters were read between the two clock readings, so the middle between them is the

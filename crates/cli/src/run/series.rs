@@ -16,8 +16,9 @@
 //! before the first round, so that its files are in memory. No calls are left out within a run,
 //! because the first iterations hardly change the statistics by which runs are compared.
 //!
-//! The series ends if a program does not end with status 0, or if a signal that ends a command
-//! (such as SIGINT) arrives. The complete rounds remain a series that can be read.
+//! The series ends early if a program does not end with status 0, or if `run` receives a signal
+//! that ends a command (such as SIGINT). The rounds that were complete by then can still be
+//! compared.
 
 use std::ffi::OsString;
 use std::fs;
@@ -122,11 +123,11 @@ impl Program {
     }
 }
 
-/// The reason why a series ended before its last round.
+/// The reason why a series ended before its last round was complete.
 enum Ended {
     /// A program ended with this status.
     Program(ExitStatus),
-    /// This signal ended the series.
+    /// `run` received this signal, and the program ended with status 0.
     Signal(i32),
 }
 
@@ -146,7 +147,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     if let Some(Words(words)) = &args.repeat.against {
         programs.push(Program::new(Side::B, words.iter().map(OsString::from).collect())?);
     }
-    // If something cannot be recorded, this call fails before anything is created.
+    // If the counters or plugins cannot be recorded, `choose` fails here, before anything is
+    // created.
     choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
     let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
     let directory = place(output)?;
@@ -221,7 +223,7 @@ fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failur
     })
 }
 
-/// Runs all rounds. Returns `None` if all of them are complete.
+/// Runs the warm-up and all rounds. Returns `None` if all rounds are complete.
 fn all(
     args: &Args,
     series: &Series,

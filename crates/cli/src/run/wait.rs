@@ -1,4 +1,5 @@
-//! Waits for the program's end. Meanwhile, appends full pages of records to the profile.
+//! Waits until the recorded program has ended. Meanwhile, appends pages that its threads have
+//! filled with records to the profile.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -8,8 +9,8 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// The address of the number of pages that threads have offered for draining. The handler of
-/// SIGCHLD uses it.
+/// The address of a counter in the pool. It counts the full pages that the program's threads have
+/// offered for draining (being moved to the profile). The handler of SIGCHLD uses it.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Waits for the end of the child `pid`. Meanwhile, appends full pages of the pool to the profile
@@ -58,7 +59,7 @@ fn has_processors() -> bool {
     }
 }
 
-/// The handler of SIGCHLD. It increases the number of offers. This ends `drain.wait`, even if that
+/// The handler of SIGCHLD. It increases the counter of offers. This ends `drain.wait`, even if that
 /// call has not begun yet.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);

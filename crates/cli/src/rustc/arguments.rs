@@ -51,9 +51,10 @@ pub struct Line {
 
 /// How a command line is handled.
 pub enum Plan {
-    /// No code is made, or only code that the compiler or cargo itself runs.
+    /// rustc makes no code, or only code that rustc or cargo itself runs (procedural macros and
+    /// build scripts).
     Nothing,
-    /// Code is made, but it cannot be instrumented for this reason.
+    /// rustc makes code, but the code cannot be instrumented for this reason.
     Cannot(&'static str),
     Compile,
 }
@@ -135,7 +136,7 @@ impl Line {
         self.values("--emit").next().is_some()
     }
 
-    /// Decides how the command line is handled.
+    /// Decides whether the crate of this command line is instrumented.
     pub fn plan(&self) -> Plan {
         let types = self.types();
         let emits: Vec<String> = self.values("--emit").collect();
@@ -207,8 +208,9 @@ impl Line {
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// Returns the arguments of the first step. Options that are replaced are left out: the linker,
-    /// and options that make several objects of a crate.
+    /// Returns the arguments of the first step, in which rustc compiles the crate and also writes
+    /// its LLVM IR. Options that are replaced are left out: the linker, and options that make
+    /// several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

@@ -98,8 +98,8 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// The name of a file for messages. It is needed because rustc does not show what its linker
-/// prints.
+/// The name of the file to which the command in place of the linker writes its messages. rustc does
+/// not show what its linker prints.
 const NOTES: &str = "notes";
 
 /// Writes a line to the file that [`notes`] reads.
@@ -114,8 +114,8 @@ pub fn notes(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Compiles the instrumented IR of a crate to an object, in the folder with the crate's IR. A
-/// second call returns the object that the first call made.
+/// Compiles the instrumented IR of a crate to an object, in the `folder` with the crate's IR. If
+/// the folder already contains this object, it is returned.
 fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<PathBuf>, String> {
     let object = folder.join("instrumented.o");
     if object.is_file() {
@@ -153,7 +153,8 @@ fn triple(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line.strip_suffix(b"\"")?).into_owned())
 }
 
-/// Replaces the object among the arguments of the linker.
+/// Replaces the object that rustc made by the instrumented one. The object is among `words`, the
+/// arguments of the linker.
 pub fn replace_loose(
     words: &[OsString],
     folder: &Path,

@@ -1,4 +1,4 @@
-//! `--skip-missing`: chooses the requested counters that work here.
+//! `--skip-missing`: chooses those of the requested counters that work on this machine.
 
 use counters::plan::by_scope;
 use machine::Machine;
@@ -12,10 +12,10 @@ use profile::Origin;
 
 use crate::prepare::{self, Chosen, Recording};
 
-/// Returns the counters that work here. Leaves out names that this machine does not know, counters
-/// that do not open or do not count, and counters of whole packages. If the other counters cannot
-/// be counted together, leaves out counters from the end of the list until they can. Adds a note
-/// for each counter that is left out.
+/// Returns the counters of `recording` that work on this machine. Leaves out names that this
+/// machine does not know, counters that do not open or do not count, and counters of whole
+/// packages. If the other counters cannot be counted together, leaves out counters from the end of
+/// the list until they can. Adds a note for each counter that is left out.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,

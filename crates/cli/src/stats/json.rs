@@ -1,5 +1,5 @@
 //! Writes the statistics as one JSON document with one op per line, which `docs/schema.md`
-//! describes. Missing values are `null`.
+//! describes. A missing value is `null`, or its member is absent (`name?:` in `object!`).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

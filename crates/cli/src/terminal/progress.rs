@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use super::{is_quiet, is_verbose, visible};
 use crate::view::units::{bytes, grouped, shorten, time};
 
-/// The line is shown only when a command has worked for this time.
+/// The line is shown only when the outermost step has taken this time.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -68,8 +68,8 @@ enum Amount {
     Read(u64, u64),
     /// For a step that writes: the value of [`WRITTEN`] at its start.
     Written(u64),
-    /// For a step that works on countable things, such as calls: the number of things that are
-    /// done, the number of all things, and the things' name.
+    /// For a step that processes countable things, such as calls: how many things are processed,
+    /// how many there are in all, and what they are called.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
@@ -100,8 +100,8 @@ pub fn writing(path: &Path) -> Doing {
     begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
 }
 
-/// Begins a step that works on `all` things. `things` is their name, such as `calls`.
-/// [`Doing::done`] counts them.
+/// Begins a step that has to process `all` things; `things` is what they are called, such as
+/// `calls`. The caller reports to [`Doing::done`] how many of them it has processed.
 pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
@@ -133,7 +133,7 @@ pub fn wrote(bytes: u64) {
 }
 
 impl Doing {
-    /// Adds to the number of things that are done.
+    /// Adds `more` to the number of things that the step has processed.
     pub fn done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
@@ -230,7 +230,7 @@ fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // Some files are read twice, so the number is limited to the size of the files.
+            // A command reads some files twice, so the number is limited to the size of the files.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }
@@ -259,8 +259,8 @@ pub fn write_in_place(text: &[u8]) {
     let _ = io::stderr().write_all(text);
 }
 
-/// Erases the line for the rest of the command. This is called before text is written to stdout on
-/// a terminal.
+/// Erases the line and does not show it again. [`super::Screen`] calls this before it writes text
+/// to stdout on a terminal.
 pub fn end() {
     if !IS_OVER.swap(true, Ordering::Relaxed) {
         end_phase();

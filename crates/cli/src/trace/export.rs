@@ -149,7 +149,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
-    // The file names are the last arguments of the command that imported them.
+    // The names of the imported files are the last arguments of the command that imported them.
     let files = &profile.manifest.command;
     let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
     let names: Vec<String> = match files.len() == traces.len() {
@@ -283,7 +283,7 @@ impl Args {
     }
 }
 
-/// The part of a profile that is written.
+/// The part of a profile that the options `--category`, `--from` and `--to` select.
 struct Selection {
     filter: Filter,
     /// The ids of the arrows of which both ends are written.
@@ -427,7 +427,7 @@ pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
     }
-    // If there is a single imported trace, its own base is used.
+    // The exported file of a single imported trace has the trace's own base.
     let traces = profile.activities().map_err(io::Error::other)?;
     let [trace] = traces.as_slice() else { return Ok(None) };
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))

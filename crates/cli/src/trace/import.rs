@@ -91,7 +91,8 @@ pub enum Whose {
     NotOurs,
 }
 
-/// Passes on the events of a trace, until it is found that the trace is not accepted.
+/// Passes on the events of a trace. Stops if the trace was written by Counterpoint and `whose` does
+/// not accept that.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,

@@ -35,8 +35,8 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// The first argument of a part that was made from a bundle. Parts of the profile that were made
-/// from a bundle are recognised by it.
+/// The first argument of a part of a profile (a directory of `processes`) that was made from a
+/// bundle. Such parts are recognised by it.
 const SOURCE: &str = "iree-profile";
 /// The name of the argument with the number of the profile's own dispatch.
 const NUMBER: &str = "dispatch";
@@ -61,7 +61,8 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the parts that are to be added. Returns a sentence about these parts.
+/// Writes the parts of the profile that are to be added, one for each device of the bundle. Also
+/// returns a sentence about them.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -95,9 +96,9 @@ fn write(
     Ok((Converted::of_events(events, added.notes), said))
 }
 
-/// Finds the dispatches of the bundle in the profile, and adds the numbers of the profile's
-/// dispatches as arguments. Returns the process that has most of the dispatches, the number of
-/// dispatches that were found, and the number of dispatches in the bundle.
+/// Finds the dispatches of the bundle's host rows in the profile, and adds to each the number of
+/// the profile's dispatch as an argument. Returns the process that has most of these dispatches,
+/// how many of them were found, and how many the bundle has.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());
@@ -144,8 +145,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Returns a number for a new part with events of a process's plugins. It is the lowest number that
-/// is greater than the numbers of all existing parts.
+/// Returns the number of a new part of the profile for events of devices in the process. It is the
+/// lowest number that is greater than the numbers of all such parts of this process.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));

@@ -1,4 +1,4 @@
-//! Prepares the data about loops, which all views and formats share.
+//! Prepares the data about loops from which all views and formats of loops are made.
 //!
 //! ```text
 //!  profile.loops() ─► Loops (analysis::loops) ─┬─► text: a tree for people
@@ -47,13 +47,13 @@ use crate::failure::Failure;
 /// The loops of a profile, and what a view shows of them.
 pub struct Loops<'a> {
     pub profile: &'a Profile,
-    /// The data about loops that the profile contains.
+    /// The modules and counts that the instrumented program recorded.
     pub recorded: &'a Recorded,
-    /// The trees of functions and loops, with their sums.
+    /// The trees of functions and loops, with sums over all threads.
     pub table: LoopTable,
     /// The dispatches of functions and loops.
     pub dispatches: Dispatches,
-    /// The ops that functions and loops ran in: dispatches, or ops of a virtual machine.
+    /// For each function or loop, the op that it ran in: a dispatch, or an op of a virtual machine.
     pub around: OpsAround,
     /// For each module, the indices of the nodes that are shown, in the order of the rows.
     pub rows: Vec<Vec<usize>>,
@@ -63,11 +63,11 @@ pub struct Loops<'a> {
     pub is_chosen: bool,
     /// Whether times are shown as measured, without subtracting the cost of a hit.
     pub raw: bool,
-    /// Code and texts that are shown besides the numbers.
+    /// Machine code and compilers' texts that are shown besides the numbers.
     pub more: More,
 }
 
-/// The code and texts that the user asked for.
+/// The machine code and compilers' texts that the user asked for.
 #[derive(Default)]
 pub struct More {
     /// The machine code of each module, if the user asks for it.
@@ -92,7 +92,8 @@ impl More {
 }
 
 impl<'a> Loops<'a> {
-    /// Builds the trees of loops. The numbers of a node are sums over its records.
+    /// Builds the trees of loops. The numbers of a node are sums over the rows that threads
+    /// recorded for it.
     pub fn new(
         profile: &'a Profile,
         recorded: &'a Recorded,
@@ -132,8 +133,9 @@ impl<'a> Loops<'a> {
         self.rows[module].iter().filter_map(|index| nodes.get(*index))
     }
 
-    /// Chooses the rows. `filter` is a pattern of names, `sort` a column, and `top` the largest
-    /// number of rows. Without `all`, functions and loops that were never entered are left out.
+    /// Chooses the rows. `filter` is a pattern of names, `sort` is a column, and `top` is the
+    /// largest number of rows. Without `all`, functions and loops that were never entered are left
+    /// out.
     pub fn choose(
         &mut self,
         filter: Option<&str>,
@@ -198,7 +200,8 @@ impl<'a> Loops<'a> {
         Ok(())
     }
 
-    /// Returns the dispatch that a node ran in, and how their numbers compare.
+    /// Returns the dispatch that a node ran in, and how the node's numbers compare with the
+    /// dispatch's.
     pub fn inside(&self, tree: &LoopTree, node: &LoopNode) -> Option<(&Dispatch, Inside)> {
         let dispatch = dispatch_of(&self.dispatches, tree, node)?;
         let times = node.all.times(self.raw);
@@ -287,7 +290,7 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
 }
 
 /// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. It is
-/// for places where no heading names the function.
+/// used where no heading names the function.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
@@ -332,8 +335,8 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Returns the file and line of an entry in the source. Some compilers write line 0 if the line is
-/// unknown.
+/// Returns the file and line of an entry in the source. Line 0 counts as unknown, because some
+/// compilers write it if they do not know the line.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))
@@ -348,7 +351,8 @@ pub fn module_name(tree: &LoopTree) -> String {
 }
 
 /// Returns the functions of a module that were entered, if several modules have the same file name:
-/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function is known.
+/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function with a name
+/// was entered.
 pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     const LONGEST: usize = 60;
     let same = |other: &&LoopTree| module_name(other) == module_name(tree);

@@ -18,10 +18,10 @@ use crate::failure::Failure;
 use crate::plugin_events::show;
 use crate::terminal::progress;
 
-/// Opens a profile for a view, without changing it. If the recording was killed, the data that it
-/// left is read without being moved: pages of the pool, and events of plugins, which are converted
-/// in memory. From then on, this thread and the threads that it starts have only the rights that
-/// the view `needs`.
+/// Opens a profile for a view, without changing it. If the recording was killed, its remaining data
+/// is read where it is: the pages in its pool (the shared memory that programs record into), and
+/// the events of plugins, which are converted in memory. From then on, this thread and the threads
+/// that it starts have only the rights that the view `needs`.
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
@@ -39,7 +39,8 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
 pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
 
 /// Whether no process has recorded anything. The first process that records makes the directory of
-/// the parts. If that directory is missing, nothing was recorded.
+/// the processes' parts. If the manifest exists, but neither this directory nor one for passes or
+/// for members of a merged profile, nothing was recorded.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
@@ -125,7 +126,8 @@ pub fn typed(path: &Path) -> String {
     }
 }
 
-/// Returns the number of counters that plugins have recorded. Some plugins record only counters.
+/// Returns the number of time series that plugins have recorded. Some plugins record only counters
+/// over time and no calls.
 pub fn series_of_plugins(profile: &Profile) -> u128 {
     let of_plugins = profile.tracks.iter().filter(|tracks| tracks.name.starts_with("plugins"));
     of_plugins.map(|tracks| tracks.series.len() as u128).sum()

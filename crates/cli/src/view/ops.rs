@@ -80,8 +80,8 @@ struct View<'a> {
     table: &'a OpTable,
     /// Whether values are shown as they were recorded, without subtracting what recording cost.
     raw: bool,
-    /// The names of some rows with impossible values, with the reasons; empty if there are no such
-    /// rows.
+    /// The names of up to [`NAMED`] rows with impossible values, with the reasons. Empty if there
+    /// are no such rows.
     contradictions: String,
     losses: Vec<LossCount>,
     chosen: &'a Chosen<'a>,
@@ -100,15 +100,15 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     if profile.is_sampled() && chosen.format != Format::Json {
         return sampled::print(profile, chosen);
     }
-    // If values of this profile contradict each other, every view shows all values as they were
-    // recorded.
+    // If values of a profile contradict each other, every view of this profile shows all values as
+    // they were recorded.
     let mut raw = chosen.raw || is_contradicted(profile);
     let mut trees = OpTrees::new(profile, raw);
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // In a run with a budget, sums contain only timed calls and would not match, so they are not
-    // checked.
+    // In a run with a budget, only some calls were timed. Sums contain only these calls and would
+    // not match, so they are not checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));

@@ -1,26 +1,27 @@
-//! Gives up the rights that a command does not need. This is done before the command reads data
-//! that somebody else wrote.
+//! Gives up the rights that a command does not need, before the command reads data that somebody
+//! else wrote.
 //!
 //! A view reads a profile and writes at most one file. Commands for traces read files, and write a
-//! file or make a profile. `recover` moves the content of a pool into its profile. `hook report`
+//! file or make a profile. `recover` moves the content of a pool (the shared memory that programs
+//! record into) into its profile, and `trace import --into` adds events to a profile. `hook report`
 //! writes files and removes the profile. Each function that opens something checks what it opens;
-//! the rules of this module limit the damage if one of these checks is wrong. If the kernel has no
-//! Landlock (before Linux 5.13, or because it is turned off), the command keeps its rights and
-//! otherwise behaves the same.
+//! the rules here limit the damage if one of these checks is wrong. If the kernel has no Landlock
+//! (before Linux 5.13, or because it is turned off), the command keeps its rights and otherwise
+//! behaves the same.
 //!
 //! | right | where |
 //! |---|---|
 //! | read | the profile, the places of pools, `/proc` and `/sys`, and what the caller named |
 //! | make, write and replace files | the directory of the output that the caller named |
 //! | make and remove files and directories | the profile that an import makes, or a temporary one |
-//! | the same, and move them to other directories | the profile that `recover` and `hook report` end |
-//! | remove files | the directories of pools that they delete |
+//! | the same, and move them elsewhere | the profile that `recover` or `trace import` changes |
+//! | remove files | directories of pools that are deleted; the profile that `hook report` removes |
 //! | remove an empty directory | where such a profile or pool is |
-//! | all others: make directories, links and devices, execute, connect | nowhere |
+//! | all others: make links and devices, execute, connect | nowhere |
 //!
 //! On kernels whose Landlock rules cannot allow moving files to another directory (before Linux
 //! 5.19), every process with rules is forbidden to do so. There, the two commands that move files
-//! keep their rights.
+//! (`recover` and `trace import --into`) keep their rights.
 //!
 //! Views read `/proc` to find out which processes are alive, and `/sys` to find out how many
 //! threads this process may use. Landlock's rules are for directories and not for names of files.
@@ -43,12 +44,12 @@ use crate::whole::{Written, directory, written};
 /// The files and directories that a command uses besides the profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
-    /// Files and directories that the view reads.
+    /// Files and directories that the command reads.
     pub reads: Vec<&'a Path>,
-    /// Whether the view may read any file that the profile names. This takes effect only if the
+    /// Whether the command may read any file that the profile names. This takes effect only if the
     /// caller has made the profile.
     pub named_files: bool,
-    /// The files that the view writes.
+    /// The files that the command writes.
     pub outputs: Vec<PathBuf>,
     /// A directory that the command has just made. The command makes files and directories in it,
     /// and may remove it.
@@ -83,9 +84,8 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Whether the caller has made this profile and nobody else can write to it. This is decided by the
-/// owner and mode of the profile's directory and manifest. Paths in such a profile may be read
-/// wherever they are.
+/// Whether the caller owns the profile's directory and manifest, and their modes do not allow
+/// everybody to write to them. Paths in such a profile may be read wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -107,7 +107,8 @@ pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
     if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    // An error is not reported, because the caller cannot help it if the kernel has no Landlock.
+    // An error is not reported, because the user cannot do anything about a kernel without
+    // Landlock.
     let _ = try_confine(profile, needs);
 }
 
@@ -137,7 +138,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
         };
         rules = rules.add_rule(PathBeneath::new(directory, read | change))?;
         // Root may read the profile of another user. The pool of such a profile is in a directory
-        // of that user.
+        // of the profile's owner.
         let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
         for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
             for place in places(user) {

@@ -33,7 +33,8 @@ use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
-/// The indentation of a table of probabilities. The next constant is the width of a bucket.
+/// The indentation of a table of probabilities, in characters. The next constant is the width of a
+/// column of the table.
 const TABLE_INDENT: usize = 8;
 const TABLE_CELL: usize = 3;
 
@@ -48,7 +49,7 @@ pub struct Style {
     pub name_tid: bool,
     /// Whether totals over an op's threads are shown, if there are several threads.
     pub totals: bool,
-    /// Whether totals are shown after the threads. Otherwise they are shown before them.
+    /// Whether totals are shown after the threads. Otherwise totals are shown before the threads.
     pub totals_last: bool,
     /// Whether a value that is the same in all calls is printed in one line. The original hook
     /// prints all of its statistics.
@@ -81,7 +82,8 @@ impl Default for Style {
     }
 }
 
-/// Writes the statistics of every op and thread, and the tables of pairs if they exist.
+/// Writes the statistics of every op and thread, and the tables of conditional probabilities if
+/// `stats` has them.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.
@@ -149,8 +151,8 @@ pub fn render(
     Ok(())
 }
 
-/// Returns whether one part (a thread or rank) contains all calls of the op, so that no total is
-/// needed, and the heading for the total.
+/// Returns whether one thread or rank has all calls of the op, so that no total is needed, and the
+/// words for all threads or ranks in the heading of the total.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -288,7 +290,7 @@ fn describe(
         (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
-        // The value cannot be distinguished from that of an empty call.
+        // This value cannot be distinguished from the value of an empty call.
         Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
@@ -303,7 +305,7 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // This mean of all calls is estimated from the timed calls.
+    // In a run with a budget, the mean over all calls is estimated from the timed calls.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {

@@ -1,13 +1,13 @@
-"""The report's numbers of runs without a budget, computed slowly from exports (docs/account.md).
+"""Computes the report's numbers of runs without a budget from exports, with slow and simple code (docs/account.md).
 
     python account.py CALLS.json... < ARGUMENTS
 
-CALLS.json is `counterpoint export PROFILE --format json`; a line of ARGUMENTS for each file is `raw` or
-empty. Prints a line with a JSON object for each file: by op, thread, cpu, process and rank, for each row
-its calls, inner_calls, dispatches, total, self, mean, min, p50, p99 and max in ns, how many threads and
-CPUs, the recorded sum of each counter over outermost calls with the number of these, and what `stats`
-says of the durations and of each counter. `tree` has calls, total and self by the names of the calls
-around; `threads` calls, wall time and time in calls; `head` the sums above the table.
+CALLS.json is the output of `counterpoint export PROFILE --format json`. For each file, ARGUMENTS has a line, which is
+`raw` or empty. For each file, the program prints a line with a JSON object. It contains rows by op, thread, cpu,
+process and rank. Each row has its calls, inner_calls, dispatches, total, self, mean, min, p50, p99 and max in ns, the
+numbers of threads and CPUs, the recorded sum of each counter over outermost calls with the number of these calls, and
+the statistics of `stats` for durations and for each counter. `tree` has calls, total and self by the names of the calls
+around; `threads` has calls, wall time and time in calls; `head` has the sums above the table.
 """
 
 import json
@@ -27,7 +27,8 @@ KEYS = {
 
 
 def classes(document, raw):
-    """What a bracket takes, by process and set of counters read: (in its duration, outside)."""
+    """Returns the time that the recorder takes for a call, by process and set of counters: (inside of the call's
+    duration, outside of it)."""
     found = {}
     scale = PARTS / document["profile"]["clock"]["ns_per_tick"]
     parts = lambda ns: int(numpy.floor(max(ns, 0.0) * scale + 0.5))
@@ -39,14 +40,14 @@ def classes(document, raw):
 
 
 def nested(calls):
-    """For each call of a thread the call directly around it: the last one that began before it and
-    has not ended. Calls are recorded when they end, so of equal calls the later one is outside; a
-    profiler of the host names the outer one first."""
+    """Returns, for each call of a thread, the call directly around it: the last call that began before it and had not
+    ended. If two calls have the same times, the one that was recorded later is the outer one, because calls are
+    recorded when they end. A profiler of the host lists the outer call first."""
     outside = lambda i: i if calls[i]["foreign"] else -i
     order = sorted(range(len(calls)), key=lambda i: (calls[i]["begin"], -calls[i]["end"], outside(i)))
     around, open_ = [None] * len(calls), []
     for i in order:
-        # A call that ended when this one begins is not around it.
+        # A call that has ended when call `i` begins does not contain it.
         ended = lambda at: calls[at]["end"] < calls[i]["end"] or calls[at]["end"] <= calls[i]["begin"]
         while open_ and ended(open_[-1]):
             open_.pop()
@@ -56,12 +57,13 @@ def nested(calls):
 
 
 def threads_of(document, raw):
-    """The calls of each thread, each with its own time and what was taken, and the call around it."""
+    """Returns the calls of each thread. Each call has its own time, the time that was subtracted, and the call around
+    it."""
     prices = classes(document, raw)
     names = [counter["name"] for counter in document["profile"]["counters"]]
     threads = {}
     for row in document["calls"]:
-        # What the host's own profiler saw of a thread is on the same thread.
+        # The calls of the host's own profiler are on the same threads.
         begin, ticks = row["start_ticks"], row["duration_ticks"]
         times = {"begin": begin, "end": begin + ticks, "foreign": row["library"] == "python"}
         call = {**row, **times, "pass": row.get("pass", 1)}
@@ -102,14 +104,14 @@ def buckets(values):
 
 
 def correlations(x, y):
-    """Pearson's and Spearman's, or None where one of the two is constant."""
+    """Returns Pearson's and Spearman's correlation, or None for both if x or y is constant."""
     if len(set(x)) < 2 or len(set(y)) < 2:
         return None, None
     return tuple(float(numpy.corrcoef(a, b)[0, 1]) for a, b in ((x, y), (rankdata(x), rankdata(y))))
 
 
 def described(calls, names, scale):
-    """What `stats` says: durations, values of each counter, and how both are correlated."""
+    """Returns the statistics of `stats`: of durations, of the values of each counter, and the correlations of both."""
     times = [call["time"] * scale for call in calls]
     out = {"duration_ns": {"buckets": buckets(times), "deviation": None}}
     if len(times) > 1:
@@ -143,7 +145,8 @@ def account(document, threads, by):
             else:
                 row["outermost"].append(call)
     whole = sum(row["self"] for row in rows.values())
-    # Each pass repeats the calls of every op. What is computed from single calls is of all passes.
+    # Each pass repeats the calls, so sums are divided by the number of passes. Statistics of single
+    # calls use the calls of all passes.
     passes = document["profile"].get("passes") or 1 if by == "op" else 1
     of_pass = lambda numbers: [sum(number == n + 1 for number in numbers) for n in range(passes)]
     out = {}
@@ -177,7 +180,7 @@ def account(document, threads, by):
 
 
 def tree(document, threads):
-    """Calls, total and self by the names of the calls around, the outermost first."""
+    """Returns calls, total and self by the path of names of the calls around, the outermost first."""
     scale = document["profile"]["clock"]["ns_per_tick"] / PARTS / (document["profile"].get("passes") or 1)
     nodes = {}
     for call in (call for calls in threads.values() for call in calls):
@@ -190,7 +193,8 @@ def tree(document, threads):
 
 
 def lives(document, threads):
-    """Of each thread: calls, from the first begin to the last end, and the time in calls."""
+    """Returns, for each thread, its number of calls, the time from the first begin to the last end, and the time in
+    calls."""
     ns = document["profile"]["clock"]["ns_per_tick"]
     return {
         f"{one} {pid} {tid}": {

@@ -1,8 +1,8 @@
-"""The critical path of a profile, from `counterpoint export --format csv`, without any of our code.
+"""Computes the critical path of a profile from `counterpoint export --format csv`, without any of our code.
 
-Times are cut at every begin and end of a call, and each piece of a thread is one node. What a node waits
-for is looked for among all others, so this is slow and short. Longest paths come from networkx where it
-is installed, and otherwise from a recursion. Reads CSV from stdin; prints JSON.
+The time of a thread is cut at every begin and end of a call, and each piece of a thread is one node. For each node, all
+other nodes are searched for those that it waits for, so this program is slow and short. Longest paths are computed by
+networkx if it is installed, and otherwise by a recursion. Reads CSV from stdin; prints JSON.
 """
 
 import csv
@@ -27,7 +27,7 @@ for call in calls:
 
 
 def around(call):
-    """The calls around a call on its thread, the innermost first. Outer calls are recorded later."""
+    """Returns the calls around a call on its thread, the innermost first. An outer call is recorded later."""
     found = [c for c in lines[call["line"]] if c is not call and c["begin"] <= call["begin"]
              and call["end"] <= c["end"]
              and ((c["begin"], c["end"]) != (call["begin"], call["end"]) or c["at"] > call["at"])]
@@ -43,7 +43,7 @@ for call in calls:
 
 
 def owner(call):
-    """The op that the time of a call belongs to."""
+    """Returns the op that the time of a call belongs to."""
     if call["role"] == "task" and call["region"] in regions:
         return owner(regions[call["region"]])
     if call["role"] in ("region", "task"):
@@ -53,7 +53,8 @@ def owner(call):
 
 
 def ranges(call):
-    """The ranges that a call is inside of, and that it is itself. Those around a task are around its region."""
+    """Returns the ranges around a call, and the call itself if it is a range. The ranges around a task are those around
+    its parallel region."""
     found = set()
     for c in [call] + around(call):
         if c["role"] == "range":
@@ -82,7 +83,7 @@ for line, members in lines.items():
             node["tasks"] = tasks
         nodes.append(node)
         of_line[line].append(node)
-    # A region whose own task ends with it has no piece at its end: the wait is a node of no length.
+    # If no piece of the call ends with the region, a node of length zero is added for the wait.
     for call in members:
         tasks = foreign.get(call["region"], []) if call["role"] == "region" else []
         tasks = [t for t in tasks if t["end"] <= call["end"]]
@@ -109,7 +110,7 @@ for node in nodes:
     call = node["call"]
     first = node is min(pieces[call["at"]], key=lambda n: (n["begin"], n["end"]))
     for task in node.get("tasks", ()):
-        # What the task's last moment was spent on.
+        # This is the last node on the task's thread that ended by the end of the task.
         last = [n for n in of_line[task["line"]] if n["end"] <= task["end"]]
         node["after"].append(max(last, key=lambda n: (n["end"], n["begin"])))
     if not first:
@@ -135,7 +136,7 @@ for node in nodes:
 
 
 def cost(node, without):
-    """How long a node takes. Without a range, what is inside of it takes no time, either."""
+    """Returns the time of a node. If the op or range `without` is left out, the nodes inside of it take no time."""
     return 0 if node["op"] == without or without in node["ranges"] else node["end"] - node["begin"]
 
 

@@ -1,4 +1,4 @@
-"""Types Ctrl-C at the moment when the first pass is over, and prints how `run` ended."""
+"""Types Ctrl-C when the first pass has ended, and prints how `run` ended."""
 
 import os, pty, sys, time
 run, terminal = pty.fork()

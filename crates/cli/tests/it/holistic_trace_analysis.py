@@ -7,5 +7,5 @@ types, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
 kernels = {row["name"]: (row["sum (us)"], row["max (us)"]) for _, row in kernels.iterrows()}
 assert kernels == {"matmul": (60, 40), "softmax": (5, 5)}, kernels
 breakdown = analysis.get_temporal_breakdown(visualize=False).iloc[0]
-# From the first begin to the last end 110 us, of which nothing ran in 20 and 25.
+# The time from the first begin to the last end is 110 us. In it, nothing ran for 20 us, and again for 25 us.
 assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45, breakdown

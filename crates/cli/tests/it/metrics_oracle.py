@@ -1,8 +1,8 @@
 """Compares the metrics of a random profile with exact arithmetic in fractions.
 
 Arguments: the program, the profile, and a file of metrics. Python evaluates the expressions, which
-only use names of one letter, `duration`, `calls`, numbers, + - * / ( ) min max. Beside a sum, a number
-stands for each call."""
+only use names of one letter, `duration`, `calls`, numbers, + - * / ( ) min max. A number that is added to a
+sum over calls is added once for each call."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def whole(call, name):
 
 
 class Sum:
-    """A sum over calls (`degree` 1), or a number that does not grow with their number (0)."""
+    """A sum over calls (`degree` 1), or a number that does not grow with the number of calls (`degree` 0)."""
 
     def __init__(self, value, degree, calls):
         self.value, self.degree, self.calls = value, degree, calls
@@ -121,13 +121,14 @@ def same(ours, theirs, what):
         return
     compared += 1
     assert ours is not None, (what, float(theirs))
-    # Rounding differs in the last digits. Terms can cancel each other, so the error also has an
-    # absolute limit.
+    # The results differ in the last digits because of rounding. The error also has an absolute
+    # limit, because terms can cancel each other.
     assert math.isclose(ours, float(theirs), rel_tol=1e-9, abs_tol=1e-6), (what, ours, float(theirs))
 
 
 def value(expression, calls):
-    """Evaluates with sums over the calls that have all counters of the expression."""
+    """Evaluates an expression with sums over the calls that have all counters of the expression. Returns the value, and
+    the number of these calls."""
     used = names(expression)
     some = [call for call in calls if all(whole(call, name) for name in used)]
     values = {name: Fraction(sum(call[name] for call in some)) for name in used}

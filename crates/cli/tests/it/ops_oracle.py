@@ -1,6 +1,6 @@
-"""Computes rows of ops from single calls: reads the CSV of `counterpoint export` on stdin and prints
+"""Computes the rows of ops from single calls. Reads the CSV of `counterpoint export` on stdin. Prints
 {op | arguments | device | in_run: [calls, self ns, faults of callers, faults of workers, storage]}
-as JSON, with the time of all runs in "wall"."""
+as JSON. The entry "wall" has the time of all runs."""
 import csv, json, sys
 from collections import defaultdict
 
@@ -19,7 +19,8 @@ def around(outer, inner):
     return (outer["place"] > inner["place"] and outer["begin"] <= inner["begin"]
             and inner["end"] <= outer["end"])
 
-# For each call, all calls that contain it, innermost first. Compares all pairs.
+# For each call, this makes a list of all calls that contain it, the innermost one first. It compares
+# all pairs of calls.
 for of_thread in threads.values():
     for call in of_thread:
         call["outer"] = [other for other in of_thread if around(other, call)]

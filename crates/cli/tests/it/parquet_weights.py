@@ -1,5 +1,5 @@
-"""The columns of a run with a budget: names, types, every cell, and what must hold between
-them."""
+"""Checks the columns of a run with a budget: their names, types, all cells, and the relations between
+columns."""
 
 import csv, sys
 import pyarrow as pa, pyarrow.parquet as pq
@@ -18,7 +18,8 @@ assert None not in found["weight"] + found["skipped"]
 assert found["weight"][0] == found["counter_weight"][0] == 1 < max(found["weight"])
 assert max(found["skipped"]) > 0
 for weight, counter_weight, faults in zip(found["weight"], found["counter_weight"], table.column("page-faults:u").to_pylist()):
-    # Counters were read if and only if the weight says so, and then at most as often as calls were timed.
+    # A call has a weight for counters if and only if its counters were read. Counters were read in
+    # at most as many calls as were timed.
     assert (counter_weight is None) == (faults is None)
     assert counter_weight is None or counter_weight % weight == 0
 assert None in found["counter_weight"]

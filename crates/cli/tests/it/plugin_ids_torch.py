@@ -1,4 +1,4 @@
-"""Launches kernels of the test plugin in ops of PyTorch."""
+"""Calls ops of PyTorch that launch kernels of the test plugin."""
 
 import ctypes, os
 import torch

@@ -1,4 +1,4 @@
-"""Launches kernels of the test plugin in ops of TVM."""
+"""Calls ops of TVM that launch kernels of the test plugin."""
 
 import ctypes, importlib.util, inspect, sys
 import numpy as np
@@ -30,7 +30,7 @@ class Model:
         c = R.call_pure_packed("test.three", b, TYPES=(R.Tensor((4,), "float32"),))
         return c
 '''
-# Names of arguments differ between versions of TVM.
+# The name of this argument differs between versions of TVM.
 source = output + ".py"
 with open(source, "w") as file:
     types = "ty_args" if "ty_args" in inspect.signature(relax.call_pure_packed).parameters else "sinfo_args"

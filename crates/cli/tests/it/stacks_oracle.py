@@ -1,4 +1,4 @@
-"""Reads what `export --format pprof|folded|speedscope` writes, and compares it with what it computes itself
+"""Reads the files of `export --format pprof|folded|speedscope`, and compares them with stacks that it computes itself
 from the rows of single calls.
 
     stacks_oracle.py CALLS_CSV TREE_JSON PPROF FOLDED SPEEDSCOPE
@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 calls_csv, tree_json, pprof, folded, speedscope = sys.argv[1:]
 
-# Name, number and type; capitals are repeated. u: uint64, i: int64, s: string, else a message.
+# Fields as name, number, type (u: uint64, i: int64, s: string, else a message). Capitals: repeated.
 PUBLISHED = {
     "ValueType": "type 1 i, unit 2 i",
     "Label": "key 1 i, str 2 i, num 3 i, num_unit 4 i",
@@ -46,7 +46,7 @@ Profile = message_factory.GetMessageClass(pool.FindMessageTypeByName("p.Profile"
 
 
 def of_pprof():
-    """(thread, path) to values by name, and the text of a comment."""
+    """Returns the values by name for each (process, thread, path), and the names of the values."""
     with gzip.open(pprof) as packed:
         profile = Profile.FromString(packed.read())
     texts = profile.string_table
@@ -63,13 +63,13 @@ def of_pprof():
         labels = {texts[label.key]: label.num for label in sample.label}
         path = tuple(locations[at] for at in reversed(sample.location_id))
         for (kind, _), value in zip(kinds, sample.value, strict=True):
-            # The first two are the process and the thread.
+            # The first two frames are the process and the thread.
             stacks[(labels["pid"], labels["tid"], path[2:])][kind] += value
     return stacks, [kind for kind, _ in kinds]
 
 
 def of_calls(counters):
-    """The same from single calls: a call is inside of the shortest one of its thread that holds it."""
+    """Returns the same from single calls. A call is inside of the shortest call of its thread that contains it."""
     threads = defaultdict(list)
     with open(calls_csv, newline="") as rows:
         for order, row in enumerate(csv.DictReader(rows)):
@@ -98,7 +98,7 @@ def of_calls(counters):
 
 
 def shown(name):
-    """What views show of a name with control characters."""
+    """Returns how views show a name with control characters."""
     return "".join("\ufffd" if ord(c) < 32 else c for c in name)
 
 
@@ -121,7 +121,7 @@ for (_, _, path), values in stacks.items():
     again[tuple(name.replace(";", ",").strip() for name in path)] += values["time"]
 assert by_path == {path: value for path, value in again.items() if value}, (by_path, again)
 
-# The rules of the published schema for a file with sampled profiles.
+# This checks the rules of the published schema for a file with sampled profiles.
 document = json.load(open(speedscope))
 assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
 assert set(document) <= {"$schema", "exporter", "name", "activeProfileIndex", "shared", "profiles"}

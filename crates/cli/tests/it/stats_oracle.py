@@ -27,7 +27,7 @@ def close(found, expected, what, tolerance=1e-9):
 
 
 def read(path, stats):
-    """One dictionary per call: op, thread, cpu, and each variable's value or None."""
+    """Returns a dictionary for each call: op, thread, cpu, and each variable's value or None."""
     counters = stats["profile"]["counters"]
     calls = []
     with open(path, newline="") as file:
@@ -45,7 +45,7 @@ def read(path, stats):
 
 
 def cut(values, buckets):
-    """The sorted values of each bucket."""
+    """Returns the sorted values of each bucket. The buckets have nearly the same number of values."""
     ordered, n = sorted(values), len(values)
     return [ordered[n * b // buckets : n * (b + 1) // buckets] for b in range(buckets)]
 

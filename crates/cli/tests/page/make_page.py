@@ -47,7 +47,7 @@ HOSTILE = [
 
 
 def time(ns):
-    """A duration as the report prints it."""
+    """Returns a duration as the report prints it."""
     for limit, size, unit in ((999.5e6, 1e9, "s"), (999.5e3, 1e6, "ms"), (999.5, 1e3, "µs"), (0, 1, "ns")):
         if ns >= limit:
             value = ns / size
@@ -111,7 +111,7 @@ def leb(out, value):
 
 
 def lane(label, process, calls, block, tid="4711"):
-    """Calls are begin, duration, name, depth in units of the grid."""
+    """Adds a lane. Each call is (begin, duration, name, depth), with times in units of the grid."""
     calls.sort(key=lambda call: (call[0], call[3]))
     offset, end = len(block), 0
     for begin, duration, _, _ in calls:
@@ -165,11 +165,11 @@ def nothing():
     }
 
 
-# The begin of the recording, and what an exported .json counts from, in ns since 1970.
+# The begin of the recording, and the time that is 0 in an exported .json. Both are in ns since 1970.
 BEGIN, BASE = 1763793844123456789, 1759300074000000000
 
 
-# What is said below the table of ops.
+# Texts that are shown below the table of ops.
 OWN = "time in the calls without the calls inside of them; loops are no calls, so theirs is in it"
 HALF = "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this"
 SOME = "* counted in only some of the calls"
@@ -287,7 +287,7 @@ def usual(names, calls_per_op, threads, grid=1):
         thread_rows.append([f"{label} ({4711 + i})", [time(inside), inside], [time(wall), wall],
                             [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3],
                             [time(wall * 0.8), wall * 0.8]])
-    # All of these are true at once.
+    # These sums must be consistent with each other.
     number = sum(map(len, calls))
     lives = wall * len(threads)
     idle = sum(row[3][1] for row in thread_rows)
@@ -328,7 +328,7 @@ def usual(names, calls_per_op, threads, grid=1):
               "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
     source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
-    # Longer than any column, and the part that matters is at its end.
+    # This line is longer than any column, and its end is important.
     source[5]["text"] += " " + "x + " * 60 + "exp(y)"
     few = [{"number": str(i + 1), "text": f"for i{i} in range(64):", "margin": "6.74 s ±66.5 ms, 100.0 %" if i == 1 else "", "loop": -1} for i in range(9)]
     head = nothing()
@@ -373,7 +373,7 @@ def usual(names, calls_per_op, threads, grid=1):
 
 
 def replaced(value, change):
-    """The same data with each text changed."""
+    """Returns the same data with each text changed by `change`."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -425,7 +425,7 @@ def missing():
 
 
 def long():
-    """Names as C++ has them; the two ops with the most time have the same one, and other arguments."""
+    """Makes data with long names of C++. The two ops with the most time have the same name, but different arguments."""
     names = [f"void at::native::(anonymous namespace)::vectorized_{name}_kernel<float, {i}>(at::TensorIteratorBase&, std::array<char*, {i}>)"
              for i, name in enumerate(["add", "mul", "exp", "sum", "layer_norm", "softmax", "gelu", "copy"])]
     head, block = usual(names, 200, ["python3", "pool"])
@@ -434,7 +434,7 @@ def long():
 
 
 def compare(is_hostile=True):
-    """Changes of 12 ops, on an axis from 1/4 to 4, and what each adds to a run."""
+    """Makes data with the changes of 12 ops, on an axis from 1/4 to 4, and how much time each adds to a run."""
     rng = random.Random(31)
     bad = HOSTILE if is_hostile else ["conv_3x3_f32", "--fuse", "pool_2x2_f32"]
     names = OPS[:8] + ([bad[0], bad[2], "x" * 300, ""] if is_hostile else [bad[0], bad[2], *OPS[8:10]])
@@ -497,7 +497,7 @@ def compare(is_hostile=True):
 
 
 def roofline(names):
-    """The table and the chart of ops on two roofs; the last op has no place in the chart."""
+    """Makes the table and the chart of a roofline with two bandwidths. The last op is not in the chart."""
     columns = [column("op", "op", True), column("gflop_per_s", "GFLOP/s"), column("flop_per_byte", "FLOP/byte"),
                column("roof", "of roof"), column("bound", "bound", True)]
     across = lambda intensity: 0.1 + 0.3 * math.log10(intensity / 0.1)
@@ -505,7 +505,7 @@ def roofline(names):
     peak, near, far = 236, 222, 26.3
     rows, points = [], []
     for i, name in enumerate(names):
-        # From 0.25 FLOP per byte on, more and more; the data of every third op is not in a cache.
+        # Intensities begin at 0.25 FLOP per byte. The data of every third op does not fit into a cache.
         intensity = 0.25 * 1.6 ** (i * 7 % len(names))
         width = far if i % 3 == 0 else near
         holds = "unknown" if i % 5 == 4 else "memory" if intensity * width < peak else "compute"

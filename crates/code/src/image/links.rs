@@ -10,7 +10,8 @@
 //! address after the image, where there is no code, and counts as a function of the image without
 //! bytes.
 //!
-//! This is done only for x86-64, because nothing asks for the callees of other machines.
+//! This is done only for x86-64, because only x86-64 code is described in words, and only these
+//! descriptions name callees.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, Relocatio
 
 use super::{Function, Image, Machine, RELOCATION_BYTES};
 
-/// Bytes from one address after the image to the next.
+/// The distance between two addresses that are assigned after the image.
 const APART: u64 = 16;
 
 /// The addresses after an image, as far as they have been assigned.
@@ -138,7 +139,8 @@ impl Image {
         let most = usize::try_from(self.file / RELOCATION_BYTES).unwrap_or(usize::MAX);
         for (slot, relocation) in file.dynamic_relocations().into_iter().flatten().take(most) {
             let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-            // Other slots are not used, because the program may write into them.
+            // The slots of other relocations than GLOB_DAT and JUMP_SLOT are used only if they stay
+            // constant, because the program may write into other slots.
             let is_constant = constant.contains(&slot);
             let address = match (r_type, relocation.target()) {
                 (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {

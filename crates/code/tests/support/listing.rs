@@ -1,4 +1,4 @@
-//! Reads a disassembler's listing of code, from its text alone.
+//! Reads the listing that a disassembler prints. It uses nothing of the crate under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,7 +48,8 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             continue;
         };
         let code = code.split(['#', '<']).next().unwrap_or_default();
-        // This disassembler writes comments with `//`, and immediates with `#`.
+        // For AArch64, the disassembler is LLVM's, which writes comments with `//` and immediates
+        // with `#`.
         let code =
             if compiler.is_arm { rest.trim_start().split_once('\t').unwrap().1 } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
@@ -241,10 +242,10 @@ fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// Returns the instructions at which cycles are entered. A strongly connected set of instructions
-/// is entered at one instruction. Without that instruction, other cycles may remain in the set. The
-/// set may be entered from anything in `all` that the function's first instruction reaches (which
-/// excludes padding).
+/// Returns the instructions at which cycles are entered. Each strongly connected set of
+/// instructions is entered at one instruction. If that instruction is removed, other cycles may
+/// remain in the set. A set may be entered from any instruction in `all` that can be reached from
+/// the function's first instruction (which excludes padding).
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -277,8 +278,8 @@ pub fn cycles(
     headers
 }
 
-/// Returns the sets of instructions in which each instruction reaches every other one, by walking
-/// forwards and backwards.
+/// Returns the sets of instructions in which each instruction reaches every other one. They are
+/// found by walks along the jumps and against them.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -326,7 +327,7 @@ pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
     loop {
         let set = strongly_connected(among, &nodes).into_iter().find(|set| set.contains(&header));
         let set = set.unwrap();
-        // The headers of cycles around it are removed first.
+        // The headers of cycles around this one are removed first.
         let outside = among.keys().filter(|from| !set.contains(from));
         let entered: BTreeSet<u64> =
             outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();

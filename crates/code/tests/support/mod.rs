@@ -1,4 +1,4 @@
-//! Compiles instrumented objects, for this machine and for AArch64.
+//! Compiles instrumented object files with clang, for x86-64 and for AArch64.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -90,7 +90,7 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// Makes a shared library of an object for this machine, with a flag of the linker.
+    /// Links an object file for x86-64 to a shared library, with a flag of the linker.
     pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
         let library = object.with_extension(format!("{flag}.so"));
         let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];
@@ -98,7 +98,7 @@ impl Compiler {
         library
     }
 
-    /// Returns what a disassembler writes about an object.
+    /// Returns the listing that a disassembler prints for an object file.
     pub fn disassembled(&self, object: &Path) -> String {
         // GNU's objdump disassembles code of the host, and LLVM's objdump the other code.
         let mut objdump = match self.is_arm {

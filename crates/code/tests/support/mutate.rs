@@ -1,5 +1,6 @@
-//! Damages code, and checks the guarantees of its readers: no panic, no endless loop, and regions
-//! inside of the code. Used by `tests/damaged.rs` and by the fuzz target `machine_code`.
+//! Reads possibly damaged code, and checks what the readers guarantee: no panic, no endless loop,
+//! and regions inside of the code. Used by `tests/damaged.rs` and by the fuzz target
+//! `machine_code`.
 
 use abi::loops::Mode;
 use code::graph::Reader;
@@ -40,7 +41,8 @@ fn look(image: &Image, descriptor: u64, ids: u32, mode: Mode) {
             }
         }
         let all = region.counts.instructions + region.counts.hooks;
-        // Instructions that overlap are counted one by one.
+        // If instructions overlap, more instructions are counted than a walk from one to the next
+        // finds.
         assert!(all >= count || region.ranges.len() > 1, "{all} {count}");
     }
 }

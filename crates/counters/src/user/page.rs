@@ -27,7 +27,7 @@ use super::pmu::Pmu;
 pub(crate) struct Page {
     version: AtomicU32,
     compat_version: AtomicU32,
-    /// Odd while the kernel writes the page; has another value afterwards.
+    /// Odd while the kernel writes the page. Each write changes the number.
     pub(crate) lock: AtomicU32,
     /// Number of the processor's counter plus one; 0 if it is not on this CPU now.
     pub(crate) index: AtomicU32,
@@ -74,8 +74,8 @@ pub(crate) const CAP_USER_READ: u64 = 1 << 2;
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
-/// Number of attempts that may find a changed page before the kernel is asked instead. A change is a
-/// context switch or an overflow, so two in a row are already rare.
+/// Number of attempts that may find a changed page before the kernel must read the group instead. A
+/// change is a context switch or an overflow, so two in a row are already rare.
 const ATTEMPTS: usize = 8;
 
 /// The capabilities needed to read a group without the kernel. The times are needed, too; without
@@ -137,7 +137,7 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
 }
 
 /// Reads a group into its block (see [`crate::readings`]; the number and the ids are not written).
-/// Returns false if the kernel must be asked.
+/// Returns false if the kernel must read the group.
 ///
 /// `pages` returns the group's pages by their position in the group; the first `None` ends the
 /// group.
@@ -168,11 +168,11 @@ pub(crate) enum Attempt {
     Changed,
 }
 
-/// Does what [`read_group`] does, but only once, for the shortest path.
+/// Makes one attempt to read a group, as [`read_group`] does several times.
 ///
-/// All counters belong to one interval without a context switch. Every switch writes the page of
-/// every counter, and the leader's page is checked last. An overflow only writes its own counter's
-/// page.
+/// If the attempt succeeds, all values come from one interval without a context switch. Every
+/// switch writes the page of every counter, and the leader's page is checked last. An overflow only
+/// writes its own counter's page.
 ///
 /// The order of the instructions is sufficient for this to be correct, as in the kernel's own
 /// example: the page of a thread's counter is written on the thread's CPU, between two instructions

@@ -3,8 +3,8 @@
 
 /// A source of counters and time.
 pub(crate) trait Pmu {
-    /// Returns the counter that a page calls `index` (not 0). The page's width says how many low
-    /// bits are valid. `None` if this version cannot read it.
+    /// Returns the value of the counter that a page calls `index` (not 0). The page's width says
+    /// how many low bits are valid. `None` if this code cannot read the counter.
     fn counter(&self, index: u32) -> Option<u64>;
     /// Returns the time-stamp counter.
     fn ticks(&self) -> u64;

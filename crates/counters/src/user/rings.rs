@@ -60,9 +60,10 @@ const TRACEPOINT: u32 = 2;
 /// Size of a sample without any content: a `struct perf_event_header`.
 const SAMPLE: u64 = 8;
 
-/// Returns whether all counters of a group are software counters of this kind. For a group with a
-/// tracepoint, which may count system calls, it returns false: the kernel makes each reading of
-/// such a group, so that it is known how many of the system calls are ours.
+/// Returns whether all counters of a group are software counters that can be read from ring
+/// buffers. If any counter of the plan is a tracepoint, which may count system calls, this returns
+/// false for all groups: the kernel then makes each reading, so that it is known how many of the
+/// system calls are ours.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -108,7 +109,8 @@ struct Last {
     /// The nanoseconds for which the group was enabled until the last reading. It ran for the same
     /// time.
     enabled: u64,
-    /// The last time that a reading returned, because times must not go backwards.
+    /// The enabled time that the latest reading returned. It is stored because times must not go
+    /// backwards.
     returned: u64,
 }
 
@@ -134,7 +136,7 @@ impl Rings {
 
     /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns
     /// the group's pages by their position in the group; the first `None` ends the group. Returns
-    /// false if the kernel must be asked.
+    /// false if the kernel must read the group.
     #[inline(always)]
     pub(crate) fn attempt<'p, P: Pmu>(
         &mut self,

@@ -1,4 +1,5 @@
-//! Tests with simulated pages and processors. Expected values were computed on paper.
+//! Tests readings in user mode with simulated pages and processors. The expected values were
+//! computed by hand.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +34,7 @@ fn page(index: u32, width: u16, offset: u64) -> Page {
     page
 }
 
-/// Returns the block of a reading, or `None` if the kernel must be asked.
+/// Returns the block of a reading, or `None` if the kernel must read the group.
 fn read<'p>(pages: impl IntoIterator<Item = &'p Page>, pmu: &impl Pmu) -> Option<Vec<u64>> {
     let pages: Vec<&Page> = pages.into_iter().collect();
     let mut block = vec![0; 3 + 2 * pages.len()];
@@ -70,8 +71,9 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
         let half = 1u64 << (width - 1);
         let all = u64::MAX >> (64 - width);
         let page = page(1, width, half);
-        // The counter's values over time: armed, a little later, before and after its overflow
-        // (whose interrupt may be late), and at the last count before the sign would change.
+        // The counter's values over time: at its start, a little later, before and after its
+        // overflow (whose interrupt may be late), and at the last count before the sign would
+        // change.
         assert_eq!(value(&page, half), Some(0), "width {width}");
         assert_eq!(value(&page, half + 51), Some(51));
         assert_eq!(value(&page, all), Some(half - 1));
@@ -125,7 +127,8 @@ fn enabled_and_running_go_on_from_where_the_page_was_written() {
     page.time_offset.store(1_000u64.wrapping_neg(), Ordering::Relaxed);
     let now = Still { counters: [0, 7, 0, 0], ticks: 530 };
     assert_eq!(read([&page], &now), Some(vec![0, 1_060, 460, 7, 0]));
-    // A 32-bit clock that has wrapped once since then: from 0xffff_fff0 to 0x10 is 32 ticks.
+    // Now the clock has 32 bits and has wrapped around once after the kernel wrote the page: from
+    // 0xffff_fff0 to 0x10 is 32 ticks.
     page.capabilities.fetch_or(CAP_USER_TIME_SHORT, Ordering::Relaxed);
     page.time_cycles.store(0xffff_fff0, Ordering::Relaxed);
     page.time_mask.store(0xffff_ffff, Ordering::Relaxed);
@@ -139,7 +142,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     let pmu = Still { counters: [1, 2, 3, 4], ticks: 0 };
     let good = || page(1, 48, 10);
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
-    // While the counter is not on the CPU, the kernel must be asked.
+    // While the counter is not on the CPU, only the kernel can read it.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
     // This implementation cannot read a counter with this index.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);
@@ -207,7 +210,7 @@ fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
         }
     }
     assert_eq!(read([&leader], &pmu(&leader, 0, u32::MAX)), None);
-    // The page is being written for as long as the test runs.
+    // With an odd lock, the page looks as if the kernel never finished writing it.
     leader.lock.store(7, Ordering::Relaxed);
     assert_eq!(read([&leader], &pmu(&leader, 0, 0)), None);
 }

@@ -8,8 +8,8 @@ use dataset::{Options, export};
 use profile::Profile;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Makes a profile of a rank with some calls of three ops. One of the ops runs inside of another
-/// one. Ranks have different counters.
+/// Makes a profile of one rank, with some calls of three ops. One of the ops runs inside of another
+/// one. Even and odd ranks have different counters.
 pub fn script(rank: u32) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter(if rank.is_multiple_of(2) { "instructions:u" } else { "cycles:u" }, 0);

@@ -30,8 +30,8 @@ fn part(dir: &Path, rank: u32) -> Part {
     found.parts.into_iter().find(|part| part.members[0].rank == rank).unwrap()
 }
 
-/// Opens the dataset, in which rank 1 is damaged, and returns the words about the damage. Rank 0
-/// must be there.
+/// Opens the dataset, in which rank 1 is damaged, and returns the description of the damage. Checks
+/// that only rank 0 is in the dataset.
 fn said(dir: &Path) -> String {
     let found = Dataset::open(dir).unwrap();
     let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();

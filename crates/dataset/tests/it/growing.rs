@@ -1,5 +1,6 @@
-//! Tests parts of a recording that goes on: files of calls are added, and everything else is
-//! replaced. In the end, the dataset has what one export of the whole recording has.
+//! Tests parts of a recording that goes on: each export adds a file of calls, and replaces all
+//! other files of the part. After the last export, the dataset has the same rows as after one
+//! export of the whole recording.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -123,7 +124,7 @@ fn the_parts_together_are_the_whole_recording() {
     }
     // The second time, the part is already there.
     assert_eq!(add(&dir, &script(PAGES, false), &growing(false)), Exported::AlreadyThere);
-    // Merged, all its calls are in one file.
+    // After a merge, all calls of the part are in one file.
     let out = scratch.join("merged");
     fs::create_dir(&out).unwrap();
     merge(&[Dataset::open(&dir).unwrap()], &out).unwrap();
@@ -152,7 +153,8 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
     assert!(is_unfinished(&out) && part(&out).schema.ends_with("/2"));
 }
 
-/// An export that took long, or that was begun before another one, has an earlier moment of the recording.
+/// An export that took long, or that began before another one, contains an earlier state of the
+/// recording.
 #[test]
 fn an_earlier_moment_replaces_nothing() {
     let scratch = Scratch::new();
@@ -167,14 +169,13 @@ fn an_earlier_moment_replaces_nothing() {
                 assert!(files(&dir) == before, "{ended} {pages} {calls}");
             }
         }
-        // This is the same moment, before it was known to be the last one.
+        // This export has all calls, too, but from before the recording had ended.
         if ended {
             let last = add(&dir, &script(PAGES, false), &growing(true));
             assert_eq!(last, Exported::AlreadyThere);
             assert!(files(&dir) == before);
         }
-        // A part with names is replaced if somebody wants the names to be gone, and so is a part
-        // whose files are gone.
+        // A part with names is replaced by a redacted one, and so is a part whose files are gone.
         let redacted = Options { redacted: true, ..growing(true) };
         assert!(matches!(add(&dir, &script(2, false), &redacted), Exported::New { .. }));
         assert!(part(&dir).members[0].redacted);

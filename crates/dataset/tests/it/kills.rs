@@ -1,4 +1,5 @@
-//! Tests that a writer that is killed at any step leaves the old state or the new one.
+//! Tests that a writer that is killed at any step leaves the dataset in the old state or in the new
+//! one.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -12,10 +13,12 @@ use testkit::Scratch;
 use super::common::{add, files, write};
 use super::growing;
 
-/// The variable that contains what the child does, where, and at which step it kills itself.
+/// The environment variable that tells the child what to do, in which directory, and at which step
+/// to kill or stop itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
 
-/// Does the work of a child, if this process is one. Otherwise, this tests nothing.
+/// Does the work of a child, if this process was started as one by another test. Otherwise, this
+/// test does nothing.
 #[test]
 fn child() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
@@ -214,7 +217,7 @@ fn an_export_that_ends_late_replaces_no_later_part() {
     assert!(step > 3 * 7, "only {step} steps");
 }
 
-/// Waits for something, for a minute at most.
+/// Calls `found` again and again until it returns a value, for at most a minute.
 fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     for _ in 0..60_000 {
         if let Some(found) = found() {

@@ -118,7 +118,7 @@ impl Blocks {
         });
     }
 
-    /// Reads the text after the name of a block: arguments and a colon.
+    /// Reads the text after the name of a block: its arguments, if it has any, and a colon.
     fn label(
         &mut self,
         cursor: &mut Cursor,
@@ -214,8 +214,8 @@ impl Blocks {
         false
     }
 
-    /// Finds the targets of all terminators. The error is the line and the defect of a malformed
-    /// terminator.
+    /// Finds the target blocks of all terminators. An error has the line and the defect of a
+    /// malformed terminator.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];

@@ -3,8 +3,8 @@
 //!
 //! The executables that IREE's compiler makes have no constructors and may not import symbols, so
 //! no code in them looks for a runtime. The descriptor is in a writable segment of the executable,
-//! aligned to 64 bytes, and begins with its magic number. A runtime that sees the executable being
-//! loaded finds the descriptor there.
+//! aligned to 64 bytes, and begins with its magic number. A runtime that sees the loading of the
+//! executable finds the descriptor by this number.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Writes the functions that hooks call. These functions contain the code for the begin and end of
-//! a function or loop that [`crate::hooks`] writes in LLVM IR. `loops.h` explains what each number
+//! Writes the functions that hooks call in MLIR. These functions contain the code for the start and
+//! end of a hit, which [`crate::hooks`] writes for LLVM IR. `loops.h` explains what each number
 //! means.
 //!
 //! ```text
@@ -10,15 +10,17 @@
 //!
 //! `kept` points at three words of the caller's stack: the time stamp (0 if the hit is not timed),
 //! the value that `begin` of the descriptor returned, and the `end` function to call. `child`
-//! points at the word to which loops directly inside add their times, and `parent` points at the
-//! corresponding word of the hit around it. Both are used only in mode timed, and are null
-//! otherwise. `iterations` is negative if they are not known. At a call, all arguments but the
-//! first are constants or addresses of the stack. LLVM must inline the functions (`alwaysinline`),
-//! and then none of these arguments remains.
+//! points at the word to which the loops directly inside add their times, and `parent` points at
+//! the corresponding word of the function or loop around this one. Both are used only in mode
+//! timed, and are null otherwise. `iterations` is negative if they are not known. At a call, all
+//! arguments except `table` and `iterations` are constants or addresses on the stack. LLVM must
+//! inline the functions (`alwaysinline`), and then none of these constants and addresses is passed
+//! at run time.
 //!
-//! Fields of the descriptor are read as volatile: no code of the module writes them, so LLVM would
-//! otherwise replace them by their initial values. Atomic reads and writes are in MLIR's generic
-//! form, whose syntax does not change between versions.
+//! The functions read fields of the descriptor as volatile. Only the runtime writes these fields
+//! and no code of the module does, so LLVM would otherwise replace them by their initial values.
+//! Atomic reads and writes are in MLIR's generic form, whose syntax does not change between
+//! versions.
 
 use std::fmt::{Arguments, Write};
 
@@ -220,7 +222,7 @@ pub struct Hooks {
     pub mode: Mode,
     /// The clock of the target.
     pub clock: Clock,
-    /// The name of the function that asks for the table, with `@`.
+    /// The name of the function that asks the runtime for the thread's table, with `@`.
     pub enter: String,
     /// The name of the function that begins a hit, with `@`.
     pub begin: String,
@@ -271,7 +273,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Computes the address of the entry of `%id` in `%table`.
+    /// Computes the address of the entry in `%table` that belongs to `%id`.
     fn entry(code: &mut Code) -> String {
         let wide = code.value(format_args!("llvm.zext %id : i32 to i64"));
         let size = code.number(ENTRY_BYTES as u64);
@@ -397,7 +399,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Adds a timed hit that ends at `now` to its entry. Ends the block.
+    /// Writes code that adds a timed hit, which ends at time `now`, to its entry. Ends the block.
     fn book(&self, code: &mut Code, entry: &str, now: &str, stamp: &str) {
         let ticks = code.binary("sub", now, stamp);
         code.book(entry, &ticks, self.mode);
@@ -434,7 +436,8 @@ impl Hooks {
         code.go("out");
     }
 
-    /// Adds the iterations of a hit, if they are known. Begins a new block.
+    /// Writes code that adds the iterations of a hit to its entry if they are known. Begins a new
+    /// block.
     fn iterated(&self, code: &mut Code, entry: &str) {
         let zero = code.number(0);
         let known = code.compare("sge", "%iterations", &zero);

@@ -1,6 +1,6 @@
-//! Instruments a whole text: reads it, chooses functions and loops, numbers them, inserts hooks,
-//! and puts the pieces together. Everything that is not instrumented stays unchanged, byte for
-//! byte.
+//! Instruments a whole text of MLIR: reads it, chooses functions and loops, numbers them, inserts
+//! hooks, and puts the pieces together. Everything that is not instrumented stays unchanged, byte
+//! for byte.
 
 use twox_hash::XxHash3_128;
 
@@ -110,8 +110,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// Computes the identity: a hash of 128 bits of the text, the number of the module in it, and the
-/// options.
+/// Computes the identity of an instrumented module: a hash of 128 bits of the module's text, its
+/// position among the modules of the file, and the options.
 fn identity(
     text: &[u8],
     ordinal: usize,

@@ -1,4 +1,4 @@
-//! Computes the number of iterations of a loop from an argument of its header, as
+//! Computes the number of iterations of a loop from an argument of its header block, as
 //! [`crate::iterations`] does from phi nodes. The argument begins at the same value on all edges
 //! into the loop and changes by a constant.
 
@@ -125,7 +125,8 @@ impl Search<'_> {
         passed(false).iter().filter(|value| own(value)).any(|value| back.contains(value))
     }
 
-    /// Returns the value that an edge passes to an argument of its target, with `%`.
+    /// Returns the name of the value, with `%`, that an edge passes to argument `index` of its
+    /// target block.
     fn passed(&self, operand: Span, index: usize) -> Option<&[u8]> {
         let text = operand.of(self.text);
         let open = find(text, 0, b'(')?;
@@ -178,7 +179,7 @@ impl Search<'_> {
             }
         }
         // For each loop, whether the loop or a loop inside it calls something. A call can leave the
-        // loop (`crate::trips`).
+        // loop (`crate::trips` says how).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
             let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);

@@ -1,5 +1,5 @@
-//! Reads the modules and functions of a text: `builtin.module` with functions of the `llvm`
-//! dialect.
+//! Reads the modules and functions of a text of MLIR: each `builtin.module` with functions of the
+//! `llvm` dialect.
 
 use crate::error::IrError;
 use crate::scan::{Span, find};

@@ -91,8 +91,8 @@ impl Work<'_> {
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Writes the slots and constants, the request for the table of this thread, and the start of
-    /// the function's hit.
+    /// Writes the code at the start of the function: slots on the stack, constants, the request for
+    /// the calling thread's table, and the start of the function's hit.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));
@@ -173,7 +173,8 @@ impl Work<'_> {
             }
         }
         if block > 0 {
-            // The blocks are inserted before the blanks in front of the closing brace.
+            // The new blocks are inserted before the blanks in front of the function's closing
+            // brace.
             let inside = Span { start: self.definition.body.start, end: self.definition.body.end };
             let kept = inside.of(self.text).trim_ascii_end().len() as u32;
             edits.insert(inside.start + kept, &lines.out);
@@ -199,8 +200,8 @@ impl Work<'_> {
     }
 }
 
-/// Writes the computation of the iterations on an edge out of a loop, and returns the name of its
-/// result, of type `i64`.
+/// Writes code on an edge out of a loop that computes the number of iterations. Returns the name of
+/// the result, of type `i64`.
 fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     let Counter { value, bits, start, step, whole, .. } = counter;
     let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };

@@ -1,4 +1,4 @@
-//! Reads the text as brackets, strings, comments and statements.
+//! Reads a text of MLIR as brackets, strings, comments and statements.
 //!
 //! In MLIR, an operation ends where its syntax ends. The printer begins each operation on a line of
 //! its own, and breaks lines only inside of brackets (`llvm.switch`, regions). So a statement ends
@@ -73,7 +73,8 @@ impl<'a> Cursor<'a> {
         self.at = find(self.text, self.at, b'\n').unwrap_or(self.text.len());
     }
 
-    /// Skips the string that begins here. It has escapes with a backslash, and ends on its line.
+    /// Skips the string that begins here. A string has escapes with a backslash, and ends on the
+    /// line on which it begins.
     pub fn string(&mut self) -> Result<(), IrError> {
         let mut at = self.at + 1;
         loop {

@@ -1,4 +1,4 @@
-//! Compiles test programs in C and C++, runs them instrumented, and reads their counts.
+//! Compiles test programs in C and C++, instruments and runs them, and reads their counts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Finds the compilers that tests use as judges, and compiles the test programs.
+//! Finds the tools of LLVM that check texts in the tests, and compiles the test programs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test uses some of it")]
@@ -107,7 +107,8 @@ pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
     all
 }
 
-/// Compiles the test program in Rust; the oldest LLVM that reads the texts is rustc's own.
+/// Compiles the test program in Rust. The texts need an LLVM that is at least as new as rustc's
+/// own.
 pub fn by_rustc(scratch: &Scratch) -> Option<Vec<Made>> {
     let version = Command::new("rustc").arg("-vV").output().ok()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();

@@ -1,4 +1,5 @@
-//! Checks a text, for fuzzers and for the deterministic test.
+//! Checks the instrumentation of a text of LLVM IR. The fuzzers and the tests with random texts use
+//! this.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};

@@ -1,4 +1,5 @@
-//! Checks a text of MLIR, for fuzzers and for the deterministic test.
+//! Checks the instrumentation of a text of MLIR. The fuzzers and the tests with random texts use
+//! this.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
@@ -46,7 +47,8 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     true
 }
 
-/// Checks that all bytes of lines without successors are still there, in the same order.
+/// Checks that the instrumented text still has all bytes of the lines without `^` (a successor or a
+/// block) in the same order.
 fn unchanged(text: &[u8], done: &Instrumented) {
     let mut new = done.text.iter();
     for line in text.split(|b| *b == b'\n').filter(|line| !line.contains(&b'^')) {
@@ -93,7 +95,8 @@ pub fn taken_out(new: &[u8]) -> String {
             out.push_str(line);
         }
         if word.starts_with('}') {
-            // The last name comes first, so that ^cpt.e1 is not found in ^cpt.e12.
+            // The names are replaced from the last to the first, so that ^cpt.e1 is not found in
+            // ^cpt.e12.
             for (name, target) in targets.drain(..).rev() {
                 let function = out.split_off(begin);
                 assert_eq!(function.matches(&name).count(), 1, "{name}");

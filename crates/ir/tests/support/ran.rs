@@ -9,7 +9,8 @@ use ir::table::{Entry, SideTable};
 
 use super::{Llvm, programs, root, run};
 
-/// The numbers of a thread for an id, as `runtime.c` prints them.
+/// The numbers that a thread counted for the function or loop with this id, as `runtime.c` writes
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub thread: u64,
@@ -35,8 +36,8 @@ pub struct Ran {
     pub table: SideTable,
     pub rows: Vec<Row>,
     pub output: String,
-    /// The hits that a rehearsal of 1000 hits counted, and the number of its timed hits that did
-    /// not end.
+    /// The number of hits that a rehearsal (a run of 1000 empty hits) counted, and how many of its
+    /// timed hits did not end.
     pub rehearsal: Option<[u64; 2]>,
     /// The numbers of times that the module was registered and unregistered.
     pub registered: String,

@@ -46,8 +46,8 @@ pub fn rounds(
     (inputs, instrumented.into_inner())
 }
 
-/// Makes a seed with some damage: changed bytes, missing parts, inserted `pieces`, repeated parts,
-/// or lines in another order.
+/// Returns one of the texts in `seeds` with some damage: changed bytes, missing parts, inserted
+/// `pieces`, repeated parts, or lines in another order.
 pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.place(seeds.len())].as_bytes().to_vec();
     for _ in 0..=random.place(5) {

@@ -5,9 +5,9 @@
 /// command line. The enum is exhaustive, so the compiler reports a variant without advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Nothing is known except for the message.
+    /// The cause is not known; only the message describes the problem.
     Unknown,
-    /// The counter counts only the kernel's work, and it was asked to leave out the kernel.
+    /// The counter counts only the kernel's work, but has a modifier that leaves out the kernel.
     AlwaysZero,
     /// The machine cannot count all of these counters at once.
     TooMany {
@@ -38,10 +38,10 @@ pub enum Cause {
         /// The name of the counter in user mode only, which works.
         user_only: String,
     },
-    /// The counter is forbidden to this user.
+    /// This user may not open the counter.
     Forbidden {
-        /// The highest `perf_event_paranoid` at which every user may open the counter. `None`:
-        /// there is no such level, and the user needs CAP_PERFMON.
+        /// The highest `perf_event_paranoid` at which every user may open the counter. `None` if
+        /// there is no such level, so that the user needs CAP_PERFMON.
         paranoid: Option<i32>,
     },
     /// The kernel is built without perf.

@@ -7,7 +7,7 @@ use crate::files::Machine;
 use crate::killer;
 use counters::perf::{OpenError, OpenErrorKind};
 
-/// Returns the problem that the kernel's error means on this machine.
+/// Returns the problem that this error of the kernel indicates on this machine.
 pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
     let (why, cause) = why(counter, error, machine);
     let place = match &counter.scope {

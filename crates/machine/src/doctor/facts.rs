@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::files::Machine;
 
-/// Returns a soft limit of `/proc/self/limits`, `Some(None)` if it is unlimited, or `None` if the
-/// file does not contain it.
+/// Returns a soft limit from `/proc/self/limits`. `Some(None)` if there is no limit, and `None` if
+/// the file does not contain it.
 pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     let text = machine.read("proc/self/limits").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;

@@ -5,7 +5,7 @@ use super::facts;
 use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
-/// Returns all findings of this module, in the order in which they are shown.
+/// Returns all findings about these resources, in the order in which the command line shows them.
 pub(super) fn examine(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![shared_memory(machine), open_files(machine), file_size(machine)];
     all.extend(locked_memory(machine));
@@ -64,7 +64,7 @@ fn file_size(machine: &Machine) -> Finding {
 
 /// The bytes that the kernel counts for each counter that is mapped for reading in user mode.
 const PAGE: u64 = 4096;
-/// A sufficient number of mapped counters: eight for each of 64 threads.
+/// A number of mapped counters that counts as sufficient: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
 /// Finds out how many counters can be mapped. All processes of a user share `perf_event_mlock_kb`

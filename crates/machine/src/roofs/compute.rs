@@ -1,9 +1,10 @@
 //! Contains the loops of floating-point instructions.
 //!
-//! A loop has 12 chains (24 on AArch64), each of which waits for its own last result only. An
-//! instruction takes about 4 cycles, and a core begins at most 2 instructions in each cycle (4 on
-//! AArch64), so it never waits. Registers of the loop contain ordinary numbers: no number becomes
-//! subnormal, infinite or not a number. Results are thrown away.
+//! A loop has 12 chains (24 on AArch64), each of which waits only for the result of its own
+//! previous instruction. An instruction takes about 4 cycles, and a core begins at most 2
+//! instructions in each cycle (4 on AArch64), so there are enough chains that the core never waits.
+//! Registers of the loop contain ordinary numbers: no number becomes subnormal, infinite or not a
+//! number. The results are not used.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
@@ -53,8 +54,9 @@ mod arch {
     use super::{Loop, Operands};
 
     /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$of` is the
-    /// field of [`Operands`] that is loaded with `$load`. `$r` begins the names of the registers.
-    /// `$form` says how the instructions of even and odd chains name their registers.
+    /// field of [`Operands`] that is loaded with `$load`. `$r` is the text with which the names of
+    /// the registers begin. `$form` selects the form of the instructions, which differs in the
+    /// operands that are written.
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {

@@ -21,7 +21,7 @@ pub struct Cpus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// The first of the core's logical processors that may be used.
+    /// The first of the core's logical processors that this process may use.
     pub cpu: u32,
 }
 
@@ -110,7 +110,7 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// Returns the processors that the calling thread may use, or `None` if the kernel does not say.
 fn affinity() -> Option<Vec<u32>> {
-    // This has more bits than the 1,024 of `cpu_set_t`, because the kernel refuses a set that is
+    // The set has more bits than the 1,024 of `cpu_set_t`, because the kernel refuses a set that is
     // smaller than its own.
     let mut set = [0u64; 1024];
     // SAFETY: the kernel writes at most the size that it is told into `set`.

@@ -2,12 +2,12 @@
 //!
 //! Each core has a block of its own, which it has written first, so that the block's memory is near
 //! the core. For a cache, the block is half of the core's share of the cache, so that the block
-//! stays in the cache. For memory, all blocks together are four times the last caches, as STREAM
-//! demands.
+//! stays in the cache. For memory, all blocks together are four times as large as the caches of the
+//! last level together, as the rules of STREAM demand.
 //!
 //! Instructions load and store the widest vectors of the processor, and stores go through the
-//! caches. Bytes are counted as STREAM does: a line that is read only because it is about to be
-//! written does not count.
+//! caches. Bytes are counted as STREAM does: a cache line that the processor reads only because it
+//! is about to be written does not count.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::Machine;
 
 /// The duration of a measurement of memory. Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// The smallest size of all blocks together, in memory. It is also their size if the machine
-/// reports no caches.
+/// The smallest size of all blocks together when main memory is measured. It is also their size if
+/// the machine reports no caches.
 const LEAST: u64 = 64 << 20;
-/// The largest size of all blocks together.
+/// The largest size of all blocks together when main memory is measured.
 const MOST: u64 = 4 << 30;
 /// The least number of bytes in a step, so that reading the clock takes no noticeable part of the
 /// step.
@@ -49,7 +49,8 @@ impl Blocks {
                 Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
             }));
         }
-        // If only one core could be measured in a level, that level would look slow for all cores.
+        // A level is left out unless it can be measured with every number of cores: with only the
+        // rate of one core, it would look slow for all cores.
         let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
         let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
         let last = cpus.caches.last().map_or(0, |c| c.bytes * u64::from(c.instances));
@@ -115,7 +116,7 @@ fn grains(bytes: u64) -> u64 {
     bytes / GRAIN * GRAIN
 }
 
-/// Returns how much memory can be taken without harm to other programs.
+/// Returns the number of bytes of memory that can be used without harm to other programs.
 fn available(machine: &Machine) -> Option<u64> {
     let text = machine.field("proc/meminfo", "MemAvailable")?;
     text.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
@@ -151,7 +152,8 @@ impl Mapping {
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
         // With small pages, finding their addresses would take a part of the time. The kernel may ignore this
-        // advice. SAFETY: the range is the mapping that was just made.
+        // advice.
+        // SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })
     }
@@ -167,7 +169,7 @@ impl Mapping {
         }
     }
 
-    /// Goes over `block` bytes, a multiple of [`GRAIN`], `times` times.
+    /// Runs the loop of `kernel` over `block` bytes, a multiple of [`GRAIN`], `times` times.
     fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
         let arrays: u64 = match kernel {
             Kernel::Read => 1,

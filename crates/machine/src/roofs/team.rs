@@ -14,8 +14,8 @@ pub const SHORT: Duration = Duration::from_millis(2);
 const WARM: u32 = 4;
 
 /// Calls `step` on all of these cores at the same time, again and again for the given time. Returns
-/// the sum of the work of all cores per second. `step` gets the index of the core and returns how
-/// much work it did.
+/// the sum of the work of all cores per second. `step` gets the index of the core, and returns the
+/// amount of work that it did, for example a number of bytes.
 pub fn rate(
     cores: &[Core],
     time: Duration,
@@ -26,8 +26,8 @@ pub fn rate(
         pin(cores[at]);
         work(time / WARM, || step(at));
         waiting.fetch_sub(1, Ordering::AcqRel);
-        // The thread has a processor of its own, unless the machine is shared. On a shared machine,
-        // this wait takes most of the time.
+        // The thread waits without giving up its processor, so that all threads start together. If
+        // other programs run on the machine, this wait may take most of the time.
         let until = Instant::now() + Duration::from_secs(1);
         while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::hint::spin_loop();
@@ -64,7 +64,7 @@ fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
     }
 }
 
-/// Runs `what` on a core, in a thread of its own.
+/// Runs `what` on a core, in a new thread.
 pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, RoofError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("roofline".into());

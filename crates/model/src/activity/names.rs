@@ -55,7 +55,8 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // This is the name of the constant in all three lists; the constant prints as `kernel`.
+    // All three lists have a constant with this name, which prints as `kernel`. So both names are
+    // in the lists.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
     row("cuda_driver", Generic::Driver, ALL),
@@ -67,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     row("cuda_event", Generic::DeviceEvent, A | C),
     row("mtia_counters", Generic::Counter, C),
     row("glow_runtime", Generic::Runtime, ALL),
-    // These are ranges of kernels that CUPTI measured: slices on a device.
+    // Activities with this name are ranges of kernels that CUPTI measured, so they are on a device.
     row("cuda_profiler_range", Generic::DeviceEvent, ALL),
     row("hpu_op", Generic::Runtime, ALL),
     row("xpu_runtime", Generic::Runtime, ALL),

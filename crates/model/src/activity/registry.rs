@@ -5,9 +5,9 @@
 //!          producer << 16 | number       registered; producers from 1, numbers from 0
 //! ```
 //!
-//! Each producer (an adapter, a plugin, an imported file) has its own range, so numbers do not
-//! depend on the order of registration. Numbers are only meaningful within one registry; files also
-//! store the names.
+//! Each producer (an adapter, a plugin, an imported file) has its own range of numbers, so a
+//! producer's numbers do not depend on what other producers register. Numbers are only meaningful
+//! within one registry, so files also store the names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,7 +29,7 @@ const RANGE: u32 = 1 << 16;
 #[derive(Clone, Debug)]
 struct Entry {
     name: String,
-    /// The kind that the name stands for; `None` if it is a kind of its own.
+    /// The generic kind that the name stands for; `None` if the name is a new kind.
     alias_of: Option<Generic>,
     /// The name in Kineto's vocabulary; `None` if it is the same as `name`.
     kineto: Option<&'static str>,
@@ -127,7 +127,8 @@ impl Registry {
     /// Adds a new kind. `kineto` is its name in Kineto's vocabulary; the default is `name`.
     ///
     /// # Errors
-    /// Fails if the name is bad or taken, or if the range is full.
+    /// Fails if the name is not valid, if it already has a meaning, or if the producer's range is
+    /// full.
     pub fn register(
         &mut self,
         producer: Producer,

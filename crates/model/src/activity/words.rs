@@ -56,7 +56,7 @@ impl FlowKind {
 /// A value of an activity's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A value that is explicitly absent.
+    /// JSON's `null`: the key is there, but has no value.
     Null,
     /// A Boolean.
     Bool(bool),

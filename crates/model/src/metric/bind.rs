@@ -14,7 +14,7 @@ pub struct Operand<'a> {
     pub name: &'a str,
     /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
-    /// The value of one step of a raw value, in `unit`.
+    /// The amount, in `unit`, for which one step of the raw value stands.
     pub scale: f64,
     /// The group with which the counter was read.
     pub group: u16,
@@ -29,7 +29,7 @@ pub struct Bound {
     pub expression: String,
     /// The unit of the metric's values.
     pub unit: MetricUnit,
-    /// Whether the metric is a built-in metric, which the user did not ask for.
+    /// Whether the metric is a built-in one that is offered without being requested by the user.
     pub builtin: bool,
     /// The counters that the metric uses, as ascending indices into the run's list. All belong to one group.
     /// Empty if it only uses the duration.
@@ -55,9 +55,10 @@ impl Metric {
     /// Finds the counters of this metric among `operands`, which are all counters of a run in their
     /// order.
     ///
-    /// A name matches the counter with exactly this name. Otherwise, the name matches the counter
-    /// with another spelling of the name (`cpu-cycles` for `cycles`). Otherwise, a name without
-    /// modifiers matches a counter that differs only in its modifiers, if there is only one.
+    /// A name matches the counter with exactly this name. If there is none, the name matches a
+    /// counter whose name is another spelling of it (`cpu-cycles` for `cycles`). If there is none
+    /// either, a name without modifiers matches a counter that differs only in its modifiers, if
+    /// there is only one.
     ///
     /// # Errors
     /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
@@ -145,7 +146,8 @@ struct Sums<'a> {
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
-    /// Whether the value grows with the number of calls. A quotient of two sums does not.
+    /// Whether the value is a sum over calls, which grows with their number. A quotient of two sums
+    /// does not.
     is_sum: bool,
 }
 
@@ -196,8 +198,8 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// Returns the cause of an error about a counter that does not exist. The command line makes advice
-/// from it.
+/// Returns the cause of an error about a counter that does not exist, from which the command line
+/// makes advice.
 fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {

@@ -1,4 +1,4 @@
-//! Lists the built-in metrics, which need no definition. They are offered if their counters were
+//! Lists the built-in metrics, which need no definition. Views offer those whose counters were
 //! counted in one group.
 
 use super::names::Spelling;
@@ -94,7 +94,7 @@ macro_rules! zen4 {
 /// Linux 6.12, which says that the kernel returns the metrics as numbers of slots. For AMD,
 /// "Processor Programming Reference for Family 19h Model 11h", events 0x0aa and 0x1a0, and the
 /// group `PipelineL1` of Linux 6.12, `tools/perf/pmu-events/arch/x86/amdzen4/pipeline.json`. None
-/// of these metrics was computed on such a processor: the tests have simulated counts.
+/// of these metrics was tried on such a processor: the tests use simulated counts.
 pub const TOP_DOWN: &[Builtin] = &[
     builtin("retiring", intel!("topdown-retiring"), "slots whose operation retired"),
     builtin("bad-speculation", intel!("topdown-bad-spec"), "slots lost to wrong predictions"),
@@ -132,13 +132,13 @@ pub const TOP_DOWN: &[Builtin] = &[
 ];
 
 /// Returns all built-in metrics, in the order in which views show them. Several metrics can have
-/// one name: the one whose counters are there is used.
+/// the same name, for different processors. The one whose counters the run has is used.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().chain(TOP_DOWN)
 }
 
-/// Returns the built-in metric with this name whose counters are there; otherwise the first one
-/// with the name.
+/// Returns the first built-in metric with this name that can be computed from `operands`. If there
+/// is none, returns the first metric with the name.
 pub fn named(name: &str, operands: &[Operand<'_>]) -> Option<&'static Builtin> {
     let with_name = || all().filter(|builtin| builtin.name == name);
     let fits =

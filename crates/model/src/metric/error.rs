@@ -19,7 +19,7 @@ pub struct MetricError {
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
     UnquotedName,
-    /// A unit must be one of these, described in words.
+    /// The text must be one of these units, which are listed in words.
     Units(&'static str),
     /// A minus without spaces is part of the name. The texts on both sides of it are known, too.
     Minus {
@@ -28,8 +28,8 @@ pub enum MetricCause {
         /// The text to the right of the minus.
         right: String,
     },
-    /// Counters of the recording are spelled like this name. The list starts with the nearest and
-    /// is never empty.
+    /// Counters of the recording with a similar spelling. The most similar one is first, and the
+    /// list is never empty.
     Near(Vec<String>),
     /// The recording has these counters.
     Counters(Vec<String>),
@@ -79,7 +79,7 @@ pub enum MetricErrorKind {
     },
     /// The expression contains neither a counter nor the duration.
     Constant,
-    /// The run does not count this.
+    /// The run has no counter with this name.
     UnknownCounter {
         /// The name as typed.
         name: String,

@@ -1,6 +1,6 @@
-//! Determines when two spellings mean the same counter. Views show counters as they were typed, so
-//! a metric that says `cycles` must find `cpu-cycles`, and also `cycles:u` if nothing else can be
-//! meant.
+//! Determines when two spellings mean the same counter. Counters keep the names that the user
+//! typed, so a metric that uses `cycles` must find `cpu-cycles`, and also `cycles:u` if no other
+//! counter can be meant.
 
 /// A name, split into the counter and its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Defines the units of metrics. They are propagated through an expression, and people write them
-//! after numbers and after `in`.
+//! Defines the units of metrics. The unit of an expression follows from the units of its counters
+//! and numbers. People write units after numbers and after `in`.
 
 use std::fmt;
 
@@ -16,7 +16,8 @@ pub(super) struct Dimension {
     pub cycles: i32,
 }
 
-/// A factor of powers of ten and two, exact up to 10²². It is applied only once, at the end.
+/// A factor, as powers of ten and two, so that it is exact up to 10²². It is applied only once, at
+/// the end of a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Factor {
     pub tens: i32,
@@ -82,7 +83,7 @@ impl Dimension {
         })
     }
 
-    /// Returns the unit that views show unless another is requested.
+    /// Returns the unit of values with this dimension, if the metric does not request another one.
     pub fn unit(self) -> MetricUnit {
         let named = |name: &str, tens| MetricUnit {
             name: name.to_owned(),

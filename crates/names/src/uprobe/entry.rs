@@ -3,11 +3,11 @@
 //! When a program reaches a return probe, the kernel replaces the return address: the word on top
 //! of the stack on x86, and the link register on AArch64 (`arch_uretprobe_hijack_return_addr`,
 //! Linux 6.18). The kernel does not check whether a return address is there. In the middle of a
-//! function, it would destroy a saved register or a variable. So two things are checked in the
-//! file: a function must begin there, and the unwinding tables (`.eh_frame`) must say that the
-//! return address is in that word or register. The second check finds symbols that look like
-//! functions but are reached by a jump, with a frame already set up: `NAME.cold`, trampolines, the
-//! first instruction of a program.
+//! function, the kernel would destroy a saved register or a variable. So two things are checked in
+//! the file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there.
+//! If the tables describe the place, they must also say that the return address is in that word or
+//! register. The second check finds symbols that look like functions but are reached by a jump,
+//! with a frame already set up: `NAME.cold`, trampolines, the first instruction of a program.
 //!
 //! Sources for the registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
 
@@ -19,8 +19,8 @@ use object::{Architecture, Endianness, Object};
 
 use super::symbols::{Class, Symbols};
 
-/// Checks that the instruction at `offset` of the file is the entry of a function that returns. The
-/// error describes what is there instead.
+/// Checks that the instruction at `offset` of the file is the entry of a function. An error says
+/// what is there instead.
 pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<(), String> {
     let address = file.address_of(offset).ok_or("the file has no code there")?;
     // Go's runtime moves stacks, and ends the program if it finds the address of the kernel's

@@ -1,12 +1,13 @@
 //! Finds the implementation of an indirect function (`STT_GNU_IFUNC`) that this machine uses.
 //!
-//! The symbol of such a function is code that chooses an implementation, and that runs once in each
-//! process. The dynamic linker of our own process has made the same choice on the same processor,
-//! for the libraries that we have loaded. So it is asked for the address of the name. The only
-//! library that is loaded for this purpose is the libm of the C library. For other files that are
-//! not loaded, there is no answer: naming a file must never run its code.
+//! The symbol of such a function names code that chooses an implementation. This code runs once in
+//! each process. The dynamic linker of the process that resolves names makes the same choice on the
+//! same processor, for the libraries that this process has loaded. So this code asks the dynamic
+//! linker for the address of the function. The only library that it loads for this purpose is the
+//! libm of the C library. For other files that are not loaded, the implementation is not known,
+//! because naming a file must never run its code.
 //!
-//! A program with other `GLIBC_TUNABLES` than ours can choose another implementation.
+//! A program with other `GLIBC_TUNABLES` than this process can choose another implementation.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// Returns the offset of the implementation in the file. Returns `None` if the file is not loaded
-/// here, or if the implementation is in another file.
+/// Returns the offset of the implementation in the file. Returns `None` if the file is neither
+/// loaded here nor the libm, or if the implementation is in another file.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -66,8 +67,8 @@ impl Mapping {
     }
 }
 
-/// Returns the address that our dynamic linker has for the function. `loaded` says that the file is
-/// already loaded.
+/// Returns the address that the dynamic linker of this process has for the function. `loaded` says
+/// that the file is already loaded.
 fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
     let name = CString::new(function.name.as_str()).ok()?;

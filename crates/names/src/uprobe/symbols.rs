@@ -53,7 +53,8 @@ pub(super) struct Symbols<'f, Elf: Class> {
     pub file: ElfFile<'f, Elf>,
     /// Functions in the file's own symbol tables.
     functions: Vec<Function>,
-    /// Functions in the file's separate symbols, for names that its own tables do not have.
+    /// Functions in the separate file with symbols. They are used for names that the file's own
+    /// tables do not have.
     separate: Vec<Function>,
     /// Names of functions that the file calls but does not define.
     imported: Vec<String>,
@@ -154,7 +155,8 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let holds = |f: &&Function| {
             address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1))
         };
-        // If there are several names, take the one that programs use.
+        // If there are several names, the default version is preferred, then a name without a
+        // leading underscore, then the shortest name.
         all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
     }
 
@@ -218,7 +220,7 @@ fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
 }
 
 /// Returns the parts of a symbol: its name, its version, and whether this is the default version
-/// (`name@@VERSION`) or not (`name@VERSION`).
+/// (`name@@VERSION`, or a name without a version) or not (`name@VERSION`).
 fn split(symbol: &str) -> (&str, Option<&str>, bool) {
     match symbol.split_once('@') {
         Some((name, version))
@@ -279,7 +281,7 @@ fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     found
 }
 
-/// Returns the symbol and whether it is an indirect function, if it names code of this file.
+/// If a symbol names code of its file, returns whether it is an indirect function, and the symbol.
 fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
     let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
     let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
@@ -287,7 +289,8 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// Reads the separate file with the symbols of a stripped file, which is found by the build id.
+/// Reads the separate file with the symbols of a stripped file. The build id of the stripped file
+/// gives the path of the separate file.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

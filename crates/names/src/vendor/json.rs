@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events of `file`. Events without a unit belong to `pmu`. Events that cannot be used are
-/// left out, and the reasons are added to `problems`.
+/// Adds the events in `file` to `events`. Events without the key `Unit` belong to `pmu`. Events
+/// that cannot be used are left out, and the reasons are added to `problems`.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -60,7 +60,8 @@ pub(super) fn read(
     }
 }
 
-/// Returns the event of an object; `None` for objects in tables of metrics.
+/// Returns the event that an object describes; `None` for an object without a name of an event,
+/// such as a metric.
 fn event(
     mut object: Object,
     pmu: &str,
@@ -125,7 +126,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
     }
 }
 
-/// Returns the first number of a list.
+/// Returns the first number in a value such as `0xB7,0xBB`.
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
@@ -192,7 +193,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
         let value = first(object, "MSRValue")?.unwrap_or(0);
         terms.push(format!("{term}={value:#x}"));
     }
-    // In Intel's tables, the value can be a sentence.
+    // In Intel's tables, the value of `Filter` can be a sentence.
     if let Some(filter) = text(object, "Filter") {
         let is_term = |piece: &str| {
             piece.split_once('=').is_some_and(|(_, value)| number(value.trim()).is_some())

@@ -1,4 +1,4 @@
-//! Chooses the tables of this processor in a directory, by its `mapfile.csv`.
+//! Chooses the tables for the machine's processor in a directory, by the directory's `mapfile.csv`.
 //!
 //! ```text
 //!  the kernel     GenuineIntel-6-(8F|CF),v1.20,sapphirerapids,core          → folder, all its files
@@ -15,7 +15,7 @@ use machine::Machine;
 /// The files to read for a processor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Files of events. The text beside each path is the PMU of events without a unit.
+    /// Files of events, each with the PMU of those of its events that name no unit.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Files of events to which other events refer (`ArchStdEvent`).
     pub(super) standard: Vec<PathBuf>,
@@ -45,8 +45,8 @@ pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, Stri
         if !cpu.matches(pattern) {
             continue;
         }
-        // A path must not lead out of the directory. In the kernel's mapfiles, paths begin with a
-        // slash.
+        // A path in a mapfile must not lead out of the directory. In Intel's mapfiles, paths begin
+        // with a slash.
         let place = Path::new(place.trim_start_matches('/'));
         if !place.components().all(|part| matches!(part, Component::Normal(_))) {
             let place = place.display();

@@ -30,7 +30,7 @@ pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
 fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // perf must run without a pager, and without our library preloaded.
+    // perf must run without a pager, and without a preloaded recorder.
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
     let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
@@ -41,8 +41,8 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // A process that did not answer in time is killed before the wait, because it might run for
-    // ever.
+    // If perf did not print its list in time, it is killed before the wait, because it might run
+    // for ever.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -118,8 +118,9 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // This is not a separate test: tests run in parallel, and the other one might start its
-        // program while this one still writes its program.
+        // This is not a separate test, because tests run in parallel. While one of them had its
+        // program open for writing, the other one might fork, and the program could then not be
+        // started.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

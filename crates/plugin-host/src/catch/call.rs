@@ -1,4 +1,5 @@
-//! The call itself: the trampoline, its personality function, and the end of an exception.
+//! The guarded call of a plugin's function: the trampoline, its personality function, and the end
+//! of an exception.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -172,8 +173,8 @@ unsafe extern "C" {
     fn counterpoint_plugin_land(stack: *mut c_void) -> !;
 }
 
-/// The trampoline's personality function. The unwinder that the exception came with calls it, for
-/// the trampoline's frame only.
+/// The trampoline's personality function. The unwinder that unwinds the exception calls it, only
+/// for the trampoline's frame.
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -202,7 +203,8 @@ unsafe extern "C" fn personality(
     }
 }
 
-/// Ends the innermost call of this thread, for a signal handler. Returns if there is no such call.
+/// Ends the innermost guarded call of this thread, for a signal handler. Returns only if there is
+/// no such call.
 pub(super) fn leave_by(signal: c_int) {
     let frame = INNERMOST.get();
     if !frame.is_null() {
@@ -256,7 +258,8 @@ pub(crate) unsafe fn call(
     }
 }
 
-// The crate libc does not declare the following for every system that we build for.
+// The crate `libc` does not declare this constant and this function for every system that we build
+// for.
 const CANCEL_DISABLE: c_int = 1;
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;

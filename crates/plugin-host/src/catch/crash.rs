@@ -1,7 +1,7 @@
-//! Catches crashes of a plugin after the program has ended, when only the plugins' events have to
-//! be taken. A wrong address or `abort` then ends the call instead of the process, so that the
-//! other plugins hand over their events and the program's own output is written. While the program
-//! runs, crashes are not caught.
+//! Catches crashes of a plugin after the program has ended, while the host takes the plugins' last
+//! events. A wrong address or `abort` then ends the call instead of the process, so that the other
+//! plugins hand over their events and the program's own output is written. While the program runs,
+//! crashes are not caught.
 //!
 //! Only faults inside of a guarded call are caught, and only on threads that ask for it
 //! ([`OnThread`]). In all other cases, a signal has the effect that it had before [`Caught`] was
@@ -36,7 +36,7 @@ thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Catches faults as long as this value exists. There is one such value at a time.
+/// Catches faults as long as this value exists. Only one such value may exist at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
@@ -139,8 +139,8 @@ impl Drop for OnThread {
 }
 
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes `info`, which is valid during the handler. The sender is set for
-    // signals that are sent.
+    // SAFETY: the kernel passes `info`, which is valid during the handler. For signals that a
+    // process sends, the kernel sets the number of this process.
     let is_own = unsafe {
         let code = (*info).si_code;
         code > 0 || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
@@ -158,7 +158,8 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
         libc::SIG_IGN if !is_own => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: the action outlives the call, which only changes what the signal does. The
-            // fault happens again, or the signal is sent again.
+            // instruction that faulted runs again after the handler; a signal that a process sent
+            // is raised again here.
             unsafe {
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;

@@ -1,4 +1,4 @@
-//! Ends C++ exceptions with the runtime library that threw them, and finds out their type and
+//! Ends C++ exceptions with the C++ runtime library that threw them, and finds out their type and
 //! message.
 //!
 //! A process may have several such libraries. An exception belongs to the library that threw it,
@@ -66,7 +66,8 @@ impl Runtime {
         let symbol = |name: &CStr| {
             // SAFETY: `handle` is open, and `name` is a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            // The handle also finds symbols of other libraries that this one needs.
+            // The handle also finds symbols of other libraries that this library needs. They are
+            // not used.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
         };
         let all = (|| {

@@ -2,11 +2,11 @@
 //!
 //! glibc holds a lock while constructors run. If an exception leaves `dlopen`, the lock stays
 //! locked. Then every other thread that loads something, or ends the process, waits for ever. No
-//! function of glibc releases the lock. But glibc's locks are mutexes in one exported object, and a
-//! mutex contains the number of its owner and how often it is held. The layout of a mutex is part
-//! of glibc's ABI (`bits/struct_mutex.h`, the same on all processors with 64 bits that we build
-//! for). So we look for the mutexes that this thread holds more often than before, and release
-//! them.
+//! function of glibc releases the lock. But glibc's locks are mutexes in one exported object. A
+//! mutex contains the number of the thread that holds it, and how many times this thread has locked
+//! it. The layout of a mutex is part of glibc's ABI (`bits/struct_mutex.h`, the same on all
+//! processors with 64 bits that we build for). So this code looks for the mutexes that the thread
+//! has locked more often than before `dlopen`, and releases them.
 
 use std::ffi::{c_int, c_void};
 
@@ -23,7 +23,7 @@ struct Mutex {
 /// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 1;
 
-/// The locks that this thread holds, and how often it holds each of them.
+/// The locks that this thread holds, and how many times it has locked each of them.
 pub(super) struct Held(Vec<(*mut Mutex, u32)>);
 
 /// Returns glibc's object and its size. Other C libraries have no such object.

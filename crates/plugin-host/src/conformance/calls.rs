@@ -1,4 +1,4 @@
-//! Probes of the order of calls, and of threads.
+//! Probes that call a plugin's functions in different orders, and from several threads.
 
 use abi::kineto::{CreateParams, TraceBuilder};
 
@@ -49,7 +49,8 @@ fn process(raw: &Raw<'_>) -> i32 {
     with_builder(|builder| raw.process(builder))
 }
 
-/// Makes all calls of a recording, and reports the calls that fail.
+/// Starts, stops, processes and destroys a recording that was created, and reports the calls that
+/// fail.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
     let code = raw.start();
     findings.check(code == 0, RESULT, || format!("profilerStart returned {code}"));
@@ -124,7 +125,7 @@ fn no_types(plugin: &mut Plugin, findings: &mut Findings) {
             types: std::ptr::null_mut(),
             types_length: 0,
         };
-        // The plugin may decline; if it does not, the recording should work.
+        // The plugin may return an error. If it returns success, the recording should work.
         if call(interface.create, &mut params) == Some(0) {
             record(Raw { interface: &interface, handle: params.profiler }, findings);
             findings.at_most(Level::Fragile);
@@ -197,7 +198,8 @@ fn overlap(plugin: &mut Plugin, findings: &mut Findings) {
                 process(&second);
                 second.destroy();
             }
-            // PyTorch only needs one recording at a time.
+            // A plugin may refuse a second recording, because PyTorch only needs one recording at a
+            // time.
             Err(code) => {
                 findings.style(
                     OVERLAP,

@@ -117,7 +117,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // Wait, to see whether the plugin still uses the builder.
+        // Wait, so that a plugin that still uses the builder after the call is noticed.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -210,8 +210,8 @@ impl Declining {
 }
 
 fn decline(calls: *mut c_void) -> c_int {
-    // SAFETY: `calls` is the number in a `Declining`, if the plugin passes the handle on as it
-    // must.
+    // SAFETY: `calls` points to the number in a `Declining`, if the plugin passes the builder's
+    // handle unchanged, as it must.
     if let Some(calls) = unsafe { calls.cast::<AtomicUsize>().as_ref() } {
         calls.fetch_add(1, Ordering::Relaxed);
     }

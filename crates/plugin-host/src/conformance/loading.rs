@@ -122,7 +122,7 @@ impl Query {
         }
     }
 
-    /// Returns whether everything after the room is unchanged.
+    /// Returns whether the bytes after the room that the plugin was given are unchanged.
     fn kept(&self, name_length: usize, types_length: usize) -> bool {
         let guard = u32::from_ne_bytes([GUARD; 4]);
         self.name[name_length + 1..].iter().all(|byte| *byte == GUARD)
@@ -133,8 +133,8 @@ impl Query {
 fn query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
-        // The list is filled with zeros first, as a host does it, so a plugin need not write the
-        // zero that ends the list.
+        // The list of types is filled with zeros first, as a host does it, so a plugin need not
+        // write the zero that ends the list.
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {

@@ -1,6 +1,7 @@
-//! A probe that finds out for which older state of the interface a plugin was built. There are two
-//! older states. One has a table of another size, which shows at registration. The other shows only
-//! in the arguments that `profilerStart` accepts.
+//! A probe that finds out whether a plugin was built for an older state of the interface. There are
+//! two older states. In one of them, the table of functions has another size, which the host sees
+//! at registration. The other one can only be recognised by the arguments that `profilerStart`
+//! accepts, which this probe tries.
 
 use std::ffi::c_void;
 

@@ -108,7 +108,7 @@ fn small_arguments(plugin: &mut Plugin, findings: &mut Findings) {
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
         }
         // The last function is profilerDestroy. It is not known whether the plugin destroyed the
-        // recording, so the handle is not used after this.
+        // recording, so the handle is not used after this loop.
         for (name, function) in with_handle(&interface) {
             let mut params = HandleParams { size: 8, profiler: raw.handle };
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
@@ -126,8 +126,8 @@ struct Later<P> {
 
 const LATER: [u64; 4] = [u64::MAX; 4];
 
-/// Calls a function with arguments of a later version. Reports if the plugin declines them, or
-/// writes into fields that are not in its version.
+/// Calls a function with arguments of a later version. Adds a finding if the plugin returns an
+/// error, or writes into fields that its version does not have.
 fn later<P>(
     name: &'static str,
     function: Function<P>,

@@ -1,7 +1,7 @@
-//! The lock of a trace builder. It differs from a mutex of the standard library in one thing: it
-//! stores which thread has locked it. A signal handler of a plugin may call the builder while it
-//! interrupts a call of the builder on the same thread, or may leave that call by `longjmp`. With a
-//! mutex, the thread would then wait for ever.
+//! The lock of a trace builder. Unlike a mutex of the standard library, it stores which thread has
+//! locked it. A signal handler of a plugin may call the builder while it interrupts a call of the
+//! builder on the same thread, or may leave that call by `longjmp`. With a mutex, the thread would
+//! then wait for ever.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -44,8 +44,8 @@ impl<T> Lock<T> {
     }
 
     /// Does what [`Lock::lock`] does, for a thread that is not inside of a call under this lock. If
-    /// the thread has locked it nevertheless, the thread has left such a call by a jump. It then
-    /// gets the lock again.
+    /// this thread has locked the value nevertheless, it has left such a call by a jump. The thread
+    /// then gets the lock again.
     pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
         self.lock().unwrap_or(Guard(self))
     }
@@ -108,7 +108,7 @@ mod tests {
         let guard = lock.lock().expect("free");
         assert_eq!(*guard, 40_000);
         assert_eq!(lock.lock().err(), Some(Held));
-        // Leave the lock locked, as if a jump had left the call.
+        // Leave the value locked, as if the thread had left the call by a jump.
         std::mem::forget(guard);
         assert_eq!(lock.lock().err(), Some(Held));
         *lock.lock_outermost() += 1;

@@ -1,11 +1,13 @@
 //! The records of whole traces: each [`Entry`] and each field of the trace.
 //!
 //! The ids of a process and a thread are written once, as a row. Values of arguments that are short
-//! enough are also written once, because shapes of tensors repeat; numbers do not.
+//! texts or short JSON are also written once, because values such as the shapes of tensors repeat.
+//! Integers are written each time.
 //!
-//! Events of plugins are records 2 to 7, and whole traces of other profilers use 16 to 18. The
-//! value of an argument is a signed integer (kind 0), an unsigned integer (1), a text (2) or JSON
-//! (3) with its length, or the number of a text of the stream that contains a text (4) or JSON (5).
+//! Events of plugins use the records 2 to 7, and whole traces of other profilers use the records 16
+//! to 18. The value of an argument is a signed integer (kind 0), an unsigned integer (1), a text
+//! (2) or JSON (3) with its length, or the number of a text of the stream that contains a text (4)
+//! or JSON (5).
 
 use std::io::{Read, Write};
 
@@ -72,7 +74,8 @@ impl Rows {
         if self.all.get(self.last).is_some_and(is) {
             return (self.last, false);
         }
-        // There are few threads, and the events of each thread come one after the other.
+        // A linear search is fast enough: there are few threads, and events of the same thread
+        // usually follow each other.
         let known = self.all.iter().position(is);
         self.last = known.unwrap_or(self.all.len());
         if known.is_none() {

@@ -1,4 +1,4 @@
-//! Tests that a stream that was written can be read.
+//! Tests that the reader returns what the writer has written, and that it survives damaged streams.
 
 use super::*;
 use crate::entry::{Argument, Id, Value};
@@ -208,7 +208,7 @@ impl Sink for Bytes {
     fn counter(&mut self, _: &Counter<'_>) {}
 }
 
-/// Writes a long key that each of many short events names.
+/// This test writes many short events that all name the same long key.
 #[test]
 fn few_bytes_do_not_become_many() {
     let repeat = |length: usize, events: u64| {

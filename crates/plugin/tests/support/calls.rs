@@ -2,9 +2,9 @@
 //! makes random calls of the trace builder, and a plugin of the SDK runs in a host that makes
 //! random calls. `fuzzed.rs` and `fuzz/fuzz_targets/plugin_calls.rs` use this.
 //!
-//! The rules for what a host must do with each call are implemented again here, from the published
-//! interface (`include/counterpoint/kineto_plugin.h`). The result is compared with what the sink
-//! received.
+//! This file implements again what a host must do with each call, from the published interface
+//! (`include/counterpoint/kineto_plugin.h`). The tests compare the result with what the host passed
+//! to its sink.
 //!
 //! above 600 lines: a fuzz target includes this file by its path, so it is one file.
 
@@ -52,7 +52,7 @@ pub trait Choose {
     }
 }
 
-/// A sink that writes down what it receives.
+/// A sink of our host that keeps what it receives as lines of text.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -138,14 +138,15 @@ impl Model {
         self.lines.push(format!("{} {:?} {name:?} {pairs:?}", last.head, last.flow));
     }
 
-    /// Counts a call that must fail, or one that must succeed.
+    /// Checks the result of a call that must succeed or must fail, and counts a failed call as a
+    /// problem.
     fn expect(&mut self, code: c_int, succeeds: bool) {
         assert_eq!(code, if succeeds { 0 } else { -1 });
         self.wrong += u64::from(!succeeds);
     }
 }
 
-/// The plan for what the plugin of this thread does.
+/// What the test's plugin does on this thread, and what the host must do with it.
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
@@ -162,7 +163,7 @@ fn script<R>(run: impl FnOnce(&mut Script) -> R) -> R {
 }
 
 /// Returns a result for a function of the plugin: mostly success. The host reports every other
-/// number as a problem.
+/// result as a problem.
 fn code() -> c_int {
     script(|script| {
         let code = if script.choose.odd(8) { script.choose.number() as c_int } else { 0 };
@@ -285,8 +286,8 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
-            // After a refused event, the functions for the last event are not about the event
-            // before it.
+            // After the host has refused an event, the functions for the last event must not change
+            // the event before it.
             model.finish();
             model.any = true;
             if !succeeds {
@@ -481,7 +482,7 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
         if let Some(mut session) = plugin.profilers[0].create(&setup) {
             let correlation = session.correlation();
             let mut tee = Tee(&mut lines, &mut writer);
-            // If the order of calls is wrong, the host must let nothing through to the plugin.
+            // Before `start`, the host must not pass any of these calls on to the plugin.
             if early {
                 assert!(!session.process(&mut tee) && !session.flush(&mut tee) && !session.stop());
             }
@@ -516,7 +517,8 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
 
 /// A plugin of the SDK, which a hostile host calls.
 struct Sdk;
-/// One recording of the plugin. It is not empty, so that each has an address of its own.
+/// One recording of the plugin. The type has a field, so that each recording has an address of its
+/// own.
 struct Recording(u64);
 
 /// The number of the plugin's recordings that are alive.
@@ -601,8 +603,8 @@ fn decline(handle: *mut c_void) -> c_int {
     if choose.odd(2) { -1 } else { 0 }
 }
 
-/// Calls a plugin of the SDK in any order, with any sizes and null pointers, as long as a handle is
-/// alive.
+/// Calls the functions of the plugin `Sdk` in any order, with any sizes and null pointers. A handle
+/// is only passed while its recording is alive.
 pub fn hostile_host(mut choose: Box<dyn Choose>) {
     let mut kept: Option<ProfilerInterface> = None;
     let registry_size = size(&mut *choose, Registry::SIZE);
@@ -707,7 +709,8 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 // during the call with its builder.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
-                // A call that is right also fails if the host declined many calls.
+                // The plugin may also fail in a correct call, because the builder's functions
+                // decline at random.
                 (if usable && code == -1 { 0 } else { code }, usable)
             }
         };

@@ -25,7 +25,8 @@ use crate::stream::{Ending, StreamReader, has_columns};
 pub struct Activities {
     /// The directory's name, which identifies the import.
     pub name: String,
-    /// Everything that the trace contains besides its events; `null` if it was not written.
+    /// Everything that the trace contains besides its events; `null` if the import did not write
+    /// it.
     pub document: serde_json::Value,
     /// The damage that was found in the trace's names and rows.
     pub losses: Vec<LossCount>,
@@ -105,8 +106,8 @@ impl Activities {
         self.names.get(name.0 as usize).map(String::as_str)
     }
 
-    /// Returns the number of rows that are described. Rows are numbered from 0. Events may refer to
-    /// rows that are not described.
+    /// Returns the number of rows that `rows.arrows` describes. Rows are numbered from 0. Events
+    /// may refer to rows that this file does not describe.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }

@@ -37,7 +37,7 @@ pub struct ActivitiesWriter {
     columns: Columns,
 }
 
-/// A stream that is being written, and its columns.
+/// A stream that is being written, and its schema.
 #[derive(Debug)]
 struct Table {
     stream: StreamWriter,
@@ -173,8 +173,8 @@ impl ActivitiesWriter {
         self.events.append(dir, events.map(|b| b.finish()).into())
     }
 
-    /// Writes everything that is not written yet, the part of the trace besides its events
-    /// (`document`), and the end marks.
+    /// Writes everything that is not written yet, `document` (what the trace contains besides its
+    /// events), and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

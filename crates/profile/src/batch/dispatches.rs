@@ -3,8 +3,8 @@
 //!
 //! The dispatch of a call follows from the order in which the calls of all threads of a process
 //! began ([`crate::dispatch`]). Batches, however, are ordered by thread. So the calls of a process
-//! are decoded twice: first in the order of their starts, to compute a number for each call, and
-//! then for the batches.
+//! are decoded twice: first to compute the number of each call's dispatch, in the order of the
+//! calls' starts, and then for the batches.
 //!
 //! Memory use: one decoded page for each thread, and the numbers of the calls of one process.
 //! Consecutive calls of a thread mostly belong to the same dispatch or to the next one. So several
@@ -31,7 +31,7 @@ pub(super) fn has_any(profile: &Profile) -> bool {
     !profile.is_sampled() && profile.processes.iter().any(has_dispatches)
 }
 
-/// The numbers of the dispatches, for one process at a time.
+/// The numbers of the dispatches to which calls belong, for one process at a time.
 #[derive(Debug)]
 pub(super) struct Numbers<'a> {
     profile: &'a Profile,
@@ -122,8 +122,8 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // If several calls begin at the same time, the outermost call comes first. It was
-            // recorded last.
+            // If several calls begin at the same time, the outermost call comes first. A thread
+            // records this call after the calls inside of it.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))

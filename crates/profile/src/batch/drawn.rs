@@ -17,7 +17,7 @@ pub(super) struct DrawnRows {
     counter_weight: Option<UInt64Builder>,
 }
 
-/// Returns the fields of these columns. Without a budget, there are none.
+/// Returns the fields of these columns. There are none in a profile of a run without a budget.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let Some(rows) = DrawnRows::new(profile) else { return Vec::new() };
     let mut fields = vec![
@@ -30,7 +30,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl DrawnRows {
-    /// Returns `None` without a budget.
+    /// Returns `None` for a run without a budget.
     pub fn new(profile: &Profile) -> Option<Self> {
         profile.is_sampled().then(|| Self {
             weight: UInt64Builder::new(),

@@ -55,7 +55,8 @@ impl Values {
     }
 }
 
-/// Returns the fields of these columns. There are none in a profile without such calls.
+/// Returns the fields of these columns. There are none in a profile without calls of virtual
+/// machines and without calls that belong to no thread.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let role_alone = !has_machines(profile);
     if role_alone && !has_apart(profile) {
@@ -103,7 +104,7 @@ pub(super) struct MachineRows {
 }
 
 impl MachineRows {
-    /// Returns `None` for a profile without such calls.
+    /// Returns `None` for a profile for which [`fields`] returns no fields.
     pub fn new(profile: &Profile) -> Option<Self> {
         let role_alone = !has_machines(profile);
         if role_alone && !has_apart(profile) {

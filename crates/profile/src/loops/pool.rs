@@ -1,4 +1,4 @@
-//! Reads runs of pages that are still in the pool.
+//! Reads runs of pages with counts of loops that are still in the pool.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -70,8 +70,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // Perhaps the process could not write its own frame of the module. This frame,
-                // which contains less, is for that case.
+                // Perhaps the process could not write its own frame of the module. For that case, a
+                // frame is made from the block's header, which contains less.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }

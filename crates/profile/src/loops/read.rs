@@ -30,8 +30,8 @@ impl Profile {
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool is read before the files. So runs that are moved from the pool to a file
-        // meanwhile are found twice, and not missed.
+        // The pool is read before the files. So a run that its thread moves from the pool to the
+        // file meanwhile is found twice, and not missed.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -135,8 +135,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Returns the number of ticks in a second. If the loops use the clock of the profile, the rate
-    /// of the profile is returned, because it is more exact.
+    /// Returns the number of ticks of the loops' clock in a second. If the profile uses the same
+    /// clock, its rate is returned, because it is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -194,8 +194,8 @@ impl Found {
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {
                         let key = (frame.serial, frame.block, u64::from(row.id));
-                        // The rows of the file were added first. They are kept because they have
-                        // the counts with which the thread ended.
+                        // The rows of the file were added before those of the pool. They are kept
+                        // because they have the counts with which the thread ended.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
                     }
                 }
@@ -301,8 +301,8 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// Converts the iterations. Returns `None` if nothing is known, or if the numbers contradict each
-/// other.
+/// Converts the iterations of single hits. Returns `None` if the smallest number is above the
+/// largest one, as when there was no hit.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

@@ -1,11 +1,12 @@
-//! Prepares a manifest that the watched process writes itself, just before it executes the program.
+//! Prepares a manifest that the child process of `run` writes itself, just before it executes the
+//! program.
 //!
-//! If `run` is killed, others must find in the manifest the id of the process that decides whether
-//! the recording is over. This id is known only after the process was created, but the manifest
-//! must exist before the program starts. So the text is prepared beforehand, with a place for the
-//! id, and the child process writes it between `vfork` and `exec`. The child makes only system
-//! calls, because it shares our memory: if it were killed while it held a lock of the allocator,
-//! the lock would stay locked.
+//! If `run` is killed, later commands must find in the manifest the id of the program's process: as
+//! long as this process is alive, the recording is not over. This id is known only after the
+//! process was created, but the manifest must exist before the program starts. So the text is
+//! prepared beforehand, with a place for the id, and the child process writes it between `vfork`
+//! and `exec`. The child makes only system calls, because it shares the memory of `run`: if it were
+//! killed while it held a lock of the allocator, the lock would stay locked.
 //!
 //! ```text
 //!  run: text with room ──► vfork ──► child: own id into the text, new file, rename ──► exec
@@ -24,7 +25,7 @@ use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
 /// A placeholder for the process until its id is known. It is as wide as the largest numbers, so
-/// that any id fits. The remaining width is filled with blanks, which JSON allows.
+/// that any id fits. [`fill`] fills the rest of the width with blanks, which JSON allows.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
 /// The text of a manifest with a place for the id of the process that will write it.

@@ -40,8 +40,8 @@ pub enum Lost {
     /// The pool's profile was deleted, or was moved to another directory and not opened there. Only
     /// processes that may open files by their handles (root) can distinguish the two cases.
     DeletedOrMoved,
-    /// The command that made the pool was killed before the profile had a manifest, so nothing was
-    /// recorded.
+    /// The command that made the pool was killed before it wrote the profile's manifest, so nothing
+    /// was recorded.
     Unfinished,
     /// The file is not a pool, or does not name a profile, because somebody has changed its size or
     /// its header. No process can record into it, and no data can be moved from it to a profile.
@@ -51,8 +51,8 @@ pub enum Lost {
     OtherVersion,
 }
 
-/// A pool that is younger than this, in seconds, is ignored, because a command may still be making
-/// it. Making a pool takes milliseconds.
+/// An unfinished or damaged pool that is younger than this, in seconds, is ignored, because a
+/// command may still be making it. Making a pool takes milliseconds.
 const MAKING_S: u64 = 60;
 
 /// Returns the pools of the caller that no process uses and that no profile can use, and what is
@@ -108,7 +108,8 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     if found.st_uid != user() || found.st_nlink != 1 {
         return None;
     }
-    // The kernel answers for the processes in all containers.
+    // The kernel knows the processes in all containers that have the file open for writing or
+    // mapped.
     if record::pool::owner::is_in_use(&file) != Some(false) {
         return None;
     }
@@ -133,8 +134,8 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
 
 /// Determines the state of a pool of this version. Returns `None` if the pool's profile can use it.
 fn state_of(pool: &PoolFile) -> Option<Lost> {
-    // A process that will record may not have opened the pool yet, and then the kernel's answer
-    // does not include it.
+    // A process of the table may not have mapped the pool at this moment, and then `is_in_use` does
+    // not see it.
     let lives = |row: &record::pool::ProcessRow| {
         let process = ProcessId { pid: row.pid, start_time: row.start_time };
         row.pid != 0 && !row.left && process.is_alive()

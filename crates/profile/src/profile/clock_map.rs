@@ -14,7 +14,7 @@ use crate::tracks::Times;
 /// rounded to whole ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ClockMap {
-    /// A moment that both clocks know (the common moment), in ticks of the recording.
+    /// The common moment (a moment that is known on both clocks), in ticks of the recording.
     from_ticks: u64,
     /// The common moment in ticks of the profile. It may be before the beginning of the profile's
     /// clock.
@@ -205,7 +205,7 @@ mod tests {
         Timeline::fit(ClockKind::Tsc, &points.iter().map(snapshot).collect::<Vec<_>>())
     }
 
-    /// Two machines have 2 and 4 ticks per ns, and were started 1 ms apart.
+    /// The clocks of two machines have 2 and 4 ticks per ns, and begin at different moments.
     #[test]
     fn ticks_of_another_machine() {
         let here = line(&[(0, 1_000_000, 5_000_000), (20_000_000, 11_000_000, 15_000_000)]);

@@ -80,8 +80,9 @@ impl Profile {
         self.pools.iter().any(Option::is_some)
     }
 
-    /// Opens each profile that was merged into this one, as a separate profile. Also returns the
-    /// number of ns that must be added to its times on `CLOCK_REALTIME`.
+    /// Opens each profile that was merged into this one, as a separate profile. Also returns, for
+    /// each of them, the number of ns to add to its times on `CLOCK_REALTIME` to get those of this
+    /// profile.
     ///
     /// # Errors
     /// Same as for [`Profile::open`].
@@ -107,8 +108,8 @@ impl Profile {
 }
 
 impl Process {
-    /// Returns whether the process's directory contains files of events that are not part of the
-    /// profile, as far as this is known.
+    /// Returns whether the process's directory contains files of events that this profile does not
+    /// contain, according to the process's losses.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
@@ -149,8 +150,8 @@ fn same_boot(a: &Profile, b: &Profile) -> bool {
     !a.manifest.boot_id.is_empty() && a.manifest.boot_id == b.manifest.boot_id
 }
 
-/// Returns the first member on the machine that was started first. With this machine's clock, no
-/// moment on another machine is before the beginning of the clock.
+/// Returns the first member on the machine that was started first. On this machine's clock, no
+/// moment on another machine has a negative time.
 fn first(members: &[Profile]) -> usize {
     let started = |one: &Profile| one.timeline.monotonic_to_realtime_ns(0);
     let Some(oldest) = members.iter().min_by_key(|one| started(one)) else { return 0 };

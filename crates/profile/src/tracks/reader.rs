@@ -166,8 +166,9 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Returns the next samples; `None` at the end. Samples of unknown series are left out: the
-    /// series was described only after this directory was opened, or its description is damaged.
+    /// Returns the next samples; `None` at the end. Samples of unknown series are left out. A
+    /// series is unknown if it was described only after this directory was opened, or if its
+    /// description is damaged.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };

@@ -1,11 +1,12 @@
-//! Converts UTC to the clock of a profile. This is needed because other programs give times only in
-//! UTC, and the kernel may adjust UTC while a profile is recorded.
+//! Converts UTC to the clock of a profile. This is needed because some other programs give times
+//! only in UTC, and the kernel may adjust UTC while a profile is recorded.
 
 use super::{Snapshot, Timeline};
 
 /// Converts times of `CLOCK_REALTIME` that were taken while a profile was recorded. Between two
-/// snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`. Before the
-/// first snapshot and after the last one, the two clocks are assumed to run at the same rate.
+/// clock snapshots of the profile, UTC is assumed to run at a constant rate relative to
+/// `CLOCK_MONOTONIC`. Before the first snapshot and after the last one, the two clocks are assumed
+/// to run at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
     /// UTC and `CLOCK_MONOTONIC` in ns, sorted by `CLOCK_MONOTONIC`.

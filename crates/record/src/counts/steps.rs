@@ -10,9 +10,9 @@
 //! The calls of an export in the steps that are *away* (steps in which the host announces no ops)
 //! are estimated from its calls in the steps of the *sample*: `away · Σ w·c / Σ w`, where c is the
 //! number of the export's calls in a step and w is the step's weight. If a step that is away takes
-//! too long, ops are announced from then on until the step ends. The calls of these ops are
-//! counted, and not estimated. Calls outside of steps, and calls in steps whose ops are announced,
-//! are counted, too.
+//! too long, the host announces its ops from then on until the step ends. The calls of these ops
+//! are counted, and not estimated. Calls outside of steps, and calls in steps whose ops are
+//! announced, are counted, too.
 
 use crate::wire::wire;
 
@@ -30,7 +30,7 @@ macro_rules! steps {
         wire!(Steps { $($field),* });
 
         impl Steps {
-            /// Returns the numbers as words. The words after the last number are 0.
+            /// Returns the fields as words. The words after the last field are 0.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
                 let mut words = [0; STEPS_WORDS];
                 words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
@@ -54,14 +54,14 @@ steps! {
     squared_weight,
     /// Number of the process's steps that were away and began before the thread was attached.
     away_before,
-    /// Number of the process's steps that were away, from its start to the latest change of these
-    /// numbers.
+    /// Number of the process's steps that were away, from the start of the process to the latest
+    /// change of these fields.
     away,
     /// 0 while the thread runs. [`Steps::ENDED`] if the thread has ended, so that it has no calls
     /// in later steps; [`Steps::ENDED_AWAY`] if the thread ended in a step that was away.
     has_ended,
-    /// Number of all steps that have begun. This number and the fields below are only known to the
-    /// thread whose ranges are the program's steps.
+    /// Number of all steps that have begun. Only the thread whose ranges are the program's steps
+    /// stores this number and the fields below.
     steps,
     /// Number of steps that were away at first, but in which ops were announced later because the
     /// steps took too long.
@@ -91,7 +91,7 @@ impl Steps {
     pub const ENDED_AWAY: u64 = 2;
 }
 
-/// The sums of one export over the steps of the sample.
+/// The sums of one export over the steps of the sample (the steps chosen to estimate the others).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
     pub export: u32,

@@ -103,7 +103,7 @@ fn frames_are_read_as_they_were_written() {
     let bytes: Vec<u8> = frames().iter().flat_map(CountsFrame::to_bytes).collect();
     let expected = CountsFrames { frames: frames().to_vec(), torn: 0 };
     assert_eq!(read_frames(&bytes), expected);
-    // A frame of a kind that only a later version knows is skipped.
+    // The reader skips a frame of a kind that only a later version knows.
     let mut later = frame(9, b"what");
     later.extend(&bytes);
     assert_eq!(read_frames(&later), expected);

@@ -9,8 +9,9 @@ const MOST_PIECES: usize = 64;
 /// Maximum number of functions in libraries that one module calls.
 const MOST_CALLEES: usize = 4096;
 
-/// Where the machine code of a module is. Addresses are those of the module's ELF file. For code
-/// without a file, they are addresses in the memory of the process.
+/// Where the machine code of a module is. Addresses are those in the module's ELF file. For code
+/// without a file, such as code from a JIT compiler, they are addresses in the memory of the
+/// process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
     pub module: u32,
@@ -29,8 +30,8 @@ pub struct CodeFrame {
     /// The number of the file with a copy of the code, among the files of the process's part;
     /// `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The addresses of the bytes in the copy, one piece after the other. Each piece has its first
-    /// address and its number of bytes. Empty if the copy is a copy of the whole ELF file.
+    /// The pieces of code that the copy contains one after the other: for each piece, its first
+    /// address and its number of bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
     /// The functions in libraries that the code calls, if it is code without a file.
     pub callees: Vec<Callee>,
@@ -49,7 +50,7 @@ pub struct Callee {
 
 wire!(Callee { slot, function, name });
 
-/// Returns the name of the file with this number.
+/// Returns the name of the file that contains the copy with this number.
 pub fn code_name(number: u32) -> String {
     format!("{PREFIX}{number}.bin")
 }

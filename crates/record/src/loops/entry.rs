@@ -4,9 +4,9 @@ pub const ENTRY_WORDS: usize = 16;
 /// Size of a record of mode log in bytes.
 pub const EVENT_BYTES: usize = 24;
 
-/// The words of an entry, in the order of the entry.
+/// The positions of the words of an entry.
 pub mod word {
-    /// Number of times that the loop or function was entered.
+    /// Number of hits: how often the loop or function was entered.
     pub const HITS: usize = 0;
     /// Mode sampled: the number of the next hit that will be timed.
     pub const NEXT: usize = 1;
@@ -24,11 +24,11 @@ pub mod word {
     pub const ITERATIONS: usize = 7;
     /// The sum of the squares of the durations in ticks: the low word, and then the high word.
     pub const SQUARES: usize = 8;
-    /// The value of [`ENDED`] when the first random hit began.
+    /// The value of [`ENDED`] when the first hit began that was chosen at random.
     pub const FIRST_ENDED: usize = 10;
-    /// The value of [`TICKS`] when the first random hit began.
+    /// The value of [`TICKS`] at the same moment as for [`FIRST_ENDED`].
     pub const FIRST_TICKS: usize = 11;
-    /// The value of [`SQUARES`] when the first random hit began.
+    /// The value of [`SQUARES`] at the same moment as for [`FIRST_ENDED`].
     pub const FIRST_SQUARES: usize = 12;
     /// Number of hits whose iterations are known.
     pub const ITERATED: usize = 14;
@@ -44,8 +44,8 @@ pub struct Trips {
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Mode sampled: the sum of the iterations of the hits that ended before the first random hit
-    /// began.
+    /// Mode sampled: the sum of the iterations of the hits that ended before the first hit began
+    /// that was chosen at random.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
     /// iterations, and bucket `b` counts the hits with 2^(b-1) to 2^b - 1 iterations. The last
@@ -58,10 +58,10 @@ pub struct Trips {
 pub struct Event {
     pub id: u32,
     pub end: bool,
-    /// The time of the event.
+    /// The time of the event, in ticks of the loops' clock.
     pub ticks: u64,
-    /// The return address of the call of the handler, minus the address at which the object is
-    /// loaded.
+    /// Where the instrumented code called the runtime's handler: the return address, minus the
+    /// address at which the module's object is loaded.
     pub address: u64,
 }
 

@@ -12,20 +12,21 @@ const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 /// percentile, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The duration that is measured for an empty hit. `None` in a mode that times nothing.
+    /// The duration that is measured for an empty hit. `None` if the module's mode times no hits.
     pub inside: Option<[f64; 3]>,
-    /// The time that a timed hit takes in total.
+    /// The total time of an empty hit that is timed.
     pub timed: Option<[f64; 3]>,
-    /// The time that a hit takes that is only counted. `None` in a mode that times every hit.
+    /// The total time of an empty hit that is only counted. `None` if the module's mode times every
+    /// hit.
     pub counted: Option<[f64; 3]>,
 }
 
-/// A module that was registered.
+/// An instrumented module that registered itself in the process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModuleFrame {
     /// The module's number in the process.
     pub number: u32,
-    /// The module's identity.
+    /// The identity that the module has in all processes.
     pub id: [u8; 16],
     /// The mode in which hits are recorded, as in the module's descriptor.
     pub mode: u32,
@@ -41,7 +42,7 @@ pub struct ModuleFrame {
     /// memory.
     pub object: String,
     /// The side table of the module. Empty if the table is not embedded in the object, or if
-    /// another process has written it to its frame.
+    /// another process has already written the table to its own frame.
     pub table: Vec<u8>,
     /// The costs of empty hits; `None` if no empty hits were run to measure the costs.
     pub costs: Option<Costs>,
@@ -73,7 +74,7 @@ pub struct RowsFrame {
     /// The kernel's id of the thread.
     pub tid: u32,
     pub thread_name: [u8; 16],
-    /// Number of counters that the profile has.
+    /// Number of counters for which the block has sums: see [`super::BlockHeader::counters`].
     pub counters: u32,
     /// The rows by id.
     pub rows: Vec<Row>,
@@ -94,8 +95,8 @@ pub struct EventsFrame {
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits of one thread for one module, or a part of these. The thread and
-/// the module are in the rows of the same block.
+/// The iterations of single hits of one thread for one module, or a part of them. The [`RowsFrame`]
+/// of the same block contains the thread and the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
     /// The number of the run of pages: see [`RowsFrame::serial`].
@@ -184,8 +185,8 @@ impl Wire for RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
-            // A row without any number is refused, so that a few bytes of a file cannot make the
-            // reader use much memory.
+            // A row whose mask announces no word is refused, so that a few bytes of a file cannot
+            // make the reader use much memory.
             if mask == 0 {
                 return Err(Truncated { at: 0 });
             }
@@ -215,10 +216,10 @@ frames!(LoopFrame {
     Reading(ticks) = 7,
 });
 
-/// The frames of a file.
+/// The frames of a file of loops.
 pub type LoopFrames = Scanned<LoopFrame>;
 
-/// Reads the frames of a file.
+/// Reads the frames of a file of loops.
 pub fn read_frames(bytes: &[u8]) -> LoopFrames {
     scan(bytes, LoopFrame::of)
 }

@@ -1,5 +1,5 @@
-//! Defines runs of pages in the pool, and the blocks in these runs. A thread writes directly to the
-//! pages; collectors and readers read them.
+//! Defines runs of pages in the pool, and the blocks in these runs. A thread writes directly to its
+//! pages. The collector and programs that read a running profile read them.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use crate::page::PAGE_BYTES;
 
 /// Marks the start of a run.
 pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
-/// The version of the layout.
+/// The version of the layout of runs.
 pub const RUN_VERSION: u32 = 2;
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Size of a block's header in bytes.
 pub const BLOCK_BYTES: usize = 128;
 
-/// Maximum number of rows or events in one frame. The limit keeps the memory small that is needed
-/// to write a frame.
+/// Maximum number of rows or events in one frame. Because of this limit, little memory is needed to
+/// write a frame.
 const MOST_IN_FRAME: usize = 4096;
 
 /// The header of a run, as it is in memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RunHeader {
-    /// [`RUN_MAGIC`]. It is stored last, so that a run with it is complete. It is 0 after the run
-    /// was given back.
+    /// [`RUN_MAGIC`]. The recorder stores it last, so a run with this number is complete. It is 0
+    /// after the run was given back to the pool.
     pub magic: AtomicU64,
     /// [`RUN_VERSION`].
     pub version: u32,
@@ -39,7 +39,8 @@ pub struct RunHeader {
     pub start_time: u64,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the run among the runs of its process. With this number, no run is counted twice.
+    /// Number of the run among the runs of its process. Readers use this number to count no run
+    /// twice.
     pub serial: u32,
     /// The thread's name when the run began.
     pub thread_name: [u8; 16],
@@ -62,7 +63,7 @@ pub struct BlockHeader {
     pub ids: u32,
     /// Number of counters whose sums follow the entries.
     pub counters: u32,
-    /// Number of records of mode log that have room in the block.
+    /// Number of records of mode log for which the block has room.
     pub events: u32,
     /// Size of the block in bytes, including this header.
     pub bytes: u64,
@@ -146,7 +147,7 @@ pub fn sums_offset(ids: u32) -> usize {
 pub enum RunError {
     /// The bytes do not begin with the magic number of a run.
     NoMagic,
-    /// A later version wrote the run.
+    /// The run has another version than [`RUN_VERSION`].
     Version(u32),
     /// The sizes in the header contradict one another, or the bytes end too early.
     Inconsistent,
@@ -340,8 +341,8 @@ impl<'a> Block<'a> {
             for (i, word) in words.iter_mut().enumerate() {
                 *word = word64(bytes, at + 8 * i)?;
             }
-            // The initial values of an entry, and the runtime's own fields, are set to 0 because
-            // they are not counts.
+            // These words are initial values of an entry or the runtime's own fields. They are set
+            // to 0 because they are not counts.
             (words[word::NEXT], words[word::RANDOM], words[word::TRIPS]) = (0, 0, 0);
             let at = sums_at + id * 8 * (1 + counters);
             let mut sums = Vec::new();

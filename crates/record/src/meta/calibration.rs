@@ -1,9 +1,9 @@
-//! Defines the cost of an empty probe, and what its counters read.
+//! Defines the cost of a probe (recording one empty call), and what its counters read.
 
 use crate::wire::{last, wire};
 
-/// See [`crate::meta::Frame::Calibration`]. All values are medians over the probed empty calls in
-/// this process.
+/// See [`crate::meta::Frame::Calibration`]. The fields that begin with `inside` or `total` are
+/// medians over the probed empty calls in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
     /// Number of empty calls that were probed.
@@ -12,12 +12,12 @@ pub struct Calibration {
     pub counters: u32,
     /// Duration in ticks that is recorded for an empty call. Subtract it from a call's duration.
     pub inside_ticks: u64,
-    /// The number of ticks by which one probe lengthens the program (everything from its entry to
-    /// its return).
+    /// The number of ticks by which one probe lengthens the program (everything from the probe's
+    /// entry to its return).
     pub total_ticks: u64,
     /// The amount that an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How much the values vary from call to call. `None` if this is not known.
+    /// How much the values of the other fields vary from call to call. `None` if this is not known.
     pub spread: Option<Spread>,
     /// Sums of the values, from which means can be computed. `None` if the sums or the spread are
     /// not known.

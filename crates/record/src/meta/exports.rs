@@ -35,7 +35,7 @@ pub struct Export {
     /// The export's position in the library.
     pub ordinal: u32,
     /// Whether the function's calls are recorded. They are not recorded if a filter excludes the
-    /// function, or if there are not enough stubs.
+    /// function, or if the recorder has no stub left to put in place of the function.
     pub recorded: bool,
     /// The name that the compiler gave the function.
     pub name: String,
@@ -54,8 +54,8 @@ pub struct Export {
     pub local_memory_pages: u32,
 }
 
-/// See [`crate::meta::Frame::Op`]. Regions and tasks have the name, arguments and device of the op
-/// to which they belong.
+/// See [`crate::meta::Frame::Op`]. Parallel regions and their tasks have the name, arguments and
+/// device of the op to which they belong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpExport {
     /// The export's number in the process, which call records refer to. These numbers and those of
@@ -65,13 +65,13 @@ pub struct OpExport {
     pub library: u32,
     /// The role of the export's calls.
     pub role: Role,
-    /// Name of the function.
+    /// Name of the op, run or range.
     pub name: String,
-    /// Types and shapes of the function's tensor arguments, including results that are passed as
+    /// Types and shapes of the op's tensor arguments, including results that are passed as
     /// arguments: `float32[1, 64], float32[64, 64]`. Empty if there are none.
     pub arguments: String,
-    /// Type and number of the device of the function's last tensor argument: `cpu0`. Empty if there
-    /// is none.
+    /// Type and number of the device of the op's last tensor argument: `cpu0`. Empty if there is
+    /// none.
     pub device: String,
     /// Whether the export's calls return before the device has finished. If so, the durations
     /// contain only the launches.
@@ -86,7 +86,7 @@ wire!(Export {
 wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
 
 /// Writes and reads a name. A recorder never writes a name that is longer than [`LONGEST_NAME`]. If
-/// a file contains one, it is shortened when it is read, because reports repeat names.
+/// a file contains a longer name, the reader shortens it, because reports repeat names.
 mod name {
     use super::{Decoder, Encoder, LONGEST_NAME, Truncated};
 

@@ -14,8 +14,8 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
-/// Generations from this number on do not belong to programs. Such a part contains the events that
-/// profiler plugins handed over in the process with the same process id.
+/// Parts with generations from this number on contain no program's records. Such a part contains
+/// the events that profiler plugins handed over in the process with the same process id.
 pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
 
 /// Returns the name of a part's file of events with this number. Such a file is a stream that the

@@ -11,9 +11,9 @@ pub struct ProcessCost {
     /// Processor time that the recorder used to read the run file, to make the process's part, to
     /// register libraries, and for hooks that a language's package needs, in ns.
     pub loading_ns: u64,
-    /// How much longer some code takes right after counters were read than in a second run, in
-    /// ticks. The reading has displaced the code's data and instructions from the caches. 0 without
-    /// counters.
+    /// How much longer a piece of code takes right after counters were read than when it runs a
+    /// second time, in ticks. Reading the counters has displaced the code's data and instructions
+    /// from the caches. 0 if no counters are read.
     pub after_reading_ticks: u64,
     /// Processor time of the whole process at its end, in ns; 0 if this frame was written before
     /// the end.
@@ -42,7 +42,7 @@ pub struct Process {
     /// Number of parts of the profile that the same process made before this one, for example
     /// before an `exec`.
     pub generation: u32,
-    /// The clock of the process's pages.
+    /// The clock whose ticks the process's pages contain.
     pub clock: ClockKind,
     /// Path of the process's program (`/proc/self/exe`).
     pub program: String,

@@ -140,7 +140,8 @@ fn round_trip_and_every_truncation() {
     }
 }
 
-/// The numbers in files are used as indices of these lists, so the order must be right.
+/// A role's number in a file is used as an index of `Role::ALL`, so the order of the list must be
+/// right.
 #[test]
 fn lists_are_in_the_order_of_their_numbers() {
     assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));

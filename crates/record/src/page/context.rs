@@ -8,10 +8,10 @@
 //! ```
 //!
 //! * The *count* of an export is the number of workgroups in the export's last call.
-//! * The *next workgroup* is the one after the last workgroup, where x changes fastest. It is 0,0,0
-//!   after a dispatch's last workgroup and after a new count.
-//! * The *successor* of an export is the export of the call that last followed the end of a
-//!   dispatch of the first export. In a new slot, the successor is the export itself.
+//! * The *next workgroup* of an export is the one after the workgroup of its last call, where x
+//!   changes fastest. It is 0,0,0 after a dispatch's last workgroup and after a new count.
+//! * The *successor* of an export is the export whose call most recently followed the end of one of
+//!   its dispatches. In a new slot, the successor is the export itself.
 //! * If the last call was the last workgroup of its dispatch, the next call is expected to be a
 //!   call of the successor. Otherwise, it is expected to be a call of the same export.
 //!

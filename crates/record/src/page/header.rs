@@ -90,12 +90,12 @@ pub struct PageStart {
 pub struct PageHeader {
     /// The version of the page's layout.
     pub version: u16,
-    /// The values that the writer stored when it started the page, except that the thread's name is
-    /// the one it had when the page ended.
+    /// The values that the page started with, except that the thread's name is the one that the
+    /// thread had when the page ended.
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
-    /// Number of call records in these bytes.
+    /// Number of call records in the `committed` bytes.
     pub calls: u32,
     /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
@@ -219,8 +219,7 @@ impl PageHeader {
     }
 }
 
-/// Computes the checksum of a page's header and records. The bytes of the checksum field are taken
-/// as zero.
+/// Computes the checksum of a page's header and records, as if the checksum field were zero.
 pub(super) fn checksum(page: &[u8]) -> u64 {
     let raw = page.get(FLAGS_AT..FLAGS_AT + 4).unwrap_or_default();
     let flags = raw.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
@@ -241,8 +240,9 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// Returns the bytes to append to a file for a page that was in the pool. They end after the last
-/// record and are marked as flushed. `header` must have been read from `page`.
+/// Returns the bytes to append to a file for a page that was in the pool. The bytes end after the
+/// page's last record, and their flags mark the page as flushed. `header` must have been read from
+/// `page`.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());
     if page.len() < HEADER_BYTES {

@@ -38,7 +38,7 @@ impl OwnedPage {
         self.writer.has_room_with_values()
     }
 
-    /// Whether values of the last call fit.
+    /// Whether the values of the call that was recorded last fit.
     pub fn has_room_for_values(&self) -> bool {
         self.writer.has_room_for_values()
     }
@@ -48,8 +48,8 @@ impl OwnedPage {
         self.writer.calls()
     }
 
-    /// Records a call. `fields` are the values of its counter groups in the order of the page's
-    /// layout. `scaled` has the same meaning as for [`PageWriter::call`].
+    /// Records a call. `fields` are the fields of its counter groups (times and values), in the
+    /// order that [`super`] describes. `scaled` has the same meaning as for [`PageWriter::call`].
     ///
     /// # Panics
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
@@ -123,7 +123,7 @@ impl OwnedPage {
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Stores the usage of the page's thread at the end of the page. Call this before
+    /// Stores the usage of the page's thread at the end of the page. This must be called before
     /// [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: `new` has attached a page.
@@ -136,7 +136,8 @@ impl OwnedPage {
         self.start.thread_name = name;
     }
 
-    /// Returns the bytes to append to a file of pages. `last` marks the thread's last page.
+    /// Returns the bytes to append to a file of pages. `last` says whether this is the thread's
+    /// last page.
     pub fn seal(&mut self, last: bool) -> &[u8] {
         // SAFETY: `new` has attached a page, and the borrow of `self` prevents changes to it while
         // the slice is used.

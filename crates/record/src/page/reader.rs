@@ -37,13 +37,13 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. If it is a call, its counters are returned by [`PageReader::groups`] and
-/// [`PageReader::values`], and its sampling by [`PageReader::drawn`].
+/// One decoded record. After a call, [`PageReader::groups`] and [`PageReader::values`] return its
+/// counters, and [`PageReader::drawn`] returns how it was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A call of one workgroup.
+    /// A call of an export.
     Call(Call),
-    /// A moment on the thread's clocks.
+    /// The readings of the run's clock and the thread's clocks at one moment.
     ThreadClock {
         /// The run's clock.
         ticks: u64,
@@ -52,13 +52,14 @@ pub enum Record {
         /// `CLOCK_MONOTONIC`, ns.
         monotonic_ns: u64,
     },
-    /// Values of the last call: see [`PageReader::extras`].
+    /// Values of the call before this record: see [`PageReader::extras`].
     Values,
     /// A kind of record that only later versions know. Its content is skipped.
     Other { kind: u8 },
 }
 
-/// For how long one counter group was enabled, and for how long it counted, during the last call.
+/// For how long one counter group was enabled, and for how long it counted, during the call that
+/// was read last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
@@ -126,19 +127,19 @@ impl<'a> PageReader<'a> {
         &self.header
     }
 
-    /// Returns the times of each group during the last call.
+    /// Returns the times of each group during the call that was read last.
     pub fn groups(&self) -> &[GroupTimes] {
         &self.groups
     }
 
-    /// Returns the amount that the last call added to each counter of the page, in the order of the
-    /// run's counters.
+    /// Returns the amount that the call that was read last added to each counter of the page, in
+    /// the order of the run's counters.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Returns how the last call was chosen by sampling. Calls of a run without a budget have the
-    /// default.
+    /// Returns how the call that was read last was chosen by sampling. For a call of a run without
+    /// a budget, this is the default.
     pub fn drawn(&self) -> Drawn {
         self.drawn
     }

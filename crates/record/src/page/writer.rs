@@ -12,9 +12,9 @@ use super::{
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
-/// Writes records to one mapped page at a time. The type has no destructor, so that it can be
-/// stored in a thread-local variable that is never dropped; see [`PageWriter::detached`]. The
-/// fields that every call needs are in the first cache line.
+/// Writes records to one page at a time. The type has no destructor, so that it can be stored in a
+/// thread-local variable that is never dropped; see [`PageWriter::detached`]. The fields that every
+/// call needs are in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageWriter {
@@ -27,8 +27,8 @@ pub struct PageWriter {
     base_monotonic_ns: u64,
 }
 
-/// A record that is being written. The address is where the next field goes; the bytes there are
-/// not committed yet.
+/// A record that is being written. The address is where the next field will be written. Readers do
+/// not see the record's bytes before the record is committed.
 #[derive(Debug)]
 pub struct Cursor {
     at: *mut u8,
@@ -188,8 +188,9 @@ impl PageWriter {
     }
 
     /// Returns the addresses that the next record of this export will access and that are not in
-    /// the writer's first cache line: the slot of the export, the place of the record, and the
-    /// page's header. They are meant only for prefetching.
+    /// the writer's first cache line: the slot in which earlier calls of the export are remembered,
+    /// the place of the record, and the page's header. The addresses are meant only for
+    /// prefetching.
     #[inline(always)]
     pub fn ahead(&self, export: u32) -> [*const u8; 3] {
         let record = self.page.wrapping_add(self.at as usize);
@@ -197,7 +198,7 @@ impl PageWriter {
     }
 
     /// Stores in the header that `depth` calls are in progress, and that the outermost of them is a
-    /// call of `export`. If the process dies, a reader finds these values.
+    /// call of `export`. If the process dies, a reader finds both values in the page.
     ///
     /// # Safety
     /// A page must be attached.
@@ -322,15 +323,15 @@ impl PageWriter {
         }
     }
 
-    /// Stores the thread's usage at the moment when the recorder finished attaching the thread, and
-    /// the time that attaching took. What the thread uses from then on belongs to the program.
+    /// Stores the thread's usage at the moment when the recorder finished attaching to the thread,
+    /// and the time that attaching took. What the thread uses from then on belongs to the program.
     ///
     /// # Safety
     /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The mark is stored last, so if the process is
-        // killed before that, the page has no usage.
+        // SAFETY: by contract, a page is attached. The flag in `usages` is stored last, so if the
+        // process is killed before that, the page has no usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -346,8 +347,8 @@ impl PageWriter {
     /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The mark is stored last, so if the process is
-        // killed before that, the page does not have this usage.
+        // SAFETY: by contract, a page is attached. The flag in `usages` is stored last, so if the
+        // process is killed before that, the page does not have this usage.
         unsafe {
             (*header).usage_end = usage.words();
             compiler_fence(Ordering::SeqCst);
@@ -356,9 +357,9 @@ impl PageWriter {
     }
 
     /// Returns the bytes to append to the profile: the header with the checksum, and the committed
-    /// records. `last` marks the thread's last page. The flag is stored last. So if the process is
-    /// killed meanwhile, the page is either not marked as flushed, or it is marked and has a valid
-    /// checksum.
+    /// records. `last` says whether this is the thread's last page. The flags are stored after the
+    /// checksum. So if the process is killed meanwhile, the page is either not marked as flushed,
+    /// or it is marked and has a valid checksum.
     ///
     /// # Safety
     /// A page must be attached, and stay attached while the slice is used.
@@ -376,8 +377,8 @@ impl PageWriter {
         }
     }
 
-    /// Prepares the page for the process that will append it ([`crate::pool::full`]), and detaches
-    /// it.
+    /// Stores the thread's name for the process that will append the page ([`crate::pool::full`]),
+    /// and detaches the page.
     ///
     /// # Safety
     /// A page must be attached.
@@ -415,7 +416,8 @@ impl PageWriter {
         unsafe { self.attach(page, start) };
     }
 
-    /// Removes the mark that the memory is a page, before the memory is given back to the pool.
+    /// Removes the magic number that marks the memory as a page, before the memory is given back to
+    /// the pool, and detaches the page.
     ///
     /// # Safety
     /// A page must be attached.

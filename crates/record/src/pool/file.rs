@@ -1,5 +1,5 @@
-//! Creates the pool's file before the run, and reads it after the run. The functions are for
-//! programs that are not recorded themselves.
+//! Creates the file of a pool, and reads the file. The functions are for programs that are not
+//! recorded themselves, such as `counterpoint run`.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,8 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     create_with(path, owner, Layout::with_pages(PAGES))
 }
 
-/// Creates a pool with another number of pages.
+/// Creates an empty pool file with the number of pages of `layout`, and otherwise does the same as
+/// [`create`].
 ///
 /// # Errors
 /// Same as [`create`].

@@ -18,11 +18,11 @@
 //! the pool (`truncation.rs`). It maps no pages. It reads pages from the file. When it gives a page
 //! back, it removes the page's magic number by writing to the file.
 //!
-//! Threads do not need `run` to be alive. A thread offers as many pages as it has spare pages. If
-//! `run` gives none of them back, the thread appends its pages itself. If `run` is killed after it
-//! has appended a page and before it has given it back, the page exists twice. Readers use it only
-//! once, because part, thread and sequence number identify a page. The same holds for pages that a
-//! collector had copied when it was killed.
+//! Threads do not need `run` to be alive. A thread has a few spare pages, and offers at most as
+//! many full pages. If `run` gives none of them back, the thread appends its pages itself. If `run`
+//! is killed after it has appended a page and before it has given it back, the page exists twice.
+//! Readers use such a page only once, because part, thread and sequence number identify a page. The
+//! same holds for pages that a collector had already copied when it was killed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -45,13 +45,13 @@ impl Pool {
         self.claim(page).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether some process takes full pages. This stays true if that process was killed.
+    /// Whether some process takes full pages. The result stays true if that process is killed.
     pub fn is_drained(&self) -> bool {
         self.header().drained.load(Ordering::Relaxed) != 0
     }
 
-    /// Offers a full page and wakes the process that takes pages. The thread must have prepared the
-    /// page for reading ([`crate::PageWriter::finish`]).
+    /// Offers a full page and wakes the process that takes pages. The page's thread must have
+    /// called [`crate::PageWriter::finish`].
     pub fn offer_page(&self, page: usize, row: u32) {
         self.claim(page).store((row + 1) | OFFERED, Ordering::Release);
         let header = self.header();
@@ -89,9 +89,9 @@ impl Pool {
         self.header().drained.store(drained.into(), Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that were offered so far. The number wraps around. If the number
-    /// is increased before a call of [`Pool::wait_for_offers`] has begun to wait, the call returns
-    /// at once.
+    /// Returns the number of pages that were offered so far. The number wraps around. If a thread
+    /// increases the number before a call of [`Pool::wait_for_offers`] with the earlier number has
+    /// begun to wait, that call returns at once.
     pub fn offers(&self) -> &'static AtomicU32 {
         &self.header().offers
     }
@@ -166,9 +166,9 @@ impl Taken<'_> {
         unsafe { seal_in_place(at) }
     }
 
-    /// Gives the page back after it was appended. The page is empty from now on: its magic number
-    /// at its start is removed from the pool in `file`. The write ends before the claim changes, so
-    /// whoever sees the new claim also sees the empty page.
+    /// Gives the page back after it was appended. The page is empty from now on: the function
+    /// overwrites the magic number at the start of the page in `file`, the pool's file. The write
+    /// ends before the claim changes, so whoever sees the new claim also sees the empty page.
     pub fn give_back(self, file: &File) {
         // If this fails, readers find the page twice, but use it once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);

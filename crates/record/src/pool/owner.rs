@@ -111,7 +111,7 @@ impl Owner {
         })
     }
 
-    /// Returns whether these numbers are those of the profile's directory.
+    /// Returns whether a directory with these numbers is the profile's directory.
     pub fn is(&self, device: u64, inode: u64, user: u32) -> bool {
         (self.device, self.inode, self.user) == (device, inode, user)
     }
@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(Owner::of(&here, &(long + "x"), ProfileId::default()).unwrap().path, None);
     }
 
-    /// tmpfs and every disk file system have leases. A file that is mapped for writing counts as in
-    /// use even if its descriptor is closed.
+    /// tmpfs and the usual disk file systems have leases. A file that is mapped for writing counts
+    /// as in use even if its descriptor is closed.
     #[test]
     fn a_mapped_pool_is_in_use() {
         let path = std::env::temp_dir().join(format!("cp-lease-{}", std::process::id()));

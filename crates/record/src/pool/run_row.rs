@@ -7,9 +7,9 @@ use super::{
     errno, open_raw,
 };
 
-/// Calls `body` with the run's row of the pool at `path`, which is mapped during this call. The
-/// function is for processes that do not record, and for code between `vfork` and `exec`: it does
-/// not allocate or lock, and nothing stays mapped.
+/// Calls `body` with the run's row of the pool at `path`. The row is mapped only during this call.
+/// The function is for processes that do not record, and for code between `vfork` and `exec`: it
+/// does not allocate or lock, and nothing stays mapped.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`].

@@ -1,12 +1,13 @@
-//! Keeps a process alive if a pool is truncated while the process has it mapped.
+//! Keeps a process alive if a program truncates a pool that the process has mapped.
 //!
 //! If a process accesses a mapping beyond the end of the file, the kernel sends SIGBUS. A program
-//! can truncate its pool at any moment, so checking the size first does not help. Therefore
-//! everything that can be read from the file is read from the file. This is not possible for the
-//! words that the program and `run` change by atomic operations (claims, losses, the number of
-//! offers), nor for the word on which a futex waits. These words are mapped and guarded: the
-//! handler of SIGBUS replaces the mapping by private memory that is zero. The interrupted operation
-//! then continues on a pool in which nothing is claimed and nothing is offered.
+//! can truncate its pool at any moment, so checking the size first does not help. Therefore our
+//! processes read from the file whatever they can, instead of from a mapping. This is not possible
+//! for the words that the program and `run` change by atomic operations (claims, losses, the number
+//! of offers), nor for the word on which a futex waits. The part of the pool with these words is
+//! mapped and guarded: our handler of SIGBUS replaces the mapping by private memory that is zero.
+//! The interrupted operation then continues on a pool in which nothing is claimed and nothing is
+//! offered.
 //!
 //! Only our own processes use this, because setting signal handlers in a recorded program would
 //! disturb the program.
@@ -91,7 +92,7 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
         }
     }
     // The fault does not concern a guarded mapping. The earlier handler is set again, and handles
-    // the fault when the instruction is repeated.
+    // the fault when the processor repeats the instruction.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };

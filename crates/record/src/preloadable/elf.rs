@@ -1,4 +1,5 @@
-//! Reads the parts of an ELF file that determine whether a program can load the library.
+//! Reads the parts of an ELF file that determine whether a program can load our library in
+//! `LD_PRELOAD`.
 //!
 //! The file may contain anything: every offset comes from the file, and every read may return fewer
 //! bytes than requested. So every loop has its own limit.
@@ -59,8 +60,9 @@ impl Header {
         })
     }
 
-    /// Returns the first segment that `wanted` accepts. If the entries of the table have another
-    /// size, the function finds no segment, because the kernel refuses such a table, too.
+    /// Returns the first segment that `wanted` accepts. If the entries of the segment table are not
+    /// [`SEGMENT_BYTES`] long, the function finds no segment, because the kernel refuses such a
+    /// table, too.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -218,8 +220,8 @@ impl Header {
     }
 }
 
-/// Maximum size of the table of names; no program has a larger one. A damaged file may state any
-/// length.
+/// Maximum size of the string table that is searched. No real program has a larger table, but a
+/// damaged file may state any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
 /// Maximum number of libraries. No program needs more libraries directly (the most that we have
 /// seen are about 60).

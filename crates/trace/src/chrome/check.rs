@@ -11,7 +11,8 @@ use crate::check::Report;
 /// and with the number of arrows and slices of which only one end was read so far.
 ///
 /// # Errors
-/// Fails if the rest of the file cannot be read. The error contains the place and the reason.
+/// Fails if the file cannot be read to its end; the findings up to that place are returned, too.
+/// The error contains the place and the reason.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -40,9 +41,10 @@ type RowKey = (String, String);
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// For each row, the places of the starts whose ends were not read yet.
+    /// For each row, the places in the file of the starts of slices whose ends were not read yet.
     open: HashMap<RowKey, Vec<u64>>,
-    /// For each arrow: the place of the end that was read first, and which of its ends were read.
+    /// For each arrow: the place in the file of the end that was read first, and which of its two
+    /// ends were read.
     arrows: HashMap<(String, String), (u64, u8)>,
     /// The keys of the document that were read.
     keys: HashSet<String>,

@@ -1,5 +1,5 @@
 //! Defines one event of a trace, exactly as the file contains it. The event borrows its texts from
-//! the reader's window.
+//! the reader's window (the part of the file that is in memory).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -56,8 +56,8 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Wraps a text that the caller knows to be exactly one JSON value. With any other text, an
-    /// output that contains it is not valid JSON.
+    /// Wraps a text, which must be exactly one JSON value. Otherwise, files to which it is written
+    /// are not valid JSON.
     pub fn of(text: &'a str) -> Self {
         Self(text)
     }
@@ -132,8 +132,8 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // The text was already validated when the event was read. So the only possible error is that
-    // the value has another type.
+    // The reader has already checked the text. So the only possible error is that the value is not
+    // an object.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -303,8 +303,8 @@ impl<'a> Event<'a> {
             self.other.push((key, raw));
             return Ok(());
         }
-        // A text that contains only half of a surrogate pair cannot be decoded. The error makes the
-        // reader mend the text and try again.
+        // A text that contains only half of a surrogate pair cannot be decoded. Because of the
+        // error, the reader mends the text and tries again.
         if raw.get().starts_with('"') {
             return Err(E::custom(error));
         }
@@ -314,7 +314,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns the first byte of a `ph`.
+/// Returns the phase in the text of a `ph`: its first byte; 0 if this byte is missing or not ASCII.
 pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }

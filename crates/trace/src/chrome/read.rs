@@ -17,8 +17,8 @@
 //!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
-//! All three ways give the same result, and differ only in speed. The first two decline each event
-//! that they would not read exactly as serde_json does.
+//! The three ways to read an event (shape, scan, serde_json) give the same result, and differ only
+//! in speed. The first two decline each event that they would not read exactly as serde_json does.
 //!
 //! Every error contains its place, which is a byte of the (uncompressed) document.
 
@@ -63,8 +63,8 @@ pub trait EventSink {
     /// Receives the place of each key of the document, including `traceEvents`.
     fn key(&mut self, _at: u64, _key: &str) {}
 
-    /// Called after an event was left out because it cannot be read. `error` contains the reason
-    /// and the place.
+    /// The reader calls this after it has left out an event that cannot be read. `error` contains
+    /// the reason and the place.
     fn damaged(&mut self, _error: &ReadError) {}
 }
 
@@ -86,8 +86,8 @@ pub struct ReadSummary {
     /// Number of packets in Perfetto's format, or of records in IREE's format, that do not describe
     /// events.
     pub skipped: u64,
-    /// Number of events that were dropped when the trace was recorded, according to the trace
-    /// itself.
+    /// Number of events that the program that recorded the trace has dropped, according to the
+    /// trace itself.
     pub dropped: u64,
     /// The byte at which other data begins after the end of the document, if there is any. This
     /// data was not read.
@@ -145,14 +145,15 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
 /// Reads a whole document, which may be compressed with gzip.
 ///
 /// # Errors
-/// Returns a [`ReadError`] for the first problem. Everything before the problem was passed to the
-/// sink.
+/// Returns a [`ReadError`] for the first problem after which reading cannot continue. Everything
+/// before the problem was passed to the sink.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
 ) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
-    // This asks for both bytes at once, because a pipe may return one byte at a time.
+    // `read_to_end` continues until it has both bytes, because a pipe may return one byte at a
+    // time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
     head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
     let compressed = start == [0x1f, 0x8b];
@@ -185,7 +186,7 @@ fn document<R: Read>(
         Err(Stop::Truncated) => reader.summary.truncated = true,
         Err(Stop::Error(error)) => return Err(error),
     }
-    // If some events are damaged, this is not an error. If no event is complete, it is one.
+    // Damaged events are an error only if no event could be read.
     if let Some(error) = reader.first.filter(|_| reader.summary.events == 0) {
         return Err(error);
     }
@@ -327,8 +328,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// Passes events to the sink as long as they are complete in the window and are followed by a
-    /// comma. Stops after a comma. The function may pass no event at all. Then [`Reader::event`]
-    /// must read the next event, because it can read more into the window.
+    /// comma. Stops after a comma, perhaps before the first event. Then [`Reader::event`] must read
+    /// the next event, because it can read more of the file into the window.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
         // If the window is not valid UTF-8, only the part before the first invalid byte is used
@@ -483,8 +484,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Passes an event that the scan declines to `each`, with the event's length and whether it was
-/// mended. Returns `None` if the event is incomplete or is not an event.
+/// Reads an event that the scan declined. Passes the event to `each`, with its length and whether
+/// it was mended. Returns `None` if the event is incomplete or is not an event.
 #[cold]
 fn unusual<T>(
     bytes: &[u8],

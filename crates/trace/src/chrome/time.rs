@@ -1,5 +1,5 @@
-//! Reads and writes times as Chrome's format has them: microseconds as decimal numbers. No digit of
-//! such a number may be lost.
+//! Reads and writes times as Chrome's format has them: microseconds as decimal numbers. The
+//! functions lose no digit of such a number.
 //!
 //! A profile uses integer nanoseconds. Some writers are more precise (JAX and TensorFlow write
 //! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). In these cases, the

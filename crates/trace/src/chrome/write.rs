@@ -94,7 +94,8 @@ pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
-/// Returns the moment to which the times of a trace with this base time are relative.
+/// Returns the base time of a trace from the value of its key `baseTimeNanoseconds`; 0 if there is
+/// none.
 pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
     base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
 }
@@ -128,7 +129,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Writes the start of another trace again: all keys of its document except the events.
+    /// Starts to write another trace again: writes all keys of its `document`, up to the list of
+    /// events.
     pub fn again(
         out: W,
         document: &serde_json::Map<String, serde_json::Value>,
@@ -155,8 +157,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what comes after the events: an object with its key, and the name of the trace.
-    /// Returns the output.
+    /// Writes what comes after the events: the object `last` under the key `key`, and `name` as the
+    /// name of the trace. Returns the output.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n],\n");
         text::string(&mut self.text.buffer, key);

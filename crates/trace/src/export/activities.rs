@@ -6,8 +6,9 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A separate thread reads the trace. If the names of rows may come after the events in these rows,
-//! the thread reads the trace twice. Memory: names, rows, and a few batches of events.
+//! A separate thread reads the activities. They are read more than once where something must be
+//! known before the first event is written, such as the names of rows. Memory: names, rows, and a
+//! few batches of events.
 
 mod args;
 mod categories;
@@ -133,8 +134,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import writes the text of such times at the beginning, under
-    /// keys that are used for nothing else there.
+    /// Parses [`Activity::more`]. An import writes the texts of such times at the beginning of the
+    /// object, under the keys `ts` and `dur`.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

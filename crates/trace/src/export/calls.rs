@@ -8,10 +8,11 @@
 //!                          stream 1       ▐─ dispatch ─▌       where they overlap
 //! ```
 //!
-//! Calls have the kind `workgroup`, which the producer `iree` registers. In Kineto's vocabulary,
-//! this kind is `cpu_op`. Dispatches have the kind `kernel` and the arguments `stream` and
-//! `correlation`. The call that began the dispatch has the same `correlation`, and an arrow leads
-//! from this call to the dispatch. [`profile::dispatch`] describes how dispatches are found.
+//! The kind of a call depends on its host: workgroup calls of IREE have the kind `workgroup`, which
+//! is `cpu_op` in Kineto's vocabulary (`kinds.rs`). Dispatches have the kind `kernel` and the
+//! arguments `stream` and `correlation`. The first call of a dispatch has the same `correlation`,
+//! and an arrow leads from this call to the dispatch. [`profile::dispatch`] describes how
+//! dispatches are found.
 //!
 //! The calls of all threads of a process are merged in the order of their starts. Only one page of
 //! each thread is in memory at a time. The sink runs in another thread (`relay.rs`).
@@ -80,7 +81,8 @@ pub fn export_calls(
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
     let launch = FlowKind::from_name(LAUNCH);
-    // Slices refer to these names, so the names must exist as long as the other thread.
+    // Slices refer to the names in `known`, so these names must exist until the thread that writes
+    // them has ended.
     let mut last_arrow = 0;
     let of_rows = threads_of_rows(profile);
     let each = profile.processes.iter().enumerate();
@@ -221,11 +223,11 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // The calls are often already sorted. They are not if a call called others, because it
-            // ends after them.
+            // Calls are recorded when they end. They are often already sorted by start, but not if
+            // a call called others, because it ends after them.
             if !columns.start_ticks.is_sorted() {
-                // If several calls begin at the same time, the outermost call comes first. It was
-                // recorded last.
+                // If several calls begin at the same time, the outermost call comes first. A thread
+                // records this call after the calls inside of it.
                 self.order.sort_by_key(|i| {
                     let at = *i as usize;
                     (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))

@@ -50,9 +50,9 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
-/// Returns the data with which the moment of a slice is found on the page of the profile: the end
-/// of the page's address, to which the time that Perfetto shows is appended. Null if the timeline
-/// is empty.
+/// Returns the data with which a person finds the moment of a slice on the HTML page of the
+/// profile: the end of the page's address, to which the time that Perfetto shows must be appended.
+/// Null if the timeline is empty.
 pub fn page(first_ns: Option<i64>) -> Value {
     match first_ns {
         Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),

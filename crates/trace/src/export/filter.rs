@@ -10,9 +10,9 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! Which arrows have both ends in the part is known only at the end of the timeline. So a timeline
-//! is processed twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
-//! `activities::keep`.
+//! Which arrows have both ends in the part that is kept is known only at the end of the timeline.
+//! So a timeline is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are
+//! filtered by `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -80,7 +80,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Returns the sums of two such numbers of slices, points and arrow ends.
+    /// Returns the sums of `self` and `other`.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,
@@ -257,8 +257,7 @@ impl TimelineSink for Ends<'_> {
     }
 }
 
-/// Passes the wanted part of a timeline on to another sink. Items that only imports need are left
-/// out, because a part of a profile cannot be imported as a profile.
+/// Passes the wanted part of a timeline on to another sink.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 const MOST_LISTED: usize = 1_000;
 
 /// Returns the kind of calls with this role. It is used if the host of the calls defines no kind of
-/// its own for the role. If the host defines one, this kind determines Kineto's name for it.
+/// its own for the role. If the host defines one, the result determines Kineto's name for the
+/// host's kind.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,

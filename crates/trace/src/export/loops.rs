@@ -1,6 +1,6 @@
 //! Shows hits of instrumented loops as slices in the rows of their threads. The slices are named
-//! `function:loop`. Only mode log records the start and the end of each hit; other modes only
-//! record sums.
+//! `function:loop`. Only mode log of the loops' runtime records the start and the end of hits; the
+//! other modes only record sums.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,8 +9,8 @@ use profile::Profile;
 
 use crate::timeline::{Arg, Id, ProcessRow, Row, Slice, ThreadRow, TimelineSink};
 
-/// The category of these slices in every vocabulary. From the category, an import knows that they
-/// are hits of loops, and not calls.
+/// The category of these slices in every vocabulary. By the category, an import recognizes that
+/// they are hits of loops, and not calls.
 pub const LOOP_CATEGORY: &str = "loop";
 
 /// A hit that ended.

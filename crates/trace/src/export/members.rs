@@ -14,11 +14,11 @@ use crate::timeline::{
     Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// The difference between the sort indices of one profile and those of the next one. With it, the
-/// rows of a profile come before the rows of the next one.
+/// The difference between the sort indices of one profile and those of the next one. Because of it,
+/// the rows of a profile come before the rows of the next one.
 const ROWS: i64 = 1 << 24;
-/// The arrows of the first profile have ids below this number, the arrows of the second profile
-/// have ids from this number on, and so on. The ids of a thousand profiles are below 2^53, up to
+/// The number that is added to the ids of the second profile's arrows. Twice this number is added
+/// to those of the third profile, and so on. The ids of a thousand profiles are below 2^53, up to
 /// which programs that read JSON are exact.
 const FLOWS: u64 = 1 << 42;
 

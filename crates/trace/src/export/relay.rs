@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
-//! threads halve the time. A slice in a batch refers to names that exist longer than both threads.
-//! Only data that is made for a single call is copied.
+//! threads halve the time. The slices in a batch refer to names that the caller of [`relay`] keeps
+//! until both threads are done. Only data that is made for a single call is copied.
 //!
 //! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices each.
 
@@ -98,7 +98,8 @@ pub struct CounterNames<'a> {
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The error for the case that the other thread has ended. That thread's own error has the reason.
+/// The error for the case that the thread that writes has ended. The error that this thread
+/// returned has the reason.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -437,7 +438,7 @@ mod tests {
             let mut expected = Vec::new();
             let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
             assert_eq!(made.unwrap_err().to_string(), "as it was told");
-            // The export must stop soon after the error.
+            // The export must stop soon after the sink's error.
             assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
         }
     }

@@ -5,11 +5,11 @@
 //!  points      (r1−r0)/s at r0 · (r3−r1)/s at r1
 //! ```
 //!
-//! For a cumulative series, rates are shown. The rate of an interval is shown from the start of the
-//! interval. If the kernel ran the counter only during a part of an interval, the difference is
-//! multiplied by enabled / running. An interval in which the counter never ran has no point.
-//! Readings of other series are shown unchanged. A reading that failed, or that is not a finite
-//! number, has no point.
+//! For a cumulative series of raw counts, rates are shown. The rate of an interval between two
+//! readings is shown from the start of the interval. If the kernel ran the counter only during a
+//! part of the interval, the difference of the readings is multiplied by enabled / running. An
+//! interval in which the counter never ran has no point. Readings of other series are shown
+//! unchanged. A reading that failed, or that is not a finite number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -104,7 +104,7 @@ impl<'a> State<'a> {
         Self { series, name, key, unit, last: None }
     }
 
-    /// Returns the point that is shown for a sample, and the time of the point.
+    /// Returns the time and the value of the point that can be shown after this sample was read.
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {

@@ -7,8 +7,9 @@ use crate::kind::{self, FileKind};
 use crate::perfetto;
 
 /// Reads a trace in any known format: Chrome's JSON, Perfetto's format, or the lines of IREE's
-/// profiler. Each of them may be compressed with gzip. This function has no type parameters. So the
-/// readers are compiled only once, in this crate, where they can be inlined into each other.
+/// profiler. A file of each format may be compressed with gzip. This function has no type
+/// parameters, so the readers are compiled only once, in this crate, where their functions can be
+/// inlined.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is a file of another kind. The error names the kind.

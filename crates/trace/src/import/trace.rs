@@ -9,7 +9,7 @@
 //! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
 //! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
 //! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
-//! negative numbers) are replaced by free ids; the name of such a process is its original id.
+//! negative numbers) are replaced by free ids; such a process gets its original id as its name.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
 //! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
@@ -85,14 +85,16 @@ pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// The number of ns that is added to this trace's times to get times of the first trace.
+    /// The number of ns that is added to this trace's times to get times on the clock of the first
+    /// trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
     /// The numbers of processes whose ids are not their numbers.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the previous event, because the next event often has the same row.
+    /// The row of the previous event. It is looked at first, because the next event often has the
+    /// same row.
     last: Option<(Ids, usize)>,
     /// The export for each name and category in each process, and whether its calls are a
     /// profiler's own work.
@@ -232,7 +234,7 @@ impl Import {
         self.counters_ns = Some((first.min(time_ns), last.max(time_ns)));
     }
 
-    /// Adds losses that happened before the import.
+    /// Adds losses that the caller has found.
     pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
         self.losses.extend(losses);
     }
@@ -450,9 +452,9 @@ impl OneTrace<'_> {
     }
 
     /// Returns whether slices with this category, in the event's row, are those that Kineto writes
-    /// about its own work. There are two kinds. For each profiler, Kineto writes one slice over the
-    /// profiler's whole time (category `Trace`, process `Spans`, which has a number in a recorded
-    /// profile). It also writes the time that profiling took (`overhead`).
+    /// about its own work. There are two kinds of such slices. For each profiler, Kineto writes one
+    /// slice over the profiler's whole time (category `Trace`, process `Spans`, which has a number
+    /// in a recorded profile). It also writes the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
@@ -543,8 +545,8 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Converts an event to data with which reports are computed: a call, the name of a row, or
-    /// values of a counter.
+    /// Converts an event to the data that reports use: a call, a span, the name of a row, or values
+    /// of a counter.
     fn understand(
         &mut self,
         event: &Event<'_>,

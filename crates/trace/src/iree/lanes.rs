@@ -31,9 +31,9 @@ impl Lane {
     }
 }
 
-/// Finds the lane of each slice, from 0. The slices must be in the order of their starts. An
-/// operation is never put inside of an operation of another submission, even if it ran during that
-/// operation.
+/// Finds the lane of each slice, from 0. The slices must be in the order of their starts. A slice
+/// is never put inside of a slice of another submission to the queue, even if it ran during that
+/// slice.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();
     for slice in slices {

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{Bundle, MOST_LINE, MOST_SLICES, Memory, Row, RowKind, Slice, Wait, lanes};
 use crate::chrome::read::{ReadError, ReadErrorKind, ReadSummary};
 
-/// The values of a record that become arguments of a slice. The number after each key is the value
-/// that means that there is no value.
+/// The values of a record that become arguments of a slice. The number after each key is the number
+/// that IREE writes if there is no value.
 const KEPT: [(&str, u64); 22] = [
     ("event_id", 0),
     ("submission_id", 0),

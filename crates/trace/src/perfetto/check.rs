@@ -12,7 +12,7 @@ use crate::check::Report;
 
 /// The size in bytes of the largest accepted packet.
 const MOST_PACKET: u64 = 1 << 28;
-/// The size in bytes of the largest accepted content of a compressed packet.
+/// The most bytes of a compressed packet's content that are decompressed.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
 /// Reads the whole file and returns the findings about it. Memory: one packet, and the texts to
@@ -79,7 +79,7 @@ struct Check {
     /// For each flow: the place where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
-    /// The clock on which times are displayed, and its latest time in a snapshot.
+    /// The clock on which viewers display times, and its time in the latest snapshot.
     shown_on: Option<u64>,
     shown_ns: Option<u64>,
 }
@@ -254,8 +254,8 @@ impl Check {
     }
 
     /// Checks that the clock on which times are displayed does not go back from one snapshot to the
-    /// next. A snapshot with clocks of a sequence is not checked, because it only relates these
-    /// clocks to others.
+    /// next. A snapshot with clocks of a sequence of packets is not checked, because it only
+    /// relates these clocks to others.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
@@ -484,7 +484,8 @@ mod tests {
         let all: [(&[Clocks], Option<u64>, u64); 6] = [
             (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)], &[(1, 9), (3, 8)]], Some(1), 2),
-            // Other clocks may be set back, and the clocks of a sequence do not matter.
+            // Other clocks may be set back, and snapshots with clocks of a sequence are not
+            // checked.
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)]], Some(3), 0),
             (&[&[(1, 10)], &[(1, 9), (64, 9)]], Some(1), 0),
             (&[&[(6, 10)], &[(6, 9)]], None, 1),
@@ -547,8 +548,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // A defect is found in every packet except those with clocks, descriptions of tracks (the
-        // process, the row, a lane, and the row of the lane) and metadata.
+        // The check finds a defect in every packet except those with clocks, descriptions of tracks
+        // (the process, the row, a lane, and the row of the lane) and metadata.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

@@ -15,7 +15,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Encodes what `fill` appends, which must be at most 24 bytes.
+    /// Encodes the fields that `fill` appends. They must have at most 24 bytes.
     pub fn new(fill: impl FnOnce(&mut Encoder)) -> Self {
         let mut all = Encoder::default();
         fill(&mut all);
@@ -87,7 +87,7 @@ impl Encoder {
         self.varint(n);
     }
 
-    /// Appends three numbers, which are usually small.
+    /// Appends three fields with unsigned numbers, which are usually small.
     #[inline]
     pub fn three(&mut self, a: (u32, u64), b: (u32, u64), c: (u32, u64)) {
         let all = [a, b, c];
@@ -126,8 +126,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a message that consists of two numbers, as most arguments do. The function is
-    /// inlined because the numbers of the fields are constants for its callers.
+    /// Appends a message that consists of two numbers, as most arguments of slices do. The function
+    /// is inlined because the numbers of the fields are constants for its callers.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];

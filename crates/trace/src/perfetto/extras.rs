@@ -12,19 +12,18 @@
 //! ```
 //!
 //! Most counters are either usually 0 or usually not 0. So after several packets had to contain
-//! their tracks, the default tracks are put into another order, such that most packets need not
-//! contain their tracks.
+//! their tracks, the writer puts the default tracks into another order, in which those with most
+//! values other than 0 come first. Then most packets need not contain their tracks.
 
 /// Maximum number of values that Perfetto's trace processor accepts in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
 /// The number of packets with tracks after which the default tracks are first put into another
-/// order. Before each further time, the number is doubled.
+/// order. For each further change of the order, the number is doubled.
 const PATIENCE: u32 = 8;
 
-/// The values in a packet. There are at most [`MOST_EXTRAS`], and each of them belongs to another
-/// track.
+/// The values in a packet. There are at most [`MOST_EXTRAS`], each of a different track.
 #[derive(Debug, Default)]
 pub struct Extras {
     /// The track and the value.
@@ -63,7 +62,8 @@ pub struct ExtraTracks {
     pub tracks: Vec<u64>,
     /// Whether the tracks have changed. If so, the next packet must contain its tracks.
     pub changed: bool,
-    /// For each track, the number of times that its value was not 0.
+    /// For each track, the number of times that its value was not 0 since the tracks were last
+    /// reordered.
     used: [u32; MOST_EXTRAS],
     /// Number of packets that contained their tracks since the tracks were last reordered.
     named: u32,

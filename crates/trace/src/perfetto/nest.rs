@@ -1,10 +1,10 @@
 //! Stores the open slices of a track, and decides whether another slice fits between those that
 //! were already written.
 //!
-//! Readers sort starts and ends by time; those at the same time stay in the order of the file. Each
-//! end belongs to the last start that is open. So a slice fits if each of the other slices is
-//! inside of it, around it, before it or after it. If two slices begin or end at the same time, the
-//! slice that was written first is the outer or the earlier one.
+//! Readers sort starts and ends by time; those at the same time stay in the order of the file. A
+//! reader combines each end with the last start that has no end yet. So a slice fits if each of the
+//! other slices is inside of it, around it, before it or after it. If two slices begin or end at
+//! the same time, the slice that was written first is the outer or the earlier one.
 //!
 //! Slices come in the order of their starts, except for calls that surround other calls: a recorder
 //! writes these when they end, which may be many pages later. Such a slice is *late*: its start is
@@ -17,7 +17,8 @@
 //!
 //! To make this possible, the last slices that ended are kept, without those inside of them. At
 //! least [`KEPT`] of them are kept, or [`KEPT_NESTED`] after slices were nested, and at most twice
-//! as many. A slice that is later than that does not fit, and is put onto another track.
+//! as many. A late slice that begins before these slices does not fit, and is put onto another
+//! track.
 
 /// Minimum number of ended slices that are kept. If many more were kept, every slice of a timeline
 /// would cause a cache miss, although most rows have no late slices.

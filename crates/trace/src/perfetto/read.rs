@@ -18,9 +18,9 @@
 //! | descriptions of processes and threads | `M` |
 //! | metadata of Chrome | keys of the document |
 //!
-//! Times are in nanoseconds. If the trace relates its clocks to real time, times are relative to a
-//! base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise, they are
-//! relative to the boot of the machine. Packets of other kinds are only counted.
+//! Times are in nanoseconds. If the trace relates its clocks to real time, times of events are
+//! relative to a base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise,
+//! they are relative to the boot of the machine. Packets of other kinds are only counted.
 //!
 //! Memory: one packet, the texts with numbers, descriptions, ids of flows, and `MOST_WAITING`
 //! slices.
@@ -300,7 +300,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
         self.summary.skipped += u64::from(!known);
         if !sequence.update(&p) {
-            // The packets with the event's texts or its clock are missing.
+            // The packets with the state of the sequence that the event needs (texts, defaults) are
+            // missing.
             self.summary.damaged += u64::from(p.event.is_some());
             return Ok(());
         }
@@ -511,7 +512,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
                 self.take(row)?;
             }
         }
-        // If there are no events, the base time has no meaning.
+        // If there are no events, the base time is 0. If the times are not real time, there is no
+        // base time.
         let base =
             self.base_ns.or(Some(0)).filter(|_| self.clocks.is_real() || self.base_ns.is_none());
         let base = base.map(|ns| ("baseTimeNanoseconds".to_owned(), ns.to_string()));

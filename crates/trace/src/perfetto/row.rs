@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each sequence has a default track, its own numbers for texts, and its own clock, on which times
-//! are relative to the previous packet. A slice needs two packets. Its end is kept here until an
-//! event begins after the end.
+//! are relative to the previous packet. A slice needs two packets, for its start and its end. The
+//! end is written when an event of the row comes that begins at or after this end.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -18,7 +18,8 @@ use super::nest::Nest;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, KeysId, Slice, TextId};
 use model::activity::Value;
 
-/// If a sequence has more texts than this, its numbers start anew, so that memory stays limited.
+/// If a sequence has at least this many texts, the numbers of its texts start anew, so that memory
+/// stays limited.
 const MOST_TEXTS: usize = 1 << 16;
 
 /// One sequence of packets; the documentation of the module explains it.
@@ -46,8 +47,8 @@ pub struct Sequence {
     labels: Vec<[u64; 2]>,
     /// The tracks of the values in a slice's packet, if the packet itself contains no tracks.
     extra_tracks: ExtraTracks,
-    /// The numbers of bytes that the lengths of packets with names need, and that the lengths of
-    /// the events in them need.
+    /// How many bytes were needed last for the length of a packet with a name, and for the length
+    /// of the event in it.
     widths: [Width; 2],
 }
 

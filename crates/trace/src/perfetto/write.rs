@@ -33,7 +33,7 @@ use crate::timeline::{
 const FLUSH_BYTES: usize = 1 << 18;
 /// The number of the sequence for packets that belong to no row.
 const GLOBAL: u64 = 1;
-/// Means that there is no track, because tracks are numbered from 1.
+/// The number that means that there is no track, because tracks are numbered from 1.
 const NO_TRACK: u64 = 0;
 /// Every process and thread id of Linux is in this range.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
@@ -113,7 +113,7 @@ struct RowState {
     lanes: Vec<Sequence>,
     /// The tracks of the series of each counter, by label; empty for a label that was not used yet.
     by_label: Vec<Vec<u64>>,
-    /// Number of open slices that were begun with a separate call and have no end yet.
+    /// Number of open slices that [`Writer::begin`] has begun.
     begun: u64,
 }
 
@@ -127,8 +127,8 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // If there is no snapshot, the packet only says which clock is used, and the
-                    // other clock is not written.
+                    // If there is no snapshot, the packet only says that times are on
+                    // `CLOCK_REALTIME`.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
                         s.message(clocks::CLOCKS, |c| {
@@ -143,8 +143,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends the open slices, writes the data that the format cannot express as metadata, and
-    /// returns the output. `facts` contains this data with its names.
+    /// Ends the open slices, writes `facts` as metadata, and returns the output. `facts` is data
+    /// that the format cannot express otherwise, with names.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -198,7 +198,7 @@ impl Packets {
         self.tracks
     }
 
-    /// Returns the index of a process. A process that was not named before is made up.
+    /// Returns the index of a process. A process that was not named before gets its id as its name.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -228,7 +228,8 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// Returns the index of a row. A row that was not named before is made up.
+    /// Returns the index of a row. A row that was not named before gets the id of its thread as its
+    /// name.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::Stacks;
 
-/// Writes all stacks that have a value of the main kind.
+/// Writes all stacks that have a value of the kind [`Stacks::main`].
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     for (path, value) in stacks.with(stacks.main) {
         let names: Vec<String> = path.iter().map(|node| name(stacks.name(node))).collect();

@@ -1,5 +1,5 @@
 //! Runs readers and writers on random bytes and events, for fuzzers and for the deterministic
-//! tests. Every function panics if a reader or writer does not behave as it should.
+//! tests. The public functions panic if a reader or writer does not behave as it should.
 
 #![allow(dead_code, reason = "each fuzzer uses one of them")]
 
@@ -16,7 +16,7 @@ use trace::timeline::{
     TimelineSink,
 };
 
-/// Random bytes that are used to make decisions.
+/// Random bytes, from which decisions are made.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -133,8 +133,8 @@ impl Again {
     }
 }
 
-/// Reads any bytes as a trace. Reading must end with a result. If the data that was read is written
-/// and read again, it must be the same.
+/// Reads any bytes as a trace. Reading must end with a result or an error. If the data that was
+/// read is written and read again, it must be the same.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);

@@ -19,7 +19,7 @@ def call():
 
 
 call()
-# PyTorch's own profiler says of which ops one call consists.
+# PyTorch's own profiler finds out which ops one call consists of.
 with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as theirs:
     call()
 with ct.profile([], budget=budget, output=output) as prof:

@@ -1,5 +1,5 @@
-"""The C++ compiler `real` of this folder. It compiles the same text with the same options only once, and keeps what
-it made in the folder `kept`."""
+"""Calls the C++ compiler `real` of this folder, but compiles the same text with the same options only once. Keeps the
+object files in the folder `kept`."""
 
 import hashlib
 import os

@@ -1,5 +1,4 @@
-"""Records training steps with counters and with torch.profiler at the same time, and prints what both
-have.
+"""Records training steps with counters and with torch.profiler at the same time, and prints both results.
 
     counted.py THREADS mlp|conv|transformer …
 """
@@ -63,7 +62,7 @@ def paths_of_ours(ops):
 
 
 def without_repeats(ops):
-    """Returns the names that key_averages counts: torch leaves out an op that is the only one inside an op
+    """Returns the names of the ops that key_averages counts. Torch leaves out an op that is the only op inside an op
     with the same name (EventList._remove_dup_nodes)."""
     inside = collections.Counter(op["parent"] for op in ops)
     by_number = {op["op"]: op for op in ops}
@@ -74,7 +73,7 @@ def without_repeats(ops):
 
 
 def sums(ops):
-    """Returns the ops whose counts and times differ from the sum of their own and those of the ops inside."""
+    """Returns the ops whose counts or times are not the sum of their own ones and those of the ops inside."""
     inside = collections.defaultdict(lambda: [0, 0.0])
     for op in ops:
         inside[op["parent"]][0] += op["counters"][FAULTS]
@@ -88,7 +87,7 @@ def sums(ops):
 
 
 def slices(prof):
-    """Returns counts by name and kind, from the arguments of torch's exported events."""
+    """Returns the counts by name and kind, read from the arguments of the events that torch exports."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         prof.export_chrome_trace(path)

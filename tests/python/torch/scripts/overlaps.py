@@ -1,12 +1,13 @@
-"""Uses profilers of PyTorch that overlap, as the first argument says, in ways that PyTorch survives, although it
-leaves some results invalid. A valid one is exported to the second argument. Prints what the program sees."""
+"""Uses overlapping profilers of PyTorch in the way that the first argument selects. PyTorch does not crash, but
+leaves some results invalid. A valid result is exported to the path in the second argument. Prints what the program
+sees."""
 
 import gc
 import sys
 import threading
 
-# As in quick.py, but only for the objects of PyTorch's modules and of those that the first profiler imports: what this
-# program makes, and its results, are collected as always.
+# As in quick.py, the garbage collector ignores the objects of PyTorch's modules, and here also those of the modules
+# that the first profiler imports. Objects that this program makes later are collected as usual.
 gc.disable()
 import torch
 import torch._inductor.config  # noqa: F401
@@ -49,7 +50,7 @@ if what == "nested":
         torch.zeros(3)
     print("outer", names(outer))
 elif what == "inside":
-    # The same from another thread.
+    # The inner profiler runs in another thread, and ends the outer one, too.
     with new() as outer:
         on_thread(lambda: whole(3))
     print("outer", names(outer))
@@ -75,7 +76,7 @@ elif what == "crossed":
     print("first", names(first), "second", names(second))
     whole(1)
 elif what == "elsewhere":
-    # A thread stops a profiler that another one has started.
+    # A thread stops a profiler that another thread has started.
     recorded = new()
     recorded.__enter__()
     torch.ones(3)

@@ -1,5 +1,6 @@
-"""Profiles some work with torch.profiler, as the first argument says, and exports the trace to the second. Prints
-torch's own sums as JSON: {"sums": {op: [calls, total µs, self µs]}, "shapes": [[op, shapes, calls, total, self]]}."""
+"""Profiles the work that the first argument selects with torch.profiler, and exports the trace to the path in the
+second argument. Prints torch's own sums as JSON: {"sums": {op: [calls, total µs, self µs]}, "shapes": [[op, shapes,
+calls, total, self]]}."""
 
 import json
 import os
@@ -9,7 +10,7 @@ import threading
 import time
 
 if sys.argv[1].startswith("unknown "):
-    # From the begin of `import torch` on, PyTorch has a version that nobody knows.
+    # As soon as `import torch` begins, PyTorch has a version that Counterpoint does not know.
     import types
 
     (folder,) = [path for path in sys.path if os.path.exists(f"{path}/torch/version.py")]
@@ -146,7 +147,7 @@ elif what == "killed":
     recorded.export_chrome_trace(path)
     os.kill(os.getpid(), signal.SIGKILL)
 elif what == "cut":
-    # This is what a process leaves that was killed while it handed over its recording.
+    # This leaves the same files as a process that was killed while it handed over its recording.
     import glob
 
     with profile(activities=CPU) as recorded:

@@ -1,8 +1,12 @@
 """Records steps of a model with Python's stacks. argv: what, where to write torch's trace, the profile (unused).
 
-Prints what PyTorch itself says: the row of all steps, and for each function of this file the number and the self times
-of the ops of which it is the innermost function outside of PyTorch, and the floating-point operations of each op, also by the shapes
-of its inputs with the times of these calls."""
+Prints what PyTorch itself reports, as JSON:
+- `steps`: the row of all steps;
+- `lines`: for each function of this file, the number and the self time of the ops whose innermost function outside of
+  PyTorch it is;
+- `places`: the lines of the functions;
+- `flops`: the floating-point operations of each op;
+- `shaped`: the same by the shapes of an op's inputs, with the number and the time of these calls."""
 
 import collections
 import inspect

@@ -2,8 +2,8 @@
 
     steps.py MODE STEPS
 
-The model has short ops, so that announcing them exceeds any small budget. MODE: `plain`, or `count` (the same
-with torch.profiler, which counts), or `inference` (no optimizer, no ranges).
+The model has short ops, so that announcing all ops to the recorder would cost more than any small budget. MODE is
+`plain`, or `count` (the same with torch.profiler, which counts the ops), or `inference` (no optimizer, no ranges).
 """
 
 import collections
@@ -38,7 +38,8 @@ def main():
     if mode == "count":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             train()
-        # The profiler's table (`key_averages`) takes ten times as long, and leaves out ops in ops of the same name.
+        # The profiler's table (`key_averages`) would take ten times as long, and leaves out ops inside of ops of the
+        # same name.
         calls.update(event.name() for event in profiler.profiler.kineto_results.events())
     elif mode == "inference":
         infer()

@@ -1,7 +1,7 @@
-# `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program
-# in the run executes it at its start. It waits until TVM's virtual machine or PyTorch is imported, and
-# then makes the package record it. It prints nothing, never fails, and must be valid in every version
-# of Python.
+# `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program in the
+# run executes this file when it starts. The code here waits until the program imports TVM's virtual machine
+# or PyTorch, and then makes the package record it. It prints nothing, never fails, and must be valid in every
+# version of Python.
 
 
 def _begin():
@@ -9,7 +9,8 @@ def _begin():
     import sys
 
     here = os.path.dirname(os.path.abspath(__file__))
-    # The program sees sys.path as it would be without us. PYTHONPATH stays, because children need it.
+    # Remove our folder, so that the program sees the sys.path that it would have without Counterpoint.
+    # PYTHONPATH stays as it is, because child processes need it.
     sys.path[:] = [
         p for p in sys.path if not (isinstance(p, str) and p and os.path.abspath(p) == here)
     ]
@@ -21,7 +22,8 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Never finds a module. It notices when TVM's virtual machine or PyTorch is imported."""
+        """Notices when TVM's virtual machine or PyTorch is imported. It lets the other finders find the
+        module."""
 
         waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
@@ -42,8 +44,9 @@ def _finder(package):
                 return
 
             def exec_module(module):
-                # This happens only once; a reload uses the original loader. A program may look for
-                # a module (`importlib.util.find_spec`) without importing it, or before it does.
+                # This runs only once; a reload uses the original loader. The finder stays installed until
+                # now, because a program may look for a module (`importlib.util.find_spec`) without importing
+                # it, or before importing it.
                 try:
                     del spec.loader.exec_module
                 except Exception:
@@ -67,7 +70,8 @@ def _finder(package):
 
 
 def timed(then, package):
-    """Connects the package, and tells the agent how long that took, as a part of the cost of recording."""
+    """Connects the package. Reports the time that this took to the agent, as a part of the cost of
+    recording."""
     import time
 
     begun = time.thread_time_ns()
@@ -78,7 +82,7 @@ def timed(then, package):
 
 
 def attach(package):
-    """Makes the package record each virtual machine. `package`: the folder of `counterpoint`."""
+    """Makes the package record each virtual machine of TVM. `package` is the folder of `counterpoint`."""
     load(package)
     from counterpoint.tvm import _machines
 
@@ -86,7 +90,8 @@ def attach(package):
 
 
 def attach_torch(package):
-    """Makes the package record the ops of PyTorch. PyTorch has done the same if the package is installed."""
+    """Makes the package record the ops of PyTorch. If the package is installed, PyTorch has already done
+    this."""
     load(package)
     from counterpoint.torch import _entry
 
@@ -94,13 +99,13 @@ def attach_torch(package):
 
 
 def load(package):
-    """Imports the package that fits the preloaded library."""
+    """Imports the package that belongs to the preloaded library."""
     import importlib.util
     import os
     import sys
 
     if "counterpoint" not in sys.modules:
-        # This does not change sys.path.
+        # Importing the package in this way does not change sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )
@@ -114,14 +119,14 @@ def load(package):
 
 
 def _next():
-    """Runs the `sitecustomize` that Python would have found without this one."""
+    """Imports the `sitecustomize` that Python would have found without this file."""
     import sys
 
     ours = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # noqa: F401
     finally:
-        # The import system requires an entry with this name.
+        # The import system requires that `sys.modules` still has an entry with this name.
         if "sitecustomize" not in sys.modules and ours is not None:
             sys.modules["sitecustomize"] = ours
 
@@ -130,5 +135,5 @@ try:
     _begin()
 except Exception:
     pass
-# Python reports an error of the next sitecustomize, or that there is none, as it would without us.
+# If the next sitecustomize fails or does not exist, Python handles the error as it would without this file.
 _next()

@@ -1,12 +1,12 @@
-"""Puts Counterpoint into the stock wheels of PyTorch.
+"""Connects Counterpoint with the stock wheels of PyTorch.
 
-`import torch` runs the entry point of this package (`_entry`), so an unchanged script gets the events
-of profiler plugins in the results of `torch.profiler`. docs/pytorch.md says what a user gets.
+`import torch` runs the entry point of this package (`_entry`). So the results of `torch.profiler` contain the
+events of profiler plugins, without a change to the script. docs/pytorch.md describes this for users.
 
 | module | purpose |
 |---|---|
 | `_entry` | decides, at the end of `import torch`, which parts of the bridge are needed |
-| `_complaints` | lines on stderr about what does not work |
+| `_complaints` | writes lines on stderr about things that do not work |
 | `_load` | checks PyTorch's version, and connects the parts |
 | `_log` | hands recordings of PyTorch's own profiler to the profile of a run |
 | `_build` | compiles `_shim`, once for each version of PyTorch |
@@ -14,8 +14,8 @@ of profiler plugins in the results of `torch.profiler`. docs/pytorch.md says wha
 | `_ops` | records the ops of this process |
 | `_profile`, `_report` | implement `profile` and its report |
 
-Importing this package must stay cheap, because every `import torch` does it. So what users call is
-imported when it is first used.
+Every `import torch` imports this package, so importing it must stay cheap. The public names are therefore
+imported only when they are first used.
 """
 
 from __future__ import annotations

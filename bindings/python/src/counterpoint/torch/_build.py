@@ -1,18 +1,20 @@
-"""Compiles the shim (`_shim/*.cpp`), and keeps it in the user's cache (`_cache.py`).
+"""Compiles the shim (`_shim/*.cpp`), and stores it in the user's cache (`_cache.py`).
 
-The shim speaks the C++ ABI of one version of PyTorch, so there is one file for each version:
+The shim uses the C++ ABI of one version of PyTorch, so the cache has one file for each version:
 
     $XDG_CACHE_HOME/counterpoint/torch/2.15.0+cu132-<torch's git>-<sources>-<compiler>-<digest>.so
 
-Without a cache that can be trusted, it is compiled in a temporary folder for this process alone.
+If no trusted folder for the cache is available, the shim is compiled in a temporary folder, for this process
+alone.
 
-A release has shims that were compiled before, for the versions of PyTorch with which it was tested:
+A release contains compiled shims for the versions of PyTorch with which it was tested:
 
     _prebuilt/2.15.0-<torch's git>-<sources>-<ABI>.so.xz
 
-They are unpacked into the cache. Such a file needs the C and C++ libraries of the machine that made it; where
-those are older, it cannot be loaded, and the shim is compiled as usual. It is packed so that the wheel around
-it keeps its promise about the libraries that its own programs need.
+These files are unpacked into the cache. Such a shim needs C and C++ libraries that are at least as new as
+those of the machine that compiled it. If the user's libraries are older, it cannot be loaded, and the shim is
+compiled as usual. The files are compressed, so that the wheel's platform tag need not cover the libraries
+that they need.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ LONGEST_BUILD_S = 600.0
 
 
 class NoShim(Exception):
-    """There is no shim. The text says why."""
+    """No shim can be made. The text says why."""
 
 
 class Torch(NamedTuple):
@@ -54,7 +56,7 @@ class Torch(NamedTuple):
     """The folder of the package, with `include` and `lib`."""
 
     def number(self) -> int:
-        """The version as a number: 21500 for 2.15.0."""
+        """Returns the version as a number: 21500 for 2.15.0."""
         parts = [int("".join(c for c in p if c.isdigit()) or 0) for p in self.version.split("+")[0].split(".")]
         major, minor, patch = (*parts, 0, 0, 0)[:3]
         return major * 10_000 + min(minor, 99) * 100 + min(patch, 99)
@@ -71,8 +73,9 @@ class Built(NamedTuple):
 
 
 def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Built:
-    """Returns the shim: one that came with the package (if `prebuilt`), or else that of the cache, and
-    compiles it if the cache does not have it. `say` receives lines for the user. Raises NoShim."""
+    """Returns the shim. If `prebuilt`, this is the one that came with the package, if there is one for this
+    PyTorch. Otherwise it is the one in the cache, which is compiled first if it is missing. `say` receives
+    lines for the user. Raises NoShim."""
     sources = sorted(SHIM.glob("*.cpp"))
     headers = include()
     if not sources:
@@ -98,7 +101,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    # Without a compiler, a shim that any compiler made is good enough.
+    # If this machine has no compiler, a cached shim from any compiler is accepted.
     name = f"{first}-{compiler.key if compiler else '*'}"
     found = _cache.find(cache, name)
     if found is not None:
@@ -107,7 +110,8 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         raise NoShim(NO_COMPILER)
     waits = f"compiling the bridge to PyTorch {torch.version}: another process does that, and this one waits for it"
     with _cache.locked(cache, LONGEST_BUILD_S, lambda: say(waits)) as alone:
-        # While this one waited for the lock, another process may have made the shim, or may have failed to.
+        # While this process waited for the lock, another process may have made the shim, or failed to make
+        # it.
         found = _cache.find(cache, name)
         if found is not None:
             return Built(found, None)
@@ -115,7 +119,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         if before is not None:
             raise NoShim(before)
         if alone:
-            # A process that was killed has left these folders.
+            # Remove the folders that killed processes left behind.
             for left in cache.glob(".build-*"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         say(f"compiling the bridge to PyTorch {torch.version} (once; {DURATION})")
@@ -150,7 +154,8 @@ def _compiler() -> Optional[_Compiler]:
         path = shutil.which(words[0]) if words else None
         if path is None:
             continue
-        # Asking the compiler for its version would take 20 ms at each start.
+        # The compiler is identified by its file, because asking it for its version would take 20 ms at each
+        # start.
         real = os.path.realpath(path)
         about = os.stat(real)
         text = repr((words[1:], real, about.st_size, about.st_mtime_ns))
@@ -163,8 +168,8 @@ def _digest(data: bytes) -> str:
 
 
 def prebuilt_name(torch: Torch) -> str:
-    """Returns the name of a shim that comes with the package, without its ending. Builds of one commit
-    of PyTorch (for a processor alone, for CUDA) have the same headers, so they share it."""
+    """Returns the name of a shim that comes with the package, without its file extension. All builds of one
+    commit of PyTorch (for the CPU only, for CUDA) have the same headers, so they use the same shim."""
     text = _contents(sorted(SHIM.glob("*.cpp")), include()) + repr(_flags(torch)).encode()
     number = torch.version.split("+")[0]
     abi = "cxx11" if torch.cxx11 else "cxx98"
@@ -187,8 +192,8 @@ def prebuild(torch: Torch, folder: Path) -> Path:
 
 
 def cached(torch: Torch, cache: Path) -> Optional[tuple[Optional[Path], Optional[str]]]:
-    """Returns the shim of the cache, and why it could not be compiled a short time ago. `None`: there is none, and no
-    compiler either."""
+    """Returns the shim in the cache if there is one, and the reason if compiling it failed a short time ago.
+    Returns `None` if the cache has no shim and the machine has no compiler."""
     compiler = _compiler()
     first = _first_part(torch, sorted(SHIM.glob("*.cpp")), include())
     name = f"{first}-{compiler.key if compiler else '*'}"
@@ -220,20 +225,20 @@ def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Buil
             return Built(made, folder, prebuilt=True)
         built = Built(_cache.put(cache, name, made), None, prebuilt=True)
     except (OSError, lzma.LZMAError):
-        # If the disk is full or the package is damaged, the shim is compiled.
+        # The disk is full or the package is damaged. The caller then compiles the shim.
         built = None
     shutil.rmtree(folder, ignore_errors=True)
     return built
 
 
 def _contents(sources: list[Path], headers: Path) -> bytes:
-    """Returns the contents of our own files."""
+    """Returns the names and contents of our own C++ files and headers."""
     files = [*sources, *sorted(SHIM.glob("*.h")), *sorted((headers / "counterpoint").glob("torch*.h"))]
     return b"".join(file.name.encode() + b"\0" + file.read_bytes() + b"\0" for file in files)
 
 
 def _first_part(torch: Torch, sources: list[Path], headers: Path) -> str:
-    """Returns the part of the name that does not depend on the compiler."""
+    """Returns the first part of a cached shim's name, which does not depend on the compiler."""
     text = _contents(sources, headers)
     text += repr((_flags(torch), torch.folder)).encode()
     version = "".join(c if c.isalnum() or c in ".+" else "_" for c in torch.version)
@@ -263,7 +268,7 @@ def _compile(
     output: Path,
     linking: Sequence[str] = (),
 ) -> Path:
-    """Compiles all files at the same time, and links them. Raises NoShim."""
+    """Compiles all files in parallel, and links them. Raises NoShim."""
     flags = _flags(torch)
     for path in (SHIM, headers):
         flags += ["-I", str(path)]
@@ -285,7 +290,8 @@ def _compile(
         for name, process in running:
             _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until, tick)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
-        # No run path is needed: PyTorch has loaded its libraries, which are found by their names.
+        # No run path is needed, because PyTorch has already loaded these libraries, and the dynamic linker
+        # finds loaded libraries by their names.
         link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
         _finish(running[-1][1], "the shim", folder / "link.log", compiler, until, tick)
@@ -300,7 +306,7 @@ def _compile(
 
 
 def _start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    # The compiler must not be recorded if `counterpoint run` records this program.
+    # If `counterpoint run` records this program, the compiler must not be recorded.
     environment = {**os.environ, "LC_ALL": "C", "COUNTERPOINT_RUN_FILE": ""}
     environment.pop("LD_PRELOAD", None)
     try:
@@ -320,7 +326,7 @@ def _finish(
     until: float,
     tick: Callable[[], None],
 ) -> None:
-    """Waits for a process, and calls `tick` again and again until it ends."""
+    """Waits for a process, and calls `tick` repeatedly until it ends. Raises NoShim if it fails."""
     while True:
         left = until - time.monotonic()
         try:
@@ -332,7 +338,8 @@ def _finish(
             tick()
     if code != 0:
         lines = log.read_text(errors="replace").splitlines()
-        # The linker names what is missing before the compiler says that the linker failed.
+        # The first such line is the useful one: the linker names what is missing before the compiler reports
+        # that the linker failed.
         telling = (line for line in lines if "error" in line or "undefined" in line)
         told = next(telling, lines[-1] if lines else f"exit code {code}")
         raise NoShim(f"{compiler.words[0]} cannot compile {name}: {told.strip()}")

@@ -1,16 +1,17 @@
-"""Keeps compiled shims in the user's cache.
+"""Stores compiled shims in the user's cache.
 
-Whoever can write there can run code in this process. The folder is used only if nobody but its owner
-and root can write to it, nor to any folder above it. That is checked from the root downwards, before
-anything is made, so that root with the HOME of another user leaves nothing there.
+A user who can write to the cache can run code in this process. So the folder is used only if nobody except
+this user and root can replace the folder or any folder above it. These folders are checked from the root
+directory downwards, before anything is created in them. So root makes no files in the home of another user if
+HOME is still set to it.
 
-A shim's name ends with a digest of its content, which is compared before the file is loaded: a file that
-was cut (a full disk, a copy that was interrupted) kills the process that loads it by SIGBUS.
+A shim's name ends with a digest of its content, which is compared before the file is loaded. The reason is
+that a truncated file (after a full disk, or an interrupted copy) kills the process that loads it by SIGBUS.
 
-    .lock                           held while one process compiles
-    .build-*                        where it compiles
-    <what it is made of>-<digest>.so
-    <what it is made of>.failed     why it could not be compiled, for an hour
+    .lock               a process locks this file while it compiles
+    .build-*            folders in which processes compile
+    <name>-<digest>.so  a shim; <name> identifies everything it was made of
+    <name>.failed       why this shim could not be compiled; valid for an hour
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _SILENT_S = 1.0
 
 
 def folder() -> tuple[Optional[Path], str]:
-    """Returns the folder of the cache, or `None` and why there is none."""
-    # The specification says that a relative path is to be ignored, and an empty one.
+    """Returns the folder of the cache. If none can be used, returns `None` and the reason."""
+    # The XDG specification says that empty and relative paths must be ignored.
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     home = _home()
     if os.path.isabs(chosen):
@@ -46,14 +47,15 @@ def folder() -> tuple[Optional[Path], str]:
     elif home is None:
         return None, "there is no home folder for a cache"
     else:
-        # A home that does not exist is not made.
+        # A home folder that does not exist is not created.
         missing = home / ".cache"
     wanted = missing / "counterpoint" / "torch"
     try:
         place = wanted.resolve()
         made_from = len(missing.resolve().parts) if not os.path.isabs(chosen) else 0
         for one in (*reversed(place.parents), place):
-            # `parents=True` would give all folders but the last the umask's mode, so they are made one by one.
+            # The folders are made one by one, because with `parents=True`, all folders except the last would
+            # get the mode of the umask.
             if not os.path.lexists(one) and len(one.parts) >= made_from:
                 one.mkdir(mode=0o700, exist_ok=True)
             why = untrusted(one.stat(), one, strict=one == place)
@@ -78,7 +80,8 @@ def _home() -> Optional[Path]:
 
 
 def temporary() -> tuple[Optional[Path], str]:
-    """Makes a folder for this process alone. Returns `None` and why if others could replace it."""
+    """Makes a folder for this process alone. If other users could replace it, returns `None` and the
+    reason."""
     try:
         place = Path(tempfile.gettempdir()).resolve()
         why = all_untrusted(place)
@@ -90,8 +93,8 @@ def temporary() -> tuple[Optional[Path], str]:
 
 
 def find(cache: Path, name: str) -> Optional[Path]:
-    """Returns the shim with this `name` (which may end with a pattern), if it is whole.
-    Removes one that is not."""
+    """Returns the shim with this `name` (which may end with a pattern), if its file is complete. Removes
+    files that are not."""
     for path in sorted(cache.glob(f"{name}-*.so")):
         content = _content(path)
         if content is None:
@@ -106,7 +109,7 @@ def put(cache: Path, name: str, made: Path) -> Path:
     """Moves a shim into the cache, and returns its path there."""
     content = made.read_bytes()
     with made.open("rb") as file:
-        # Otherwise, the name can be on the disk before the content is.
+        # Without this, the name could be on the disk before the content is.
         os.fsync(file.fileno())
     path = cache / f"{name}-{_digest(content)}.so"
     made.replace(path)
@@ -115,7 +118,7 @@ def put(cache: Path, name: str, made: Path) -> Path:
 
 
 def remember_failure(cache: Path, name: str, why: str) -> None:
-    """Notes that `name` cannot be compiled, so that other processes do not try."""
+    """Stores the reason why `name` cannot be compiled, so that other processes do not try."""
     with contextlib.suppress(OSError):
         number, path = tempfile.mkstemp(prefix=".build-", dir=cache)
         with os.fdopen(number, "wb") as file:
@@ -124,7 +127,8 @@ def remember_failure(cache: Path, name: str, why: str) -> None:
 
 
 def failure(cache: Path, name: str) -> Optional[str]:
-    """Returns why `name` could not be compiled a short time ago, and how to try again."""
+    """Returns why `name` could not be compiled a short time ago, and how to try again. Otherwise returns
+    `None`."""
     path = _failed(cache, name)
     try:
         age = time.time() - path.stat().st_mtime
@@ -145,7 +149,7 @@ def _digest(content: bytes) -> str:
 
 
 def _content(path: Path, most: int = -1) -> Optional[bytes]:
-    """Returns the content of a plain file that nobody else can write; otherwise `None`."""
+    """Returns the content of a regular file that nobody else can write. Returns `None` for other files."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
@@ -160,9 +164,10 @@ def _content(path: Path, most: int = -1) -> Optional[bytes]:
 
 @contextlib.contextmanager
 def locked(cache: Path, longest_s: float, waits: Callable[[], None]) -> Iterator[bool]:
-    """Keeps other processes from building at the same time, and says whether it could. A file system without
-    locks is no reason not to build, because the file is put into its place at once. `waits` is called once if
-    another process builds for longer than a second."""
+    """Keeps other processes from building at the same time. The value of the `with` says whether this process
+    has the lock. Without the lock (some file systems have none), the caller may still build, because the
+    finished file is moved into its place in one step. `waits` is called once if another process builds for
+    longer than a second."""
     file = os.open(cache / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         since = time.monotonic()

@@ -1,4 +1,4 @@
-"""Writes lines on stderr about what does not work. Nothing here raises."""
+"""Writes lines on stderr about things that do not work. No function here raises an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def told(error: BaseException) -> str:
-    """Returns the type and the text of an error, whose own code may raise."""
+    """Returns the type and the text of an error. If the error's own code fails, returns only the type."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:

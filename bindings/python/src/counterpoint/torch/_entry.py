@@ -1,9 +1,9 @@
-"""What `import torch` runs when the package is installed: the entry point (`_counterpoint_torch.py`) calls
-`autoload`.
+"""Decides at `import torch` what to connect. If the package is installed, the entry point
+(`_counterpoint_torch.py`) calls `autoload`.
 
-Whatever it raised would make `import torch` fail, so it raises nothing but KeyboardInterrupt: Ctrl-C is
-meant for the program. If nothing is asked of Counterpoint, it reads a few environment variables and
-imports nothing but how to complain.
+An exception would make `import torch` fail. So `autoload` raises only KeyboardInterrupt, because Ctrl-C is
+meant for the program. If the environment asks for nothing, `autoload` only reads a few environment variables,
+and this module imports only `_complaints`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def autoload() -> None:
         if is_off():
             return
         if os.environ.get("COUNTERPOINT_RUN_FILE"):
-            # The recordings of PyTorch's own profiler become part of the profile.
+            # Make the recordings of PyTorch's own profiler a part of the profile.
             from counterpoint.torch import _log
 
             _log.install()
@@ -42,27 +42,28 @@ def autoload() -> None:
 
 
 def is_off() -> bool:
-    """Returns whether the user has switched the bridge off, by our variable or by PyTorch's own switch. The
-    latter matters where PyTorch is not what called us."""
+    """Returns whether the user has switched the bridge off, by COUNTERPOINT_TORCH or by PyTorch's own
+    variable. PyTorch's variable must be checked here, because not only PyTorch calls `autoload`."""
     ours = os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
     return ours or os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
 
 
 def wanted() -> list[str]:
-    """Returns the parts that the environment asks for at once."""
+    """Returns the parts that the environment asks to connect now."""
     if is_off():
         return []
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
-    # `counterpoint run` started this process.
+    # The variable is set if `counterpoint run` started this process.
     if os.environ.get("COUNTERPOINT_RUN_FILE"):
         parts.append("ops")
     return parts
 
 
 def disables_cupti() -> bool:
-    """Returns whether PyTorch's profiler would use CUPTI and the user forbids it, which needs the shim."""
+    """Returns whether PyTorch's profiler would use CUPTI although the user forbids this. Only the shim can
+    then prevent it."""
     if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
         return False
     torch = sys.modules.get("torch")

@@ -1,5 +1,6 @@
-"""Connects the parts of the bridge: loads the shim into this process, and gives it the tables of
-libcounterpoint.so (`counterpoint/torch.h`). Nothing here raises into the program, except for Ctrl-C.
+"""Connects the parts of the bridge. Loads the shim into this process, and passes the tables of
+libcounterpoint.so to it (`counterpoint/torch.h`). The public functions raise nothing into the program except
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class NotConnected(Exception):
 
 
 class Bridge:
-    """The shim and the library, both loaded."""
+    """The loaded shim and the loaded library."""
 
     def __init__(self, shim: ctypes.CDLL, library: ctypes.CDLL) -> None:
         self.shim = shim
@@ -57,7 +58,7 @@ class Bridge:
 
 
 class _Plugins(ctypes.Structure):
-    """The beginning of the table of `counterpoint/torch_plugins.h`."""
+    """The first fields of the table of `counterpoint/torch_plugins.h`."""
 
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -69,8 +70,9 @@ class _Plugins(ctypes.Structure):
 
 
 def _load_plugins(address: int) -> None:
-    """Has the library load the plugins, which the shim asks for later. This happens on a thread of its
-    own: a plugin may hang, and Python handles Ctrl-C only while the main thread is not in such a call.
+    """Makes the library load the plugins before the shim asks for them. The plugins are loaded on a separate
+    thread, because a plugin may hang, and Python cannot handle Ctrl-C while the main thread is inside a call
+    of C.
     """
     table = _Plugins.from_address(address)
     if table.size < ctypes.sizeof(_Plugins):
@@ -79,7 +81,7 @@ def _load_plugins(address: int) -> None:
     try:
         thread.start()
     except RuntimeError:
-        # If the process may not start a thread, the shim's call loads the plugins.
+        # The process may not start a thread. The plugins are then loaded when the shim asks for them.
         return
     thread.join()
 
@@ -90,8 +92,8 @@ _failure: Optional[str] = None
 
 
 def begin(part: str) -> bool:
-    """Connects a part, and returns whether it is connected. If that is impossible, writes one line that
-    says why. Raises nothing but KeyboardInterrupt."""
+    """Connects a part, and returns whether it is connected. If the part cannot be connected, writes one line
+    with the reason. Raises only KeyboardInterrupt."""
     try:
         with _lock:
             found = bridge()
@@ -111,8 +113,8 @@ def begin(part: str) -> bool:
 
 
 def bridge() -> Optional[Bridge]:
-    """Returns the bridge, and makes it at the first call. `None` if that failed, which the first call has
-    said. Raises nothing but KeyboardInterrupt."""
+    """Returns the bridge, which the first call makes. If that failed, the first call writes a line, and all
+    calls return `None`. Raises only KeyboardInterrupt."""
     global _bridge, _failure
     with _lock:
         if _bridge is None and _failure is None:
@@ -127,19 +129,20 @@ def bridge() -> Optional[Bridge]:
 
 
 def failure() -> Optional[str]:
-    """Returns why there is no bridge, or `None`."""
+    """Returns why the bridge could not be made, or `None`."""
     return _failure
 
 
 def known(version: str) -> bool:
-    """Returns whether the shim was tested with this version of PyTorch, or the user wants to try it."""
+    """Returns whether the shim was tested with this version of PyTorch, or the user wants to try it
+    anyway."""
     if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() == TRY:
         return True
     return ".".join(version.split("+")[0].split(".")[:2]) in KNOWN
 
 
 def unknown(version: str) -> str:
-    """Returns the line for a version that is not known."""
+    """Returns the line that is written for a version with which the shim was not tested."""
     return (
         f"PyTorch {version} is not one of the versions that Counterpoint can be connected to"
         f" ({', '.join(KNOWN)}), so torch.profiler's results are without plugins and counters;"
@@ -175,7 +178,8 @@ def _make() -> Bridge:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
         except OSError as error:
-            # A shim that came with the package may need newer libraries than this machine has.
+            # A shim that came with the package may need newer libraries than this machine has. Then the next
+            # turn of the loop compiles one.
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None

@@ -1,16 +1,16 @@
-"""Hands each recording of PyTorch's profiler to the run that records this process.
+"""Passes each recording of PyTorch's profiler to the run that records this process.
 
-`torch.autograd.profiler.profile` is what every profiler of PyTorch is made of, `torch.profiler` too. Its
-`__exit__` is replaced by one that calls the original, and then gives the result to the shim, which
-streams it to the profile (`counterpoint/torch_log.h`). The program's own result stays as it is, and it can
-still be saved once.
+All profilers of PyTorch, also `torch.profiler`, use `torch.autograd.profiler.profile`. Its method `__exit__`
+is replaced by a function that calls the original, and then passes the result to the shim. The shim streams
+the result to the profile (`counterpoint/torch_log.h`). The program gets the same result as before, and can
+still save it once.
 
-If the shim cannot do that, because this PyTorch is too old or unknown, or there is no compiler, PyTorch writes the
-recording as a trace file into the process's part of the profile, and the command line imports it. PyTorch
-saves a result only once, so the program then gets an object in place of the result that copies that file when
-the program saves.
+The shim cannot do this if PyTorch is too old or unknown, or if there is no compiler. Then PyTorch writes the
+recording as a trace file into the process's part of the profile, and the command line imports the file.
+PyTorch can save a result only once. So the program then gets an object in place of the result. When the
+program saves it, the object copies the trace file.
 
-A result that may be invalid (`_whole.py`) is not touched, and is counted as a loss.
+A result that may be invalid (`_whole.py`) is not read, and is counted as a loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _type_info: Any = None
 
 
 def install() -> None:
-    """Replaces the methods of the profiler that prepare, start and stop it, once."""
+    """Replaces the methods of PyTorch's profiler that prepare, start and stop it. Only the first call has an
+    effect."""
     global _installed
     from torch.autograd import profiler
 
@@ -85,14 +86,14 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken_over(result: Any, kind: Any) -> Any:
-    """Gives a result of PyTorch's profiler to the profile, and returns what the program gets. Writes a line if
-    that fails."""
+    """Writes a result of PyTorch's profiler to the profile. Returns the object that the program gets as its
+    result. If this fails, writes a line on stderr."""
     bridge = _load.bridge()
-    # The shim of an older PyTorch does not have this part.
+    # The shim for an older PyTorch does not have this part.
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
         _stream(bridge, result)
         return result
-    # Profilers of other kinds have no trace, and writing one would crash.
+    # Results of other kinds of profilers contain no trace, and saving them would crash.
     if not getattr(kind, "name", "").startswith("KINETO"):
         return result
     path = _new_file()
@@ -103,7 +104,8 @@ def taken_over(result: Any, kind: Any) -> Any:
 
 
 class Saved:
-    """A result of PyTorch's profiler that is in a file already. It has the result's methods."""
+    """Takes the place of a result of PyTorch's profiler that was already saved to a file. It has all methods
+    of the result."""
 
     def __init__(self, result: Any, path: str) -> None:
         self._result = result
@@ -114,9 +116,10 @@ class Saved:
         return getattr(self._result, name)
 
     def save(self, path: str) -> None:
-        """Writes the trace file, as the result would."""
+        """Writes the trace file, as the method of the result would do."""
         if self._saved:
-            # PyTorch saves a result only once, and raises an error the next time.
+            # The result was saved before, so PyTorch raises an error here, as the program would see without
+            # Counterpoint.
             self._result.save(path)
         self._saved = True
         try:
@@ -124,12 +127,12 @@ class Saved:
                 shutil.copyfileobj(source, to)
                 _rename(source, to, str(path))
         except OSError as error:
-            # PyTorch writes a line and raises nothing.
+            # In this case, PyTorch also only writes a line and raises no exception.
             complain(f"the trace of torch.profiler is not written: {error}")
 
 
 def _rename(source: BinaryIO, to: BinaryIO, path: str) -> None:
-    """Replaces the file's name at the end of a trace file."""
+    """Replaces the name of the file, which PyTorch writes at the end of a trace file."""
     size = source.seek(0, os.SEEK_END)
     begin = max(size - 8192, 0)
     source.seek(begin)
@@ -158,7 +161,8 @@ class _Table(ctypes.Structure):
 
 
 def _table() -> Optional[_Table]:
-    """Returns the table of the library in this process. `None`: it is older than this package."""
+    """Returns the table of the library in this process, or `None` if the library is older than this
+    package."""
     from counterpoint._agent import agent
 
     _, library = agent()
@@ -174,7 +178,7 @@ def _count_invalid() -> None:
 
 
 def _new_file() -> Optional[str]:
-    """Returns the path of a new file in the process's part of the profile. `None`: nothing records this
+    """Returns the path of a new file in the process's part of the profile, or `None` if nothing records this
     process."""
     table = _table()
     if table is None:
@@ -184,7 +188,7 @@ def _new_file() -> Optional[str]:
 
 
 def _stream(bridge: _load.Bridge, result: Any) -> None:
-    """Streams a result through the shim. Writes a line if that fails."""
+    """Streams a result to the profile through the shim. If this fails, writes a line on stderr."""
     address = _address(bridge, result)
     if address is None:
         complain("a recording of torch.profiler is not in the profile: its result is of an unknown type")
@@ -199,8 +203,8 @@ def _stream(bridge: _load.Bridge, result: Any) -> None:
 
 
 def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
-    """Returns the address of the C++ object, as pybind11 gives it to modules of other compilers that know its
-    type. It checks the type and the ABI."""
+    """Returns the address of the result's C++ object. pybind11 has a protocol that passes this address to
+    modules that another compiler made. It checks the type and the ABI."""
     global _type_info
     import torch
 
@@ -214,7 +218,7 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
     if _type_info is None:
         type_of = bridge.shim.counterpoint_torch_log_result_type
         type_of.restype = ctypes.c_void_p
-        # typeid(std::type_info).name(), which pybind11 expects as the capsule's name.
+        # The name of the capsule must be typeid(std::type_info).name(), which pybind11 checks.
         _type_info = api.PyCapsule_New(type_of(), _TYPE_INFO_NAME, None)
     abi = f"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_{int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     capsule = result._pybind11_conduit_v1_(abi.encode(), _type_info, b"raw_pointer_ephemeral")

@@ -1,4 +1,5 @@
-"""Records the ops of this process: connects the part `ops` of the bridge, and switches it on and off."""
+"""Records the ops of this process: connects the part `ops` of the bridge, and switches the recording of ops
+on and off."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class _Table(ctypes.Structure):
 
 
 class Ops:
-    """The part `ops`, connected."""
+    """The connected part `ops` of the bridge."""
 
     def __init__(self, bridge: _load.Bridge) -> None:
         self._table = _Table.in_dll(bridge.library, "counterpoint_torch_ops")
@@ -59,17 +60,19 @@ class Ops:
         """What `start` began and nobody has stopped: whether with shapes."""
 
     def start(self, shapes: bool) -> None:
-        """Makes PyTorch call us for each op in this process, until `stop` was called as often as this."""
+        """Makes PyTorch call the shim for each op in this process, until each call of `start` was followed by
+        a call of `stop`."""
         self._leave_parent()
         self._add(shapes)
         self._started.append(shapes)
 
     def start_for_run(self, shapes: bool) -> None:
-        """Makes PyTorch call us for each op in this process and in forked children, until they end."""
+        """Makes PyTorch call the shim for each op in this process and in forked children, until these
+        processes end."""
         self._add(shapes)
 
     def stop(self, shapes: bool) -> None:
-        """Ends what `start` with the same shapes began."""
+        """Undoes one call of `start` with the same value of `shapes`."""
         self._record(-1, shapes)
         self._started.remove(shapes)
 
@@ -78,21 +81,22 @@ class Ops:
             raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
 
     def _leave_parent(self) -> None:
-        """Ends what was started before this process was forked. This happens when the child starts
-        something itself, and not in the child's first moment, because another thread of the parent may
-        have held a lock of PyTorch's or of the shim's."""
+        """In a forked child, undoes the calls of `start` that the parent made. This happens when the child
+        itself calls `start`, and not right after the fork, because at the fork another thread of the parent
+        may have held a lock of PyTorch or of the shim."""
         if self._process != os.getpid():
             self._process = os.getpid()
             while self._started:
                 self._record(-1, self._started.pop())
 
     def watch_parallel(self) -> Optional[str]:
-        """Makes the work of OpenMP's threads count for their op. If that is impossible, returns why."""
+        """Adds the counts of OpenMP's threads to the op for which they work. If this is impossible, returns
+        why."""
         reason = int(self._table.watch_parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 
     def open_ranges(self) -> int:
-        """Returns how many ranges of `record_function` have begun and not ended."""
+        """Returns the number of ranges of `record_function` that have begun and not ended."""
         return int(self._table.open_apart())
 
     def ready(self) -> None:
@@ -106,7 +110,8 @@ _follows = False
 
 
 def connect() -> Ops:
-    """Returns the part. Raises an UnsupportedError that says why it cannot be connected."""
+    """Returns the connected part `ops`. If it cannot be connected, raises an UnsupportedError that says
+    why."""
     global _ops
     import torch  # noqa: F401  (the bridge needs it)
 
@@ -130,6 +135,7 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
-    # This must come before PyTorch's profiler starts, which needs the names of the run's counters.
+    # This must come before PyTorch's profiler starts, because it makes the names of the run's counters
+    # available.
     ops.ready()
     ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -1,11 +1,13 @@
-"""Makes the shim before a program needs it, without importing PyTorch (which takes seconds).
+"""Compiles the shim before a program needs it. This does not import PyTorch, which would take seconds.
 
-    python _prepare.py doctor           prints a line of JSON about the shim for this Python's PyTorch, or nothing
-                                        without one; if it has to be compiled, starts that in the background
-    python _prepare.py compile          compiles it, if it is not there
-    python _prepare.py prebuild FOLDER  compiles it for a release
+    python _prepare.py doctor           prints a line of JSON about the shim for this Python's PyTorch, or
+                                        nothing without PyTorch; if the shim must be compiled, starts
+                                        compiling it in the background
+    python _prepare.py compile          compiles the shim, if it is missing
+    python _prepare.py prebuild FOLDER  compiles the shim for a release
 
-It is run as a file, so that no module of the working directory is imported. `counterpoint doctor` does so.
+This file is run by its path, so that Python imports no module from the working directory.
+`counterpoint doctor` runs it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Optional
 
 if __name__ == "__main__":
-    # This replaces the folder of this file, whose files are parts of a package.
+    # Replaces the folder of this file in sys.path, because the modules in it are parts of a package.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from counterpoint.torch import _build, _cache
@@ -30,7 +32,7 @@ from counterpoint.torch._load import known, unknown
 
 
 def installed() -> Optional[_build.Torch]:
-    """Returns what the shim depends on, from the files of the installed PyTorch."""
+    """Reads the properties of PyTorch on which the shim depends from the files of the installed PyTorch."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -44,14 +46,14 @@ def installed() -> Optional[_build.Torch]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             values.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
     version = values.get("__version__")
-    # The wheels of all known versions have the new ABI. If this one does not, the process that imports
-    # it finds that out, and compiles.
+    # The wheels of all known versions have the new ABI of strings. If this PyTorch has the old one, the
+    # process that imports it notices this, and compiles another shim.
     git = str(values.get("git_version", ""))
     return None if version is None else _build.Torch(str(version), git, True, folder)
 
 
 def state(torch: _build.Torch) -> tuple[str, str, bool]:
-    """Returns a level of `doctor`, a sentence, and whether the shim has to be compiled."""
+    """Returns the level for a line of `doctor`, a sentence, and whether the shim must be compiled."""
     name = f"PyTorch {torch.version}"
     if not known(torch.version):
         return "note", unknown(torch.version), False
@@ -73,7 +75,7 @@ def state(torch: _build.Torch) -> tuple[str, str, bool]:
 
 
 def _is_locked(cache: Path) -> bool:
-    """Returns whether another process compiles."""
+    """Returns whether another process is compiling the shim."""
     try:
         with (cache / ".lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +87,7 @@ def _is_locked(cache: Path) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Does what the arguments say, and returns the exit status."""
+    """Runs the command that the arguments name, and returns the exit status."""
     torch = None if is_off() else installed()
     if torch is None:
         return 0

@@ -1,4 +1,4 @@
-"""Implements `profile`."""
+"""Implements `counterpoint.torch.profile`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from counterpoint.torch import _ops, _report
 
 
 class Profile:
-    """The result of `profile`. It records inside the `with`; read its report after it."""
+    """The result of `profile`. It records what happens inside the `with` block. Read its report after the
+    block."""
 
     def __init__(self, request: _session.Request, shapes: bool) -> None:
         self._request = request
@@ -34,8 +35,8 @@ class Profile:
 
     @property
     def path(self) -> str:
-        """The profile's directory, for `counterpoint report` and other commands. It is removed with
-        this object unless `output` was given."""
+        """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
+        the directory is removed together with this object."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -68,11 +69,11 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._ops is None or self._process != os.getpid():
-            # This is a child that was forked inside the profile, which belongs to its parent.
+            # This process was forked inside the `with` block. The profile belongs to its parent.
             return False
         try:
             native = recorder()
-            # Nothing stays open, even after Ctrl-C.
+            # The session must be ended even after Ctrl-C.
             try:
                 self._until = native.ticks()
                 self._ops.stop(self._shapes)
@@ -88,9 +89,9 @@ class Profile:
         return False
 
     def report(self) -> Report:
-        """Returns a report of the ops and ranges of this process so far; after the `with`, of all of
-        them. An op or range belongs to the profile if the outermost one that contains it began inside
-        the `with`."""
+        """Returns a report of the ops and ranges of this process that have been recorded so far; after the
+        `with` block, of all of them. An op or range belongs to the profile if the outermost op or range
+        around it began inside the block."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         document = self._document
@@ -108,9 +109,9 @@ class Profile:
         return report
 
     def loops(self) -> LoopReport:
-        """Returns the loops that instrumented modules counted in this process while the profile was
-        recorded. Use it after the `with`. A part of a run of `counterpoint run` cannot be told
-        apart: it returns what the whole run has recorded so far."""
+        """Returns the loops that instrumented modules counted in this process while the profile was recorded.
+        Call this after the `with` block. If `counterpoint run` records this process, the loops of the block
+        cannot be separated from the others. Then this returns all loops that the run has recorded so far."""
         if self._session is None or self._open:
             raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
         if not self._session.joined and not self._request.loops:
@@ -135,30 +136,31 @@ def profile(
     loops: bool = False,
     budget: Union[str, float, None] = None,
 ) -> Profile:
-    """Profiles what PyTorch does in this process inside a `with`, on every thread.
+    """Profiles what PyTorch does in this process inside a `with` block, on all threads.
 
-    `counters`: names as `counterpoint list` shows them, or `[]` to record only times. By
-    default, `COUNTERPOINT_CPU_METRICS` chooses them. Otherwise it is the default set if
-    counters can be read without a system call, and only times if not. If a counter is not
-    available, the error says why. `multiplex`: counters may take turns if there are more than the
-    processor has.
+    `counters`: names of counters that `counterpoint list` shows, or `[]` to record only times. By default,
+    the variable `COUNTERPOINT_CPU_METRICS` chooses the counters. If it is not set, the default counters are
+    recorded if they can be read without a system call; otherwise only times are recorded. If a counter is not
+    available, the error says why. `multiplex`: if there are more counters than the processor has, let them
+    take turns.
 
     `output`: a directory for the profile. By default, the profile is removed with the returned object.
 
-    `shapes`: tell ops apart by the types, shapes and devices of their tensors. PyTorch then hands us
-    the arguments of each op, which costs more than recording the op itself.
+    `shapes`: distinguish ops by the types, shapes and devices of their tensors. PyTorch then also passes the
+    arguments of each op to Counterpoint, which costs more than recording the op itself.
 
     `loops`: also record the loops of modules that Counterpoint has instrumented; `Profile.loops()`
     shows them.
 
-    `budget`: the most that recording may take of each thread's processor time, as `"2%"` or 0.02. Then
-    all ops are counted, but only some are timed, drawn at random, and the report has one row for each
-    timed op, with its `Weight` (docs/sampling.md). 0 only counts. It cannot be combined with `loops`.
+    `budget`: the largest part of each thread's processor time that recording may use, for example `"2%"` or
+    0.02. Then all ops are counted, but only some ops, chosen at random, are timed. The report has one row for
+    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. `budget` cannot be
+    combined with `loops`.
 
-    While `torch.profiler` records as well, the counts are also arguments of its own events.
+    If `torch.profiler` records at the same time, the counts are also arguments of its events.
 
-    In a process that `counterpoint run` started, the profile is a part of the run and has its
-    counters. Profiles that are open at the same time must have the same counters.
+    In a process that `counterpoint run` started, the profile is a part of the run and has the run's counters.
+    Profiles that are open at the same time must have the same counters.
     """
     request = _session.Request(
         None if counters is None else names_of(counters, "counters="),

@@ -1,10 +1,10 @@
-"""Shows the progress of a step that takes longer than a second, in one line on a terminal, as the command
-line does (`crates/cli/src/terminal/progress.rs`):
+"""Shows the progress of a step that takes longer than a second, in one line on a terminal. The command line
+shows such a line as well (`crates/cli/src/terminal/progress.rs`):
 
     counterpoint: compiling the bridge to PyTorch 2.15.0: 3 of 6 files, 12 s
 
-The line is on stderr, it is drawn in its own place, and it is erased at the end. In a file or a pipe there is
-none. Nothing here raises.
+The line is written to stderr. It is drawn again in the same place, and erased at the end. If stderr is a file
+or a pipe, no line is written. No function here raises an exception.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class Progress:
         self._is_terminal = _is_terminal()
 
     def show(self, far: str) -> None:
-        """Draws how far the step is, at most a few times per second however often it is called."""
+        """Draws how far the step has progressed. Draws at most a few times per second, however often it is
+        called."""
         now = time.monotonic()
         is_early = now - self._since < SILENT_S
         if not self._is_terminal or is_early or (self._drawn is not None and now - self._drawn < REDRAW_S):
             return
         self._drawn = now
         line = visible(f"counterpoint: {self._what}: {far}, {now - self._since:.0f} s")
-        # The terminal would break a longer line, and keep its begin.
+        # The terminal would break a longer line into two, and the begin could not be erased.
         _write(_ERASE + line[: _columns() - 1])
 
     def end(self) -> None:

@@ -1,8 +1,8 @@
-"""Converts the document of `counterpoint ops --format json` (docs/schema.md) into a report on PyTorch.
+"""Converts the document of `counterpoint ops --format json` (docs/schema.md) to a report about PyTorch.
 
-The columns are those of reports on TVM. Durations and counters without "Total" are those of the op
-itself, without the ops that it calls. What OpenMP's threads counted for the op is included, and is
-also shown apart.
+The columns are the same as in reports about TVM. Durations and counters without "Total" in their names are
+those of the op itself, without the ops that it calls. Counters include the counts of OpenMP's threads that
+worked for the op; these counts also have columns of their own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def report(document: Mapping[str, Any], process: int, configuration: Mapping[str
 
 
 class _Columns(_ops.Columns):
-    """The columns of a report, and how an op fills them."""
+    """The columns of a report, and the functions that fill them."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         super().__init__(document, ops)
@@ -64,14 +64,14 @@ class _Columns(_ops.Columns):
         self.below = self._below()
 
     def _below(self) -> dict[int, dict[str, Optional[float]]]:
-        """Returns what the workers of each op counted, those of the ops inside it included. A value is
-        `None` if a part of it is not known."""
+        """Returns what other threads counted for each op, including the counts for the ops inside it. A value
+        is `None` if a part of it is not known."""
         sums: dict[int, dict[str, Optional[float]]] = {}
         for op in self.all:
             sums[op["op"]] = {name: op["workers"].get(name, 0) for name, _ in self.counters}
             if op["workers"]:
                 sums[op["op"]] = {name: op["workers"].get(name) for name, _ in self.counters}
-        # An op has a higher number than the op that contains it.
+        # An op has a higher number than the op that contains it, so this loop comes to the inner ops first.
         for op in sorted(self.all, key=lambda op: -int(op["op"])):
             parent = sums.get(op["parent"])
             if parent is None:
@@ -98,7 +98,8 @@ class _Columns(_ops.Columns):
         return row
 
     def _in_tasks(self) -> set[int]:
-        """Returns the ops that a thread of OpenMP called inside a task. The task has counted them."""
+        """Returns the ops that a thread of OpenMP called inside a task. The counts of the task already
+        include these ops."""
         tasks: dict[int, list[tuple[float, float]]] = {}
         for op in self.all:
             for region in op["regions"]:
@@ -129,7 +130,7 @@ class _Columns(_ops.Columns):
             "Count": Count(len(outer)),
         }
         if self.sampled:
-            # The op around a timed op may have been only counted.
+            # The total is not known, because an op around a timed op may have been only counted.
             total["Duration (us)"] = total["Count"] = None
             total.update({name: None for name, _ in self.counters})
             return total

@@ -1,24 +1,25 @@
-"""Decides which results of PyTorch's profiler are whole, so that reading them cannot crash the program.
+"""Decides which results of PyTorch's profiler are complete, so that reading them cannot crash the program.
 
-Each thread can have a profiler, but all of them share one recording, that of Kineto. PyTorch (2.12 and
-2.15: profiler_kineto.cpp; Kineto: SyncActivityProfilerHandler.cpp, GenericActivityProfiler.cpp,
-output_membuf.h) does not keep them apart:
+Each thread can have a profiler, but all profilers of a process share one recording of Kineto, PyTorch's
+profiler library. PyTorch does not keep the profilers apart (2.12 and 2.15: profiler_kineto.cpp; Kineto:
+SyncActivityProfilerHandler.cpp, GenericActivityProfiler.cpp, output_membuf.h):
 
-- *Prepare* throws away the recording that is there, whoever made it.
-- *Stop* ends the recording that is there, whoever made it, and takes all events that any thread has
-  handed over. That thread may still write to them, and may free them.
-- A later stop finds no recording. Its result has no buffers, and saving it reads a null pointer.
-- A stop on a thread that has no profiler returns a result without a trace, with the same consequence.
-  A profiler inside another one on the same thread ends the outer one, so this happens to the outer one.
+- *Prepare* discards the current recording, even if another profiler made it.
+- *Stop* ends the current recording, even if another profiler made it. It takes the events that all threads
+  have handed over, although these threads may still write to the events, and may free them.
+- A second stop finds no recording. Its result has no buffers, and saving the result reads a null pointer.
+- A stop on a thread that has no profiler returns a result without a trace, and saving it also reads a null
+  pointer. If a profiler runs inside another one on the same thread, its stop also ends the outer profiler, so
+  this happens to the outer profiler.
 
-None of that can be seen in a result from outside. So all calls of prepare, start and stop in this
-process are counted. A result is whole if no other call began or was running between the begin of its
+A result does not show whether one of these things has happened. So all calls of prepare, start and stop in
+this process are counted. A result is complete if no other call began or was running between the begin of its
 own prepare and the end of its own stop:
 
     other threads   ──start──┐                                      ┌──stop── (not whole)
     this profiler            └─ prepare ── start ── … ── stop ── whole
 
-What others do later does no harm, because from then on the result owns its events.
+Later calls of other profilers do no harm, because after its stop, the result owns its events.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ PREPARE, START, STOP = range(3)
 
 
 class _State:
-    """The calls of this process."""
+    """The calls of prepare, start and stop in this process."""
 
     def __init__(self) -> None:
-        # A signal handler or a finalizer may use a profiler in the middle of the code below.
+        # The lock is reentrant, because a signal handler or a finalizer may use a profiler while the code
+        # below runs.
         self.lock = threading.RLock()
         self.number = 0
         """How many calls have begun."""
@@ -51,7 +53,7 @@ _state = _State()
 
 
 class Call:
-    """A call of a profiler."""
+    """A call of prepare, start or stop of a profiler."""
 
     def __init__(self) -> None:
         self.alone = False
@@ -60,7 +62,7 @@ class Call:
 
 @contextlib.contextmanager
 def call(profiler: Any, kind: int) -> Iterator[Call]:
-    """Counts a call of a profiler. The body of the `with` is the call."""
+    """Counts a call of a profiler. The call is made in the body of the `with`."""
     made, state = Call(), _state
     with state.lock:
         number = state.number = state.number + 1
@@ -73,21 +75,22 @@ def call(profiler: Any, kind: int) -> Iterator[Call]:
     finally:
         with state.lock:
             state.running -= 1
-            # If another call began meanwhile, it may also have ended.
+            # The number of calls is compared, because another call may have begun and ended meanwhile.
             made.alone = alone and state.number == number
             if made.alone and kind != STOP:
                 state.last[profiler] = (kind, number)
 
 
 def is_whole(stop: Call, result: Any) -> bool:
-    """Returns whether the result that this stop returned can be read."""
-    # PyTorch's own result for a thread without a profiler begins at 0. (Before 2.4, it has µs.)
+    """Returns whether the result of this stop is complete, so that it can be read."""
+    # For a thread without a profiler, PyTorch returns a result whose start time is 0. (Before PyTorch 2.4,
+    # the start time is in µs.)
     began = getattr(result, "trace_start_ns", None) or getattr(result, "trace_start_us", None)
     return stop.alone and began is not None and began() != 0
 
 
 def _forked() -> None:
-    """Forgets the calls of other threads, which do not return in a forked child."""
+    """Forgets all calls in a forked child, because the calls of other threads do not return there."""
     global _state
     _state = _State()
 

@@ -1,4 +1,4 @@
-"""Makes per-op reports with counters for TVM's Relax virtual machines, with the stock wheels.
+"""Makes reports on each op, with counters, for TVM's Relax virtual machines. Works with the stock wheels.
 
     import counterpoint.tvm as cp
 
@@ -6,11 +6,11 @@
         vm["main"](x, *params)
     print(prof.report())
 
-Import it before the model is compiled or loaded: parallel launches of modules that are loaded
-earlier cannot be attributed to their ops. The import does not change results and
-records nothing. It replaces methods of `VirtualMachine`, which behave as before while no profile is open.
+Import this package before the model is compiled or loaded, because parallel launches of modules that are
+loaded earlier cannot be attributed to their ops. The import does not change results and records nothing. It
+replaces methods of `VirtualMachine`. While no profile is open, the new methods behave as the old ones.
 
-docs/tvm.md has a worked example, what the numbers mean, and what became of TVM's own profiler.
+docs/tvm.md has a complete example, explains the numbers, and describes what replaces TVM's own profiler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`loops`: instruments what TVM compiles inside of a `with`.
+"""Implements `loops`, which instruments the code that TVM compiles inside a `with` block.
 
 ```
  tvm.compile / relax.build
@@ -8,10 +8,10 @@
              ▼ text ── counterpoint loops instrument --schedule ──► text ── TVM's LLVM ──► module
 ```
 
-Both functions are replaced while any thread is in such a `with`, and do what they did before for all
-other threads. Code is added to the text that LLVM has optimised, not to TIR: calls in TIR would keep
-LLVM from vectorising and unrolling the loops around them, and would measure other loops than those
-that run without them.
+`tvm.tirx.build` and `target.build.llvm` are replaced while any thread is in such a block. For all other
+threads, they behave as before. The counting code is added to the text that LLVM has optimised, and not to
+TIR. Calls in TIR would keep LLVM from vectorising and unrolling the loops around them. So the measured loops
+would not be the loops that run without instrumentation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_FUNCTIONS = "s_tir.lwp_disable_func_prof"
 
 @dataclass
 class _Wish:
-    """The options of a `with`, and its error."""
+    """The state of a `with` block: its options, what was surveyed, and its error."""
 
     words: list[str]
     choice: _tir.Choice
@@ -63,19 +63,20 @@ def loops(
     functions: Optional[bool] = None,
     filter: Union[str, Sequence[str], None] = None,
 ) -> Iterator[None]:
-    """Counts and times the loops of everything that this thread compiles with TVM's LLVM in the `with`.
+    """Counts and times the loops of all code that this thread compiles with TVM's LLVM inside the `with`.
 
         with counterpoint.tvm.loops(max_depth=2):
             ex = tvm.compile(mod, "llvm")
 
-    Reports then name loops as the schedule does, with their kinds and extents. The arguments are those of
-    `instrument_module`, but depth and height are those of the schedule's loops that are left when TVM
-    has unrolled and vectorised, parallel loops included, and `filter` takes names of PrimFuncs.
+    Reports then show the names, kinds and extents that the loops have in the schedule. The arguments are the
+    same as for `instrument_module`, with two differences. Depth and height refer to the loops of the schedule
+    that are left after TVM has unrolled and vectorised; parallel loops are included. `filter` matches names
+    of PrimFuncs.
 
-    If TVM's own pass is switched on in the `PassContext` (`tirx.instrument_lwp`), then that pass chooses
-    the loops, and its own keys say how; `max_depth`, `min_height` and `siblings` cannot be given.
+    If TVM's own pass is switched on in the `PassContext` (`tirx.instrument_lwp`), this pass chooses the
+    loops, according to its own keys. Then `max_depth`, `min_height` and `siblings` cannot be given.
 
-    In nested contexts the innermost one counts. Other threads are not affected."""
+    If such `with` blocks are nested, the innermost one applies. Other threads are not affected."""
     words = _loops._words(mode, max_depth, min_height, siblings, functions, filter)
     patterns = [word.removeprefix("--filter=") for word in words if word.startswith("--filter=")]
     if patterns and functions:
@@ -86,7 +87,7 @@ def loops(
         shared.append("--functions" if functions else "--no-functions")
     is_plain = max_depth is None and min_height is None and not siblings
     _check_version()
-    # Loads the recorder, so that the code will find it.
+    # Load the recorder, so that the instrumented code finds it.
     _native.load()
     _hooks.enter()
     token = _wish.set(_Wish(shared, choice, functions, is_plain))
@@ -120,7 +121,7 @@ def _check_version() -> None:
 
 
 class _Hooks:
-    """The two functions of TVM that are replaced, as long as any `with` is open."""
+    """Replaces two functions of TVM while any `with` block is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +156,7 @@ class _Hooks:
             self._open -= 1
             if self._open == 0:
                 tvm_ffi.register_global_func(_BUILD, self._generate, override=True)
-                # Another package may have replaced it since.
+                # Another package may have replaced the function in the meantime.
                 if tvm.tirx.build is self._ours:
                     tvm.tirx.build = self._build
                 self._generate = self._build = self._ours = None
@@ -165,7 +166,7 @@ _hooks = _Hooks()
 
 
 def _wrapped(build: Any) -> Any:
-    """Does what `tvm.tirx.build` does, and also surveys the loops."""
+    """Returns a function that does what `tvm.tirx.build` does, and also surveys the loops."""
     import functools
 
     import tvm
@@ -183,7 +184,8 @@ def _wrapped(build: Any) -> Any:
                 mod, wish.surveyed = _tir.survey(mod)
             return build(mod, *words, **named)
         except Exception:
-            # Exceptions lose their types on the way through TVM.
+            # An exception loses its type on its way through TVM, so the original is stored in `wish` and
+            # raised here.
             error, wish.error = wish.error, None
             if error is not None:
                 raise error from None
@@ -195,7 +197,7 @@ def _wrapped(build: Any) -> Any:
 
 
 def _generated(generate: Any, mod: Any, target: Any) -> Any:
-    """Does what `target.build.llvm` does, and adds code that counts."""
+    """Does what `target.build.llvm` does, and adds the code that counts and times loops."""
     wish = _wish.get()
     if wish is None:
         return generate(mod, target)

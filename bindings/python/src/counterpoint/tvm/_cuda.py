@@ -1,5 +1,5 @@
-"""Counters of NVIDIA's devices around ops, by PAPI's names: collectors that the plugin `cuda` makes, without Python in
-the hot path. Only this module uses the plugin's file.
+"""Reads counters of NVIDIA's devices around ops. The counters have PAPI's names. The plugin `cuda` makes
+native collectors for them, so no Python code runs around each op. No other module uses the plugin's file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from counterpoint.tvm import _native
 
 _ROOM = 1000
 _DEVICE = re.compile(r"\w+(?:[:(](\d+)\)?)?")
-# The plugin names this option of NVIDIA's driver if the driver keeps the counters for root.
+# An option of NVIDIA's driver. The plugin's message contains it if only root may read the counters.
 _OPTION = "NVreg_RestrictProfilingToAdminUsers"
-# As the program says it for other devices.
+# The remedy, in the same words that the program uses for other devices.
 _RIGHTS = (
     f"put `options nvidia {_OPTION}=0` into a file below /etc/modprobe.d, rebuild the initramfs if it"
     " loads the driver, and reboot"
@@ -27,21 +27,22 @@ _RIGHTS = (
 
 
 class Failed(Exception):
-    """The counters cannot be read; the text says why."""
+    """The counters cannot be read. The text says why."""
 
 
 class DeviceCounters:
-    """What a profile is asked to count on one device."""
+    """The counters that the user wants for one device."""
 
     def __init__(self, index: int, names: Optional[list[str]]) -> None:
         self.index = index
-        # A name without a device means this one.
+        # A name that contains no device means this device.
         chosen = _defaults() if names is None else names
         self.names = [name if ":device=" in name else f"{name}:device={index}" for name in chosen]
 
 
 def _defaults() -> list[str]:
-    """Returns what is counted if nothing is named, as TVM's collector chose it."""
+    """Returns the counters that are used if the user names none. TVM's former collector used the same
+    ones."""
     for variable in ("COUNTERPOINT_CUDA_METRICS", "TVM_PAPI_CUDA_METRICS"):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -63,7 +64,8 @@ def _plugin() -> ctypes.CDLL:
     return library
 
 
-# Collectors live until the process ends, so each is made once.
+# The addresses of all collectors that were made, by their counters. A collector is never freed, so each one
+# is made only once.
 _made: dict[str, int] = {}
 
 
@@ -83,13 +85,13 @@ def _collector(names: list[str]) -> int:
 
 
 def _explained(why: ctypes.Array[ctypes.c_char]) -> str:
-    """Returns a reason of the plugin's; if it is about rights, also what to do."""
+    """Returns the plugin's reason for a failure. If rights are missing, adds what the user can do."""
     text = why.value.decode(errors="replace")
     return f"{text}: {_RIGHTS}" if _OPTION in text else text
 
 
 class Registered:
-    """Counters of a device that are read while a profile is open."""
+    """The counters of a device, which are read while a profile is open."""
 
     def __init__(self, native: _native.Native, counters: DeviceCounters) -> None:
         self._native = native
@@ -99,7 +101,8 @@ class Registered:
         self.failure: Optional[str] = None
 
     def remove(self) -> None:
-        """Removes the collector at the end of the profile, and asks it what went wrong."""
+        """Removes the collector at the end of the profile. Stores the reason if reading the counters
+        failed."""
         self._native.collector_remove(self._number)
         why = ctypes.create_string_buffer(_ROOM)
         if _plugin().counterpoint_cuda_collector_end(self._collector, why, _ROOM):
@@ -107,7 +110,7 @@ class Registered:
 
 
 def register(native: _native.Native, counters: DeviceCounters) -> Optional[Registered]:
-    """Registers counters. If they cannot be read here, warns once and returns `None`."""
+    """Registers counters. If they cannot be read on this machine, warns once and returns `None`."""
     if not counters.names:
         return None
     try:
@@ -118,13 +121,14 @@ def register(native: _native.Native, counters: DeviceCounters) -> Optional[Regis
 
 
 def index_of(device: Any) -> int:
-    """Returns the number of a `tvm.runtime.Device`, or of a text such as `cuda:1`; 0 if it names none."""
+    """Returns the number of a `tvm.runtime.Device`, or the number in a text such as `cuda:1`; 0 if the text
+    has none."""
     if not isinstance(device, str):
         for name in ("index", "device_id"):
             number = getattr(device, name, None)
             if isinstance(number, int):
                 return number
-    # As TVM writes its devices: `cuda:1`, `cuda(1)`.
+    # TVM writes a device as `cuda:1` or `cuda(1)`.
     written = _DEVICE.fullmatch(str(device))
     if written is None:
         raise ArgumentError(f"{str(device)!r} is not a device of CUDA: tvm.cuda(1) and 'cuda:1' are")

@@ -1,4 +1,4 @@
-"""`instrument_module`: counts and times the loops of a module that TVM has compiled already.
+"""Implements `instrument_module`, which counts and times the loops of a module that TVM has already compiled.
 
 ```
  executable ── imports ──► LLVM module ── inspect_source("ll") ──► text
@@ -7,12 +7,12 @@
  executable ◄── import ─── LLVM module ◄── load_module("….ll") ── instrumented text
 ```
 
-TVM's own LLVM compiles the instrumented text, so no other compiler is needed and versions always
-match. The text is that of optimised code, so the loops that are instrumented are the loops that run. The
-original module stays as it is.
+TVM's own LLVM compiles the instrumented text, so no other compiler is needed, and the versions of LLVM always
+match. LLVM has already optimised this text, so the instrumented loops are the loops that run. The original
+module is not changed.
 
 The added code finds the recorder of this process by itself, when TVM compiles the first function
-(`docs/loops.md`). It counts nothing until something records.
+(`docs/loops.md`). It counts nothing until a profile or a run records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODES = ("sampled", "timed", "count", "log")
 _LLVM, _VM = "llvm", "relax.VMExecutable"
 _LOAD_VM = "ffi.Module.load_from_file.relax.VMExecutable"
 
-# A declaration in LLVM's text: linkage and attributes, then the name with or without quotes.
+# Matches a declaration in LLVM's text: linkage and attributes, and then the name with or without quotes.
 _DECLARED = re.compile(r'^declare\b([^@\n]*)@("(?:[^"\\]|\\.)*"|[\w.$-]+)\(', re.MULTILINE)
 
 
@@ -50,24 +50,26 @@ def instrument_module(
 ) -> Any:
     """Returns a copy of a compiled module in which loops are counted and timed.
 
-    `module`: what `tvm.compile` or `relax.build` returned, or a `tvm.runtime.Module`; it must have
-    code that TVM compiled with LLVM in this process. Whole Relax models are supported, in both
-    modes of execution. The copy is of the same kind and is used in the same way; it gives the
-    same results.
+    `module`: the result of `tvm.compile` or `relax.build`, or a `tvm.runtime.Module`. It must contain code
+    that TVM compiled with LLVM in this process. Whole Relax models are supported, in both modes of execution.
+    The copy has the same type, is used in the same way, and computes the same results.
 
-    `mode`: `sampled` counts each hit and times the first 100 of each thread and then random ones,
-    `timed` times each, `count` times none, `log` records the beginning and the end of each of the first 100.
+    `mode`: a hit is one entry into a loop. `sampled` counts each hit, and times the first 100 hits of each
+    thread and then random ones. `timed` counts and times each hit. `count` only counts hits. `log` records
+    the beginning and the end of each of the first 100 hits.
 
-    `max_depth`: leave out loops with more loops around them (0: outermost loops only; default 2).
-    `min_height`: leave out loops with fewer levels of loops inside (0: innermost ones, too; default 1).
-    `siblings`: only loops that have siblings. `functions`: False leaves out functions, True
-    takes also those without an instrumented loop. `filter`: only functions whose name matches one of these
-    patterns; `*` is any text, `?` one character.
+    `max_depth`: leave out loops that have more than this number of loops around them (0: only outermost
+    loops; default 2). `min_height`: leave out loops that have fewer than this number of levels of loops
+    inside (0: also innermost loops; default 1). `siblings`: instrument only loops that have siblings.
+    `functions`: False instruments no functions; True also instruments functions without an instrumented loop.
+    `filter`: instrument only functions whose name matches one of these patterns; `*` matches any text, `?`
+    one character.
 
-    Record with `profile(vm, loops=True)` or in a process started by `counterpoint run --loops`."""
+    To record the loops, use `profile(vm, loops=True)`, or start the process with
+    `counterpoint run --loops`."""
     words = _words(mode, max_depth, min_height, siblings, functions, filter)
     root = _root(module)
-    # Loads the recorder, so that the code will find it.
+    # Load the recorder, so that the instrumented code finds it.
     _native.load()
     folder = tempfile.mkdtemp(prefix="counterpoint-loops-")
     try:
@@ -153,35 +155,36 @@ def _no_code(root: Any) -> str:
     )
     return f"the module has no code whose LLVM text is known (it has {', '.join(kinds)}): {why}"
 
-# The list of a module's destructors.
+# Matches the list of a module's destructors in LLVM's text.
 _DESTRUCTORS = re.compile(r"^@llvm\.global_dtors = .*\n", re.MULTILINE)
 
 
 def _crashes_in_destructors() -> bool:
-    """Returns whether this TVM ends the process when it frees a module with destructors: the JIT of 0.25 looks
-    for them when it is partly destroyed, does not find them, and throws. The destructor of instrumented
-    code only says that the module is freed, which the recorder does not need to know."""
+    """Returns whether this version of TVM ends the process when it frees a module with destructors. The JIT
+    of 0.25 looks for the destructors when it is already partly destroyed, does not find them, and throws.
+    Instrumented code works without its destructor, which only notifies the recorder that the module is
+    freed."""
     import tvm
 
     return str(tvm.__version__).split(".")[:2] == ["0", "25"]
 
 
 class _Rebuilt:
-    """Copies of modules whose LLVM modules are instrumented."""
+    """Copies modules, and instruments the LLVM modules in them."""
 
     def __init__(self, folder: Path, words: list[str], count: int = 0) -> None:
         self.folder = folder
         self.words = words
-        # Modules that were instrumented, which numbers their names.
+        # The number of modules that were instrumented so far. It is used to make their names unique.
         self.count = count
-        # Keyed by identity, because a module may be imported twice.
+        # The modules and their copies. The key identifies the module, because a module may be imported twice.
         self.made: dict[int, tuple[Any, Any]] = {}
 
     def module(self, module: Any) -> Any:
         """Returns the copy of a module, or the module itself if nothing in it is instrumented."""
         known = self.made.get(hash(module))
         if known is None:
-            # The original lives as long as its hash is used.
+            # The original is stored as well, so that its hash stays unique.
             known = self.made[hash(module)] = module, self._make(module)
         return known[1]
 
@@ -221,7 +224,7 @@ class _Rebuilt:
                 " its text): compile the model again in this process"
             )
         self.count += 1
-        # Reports show the name of the text, so it is not that of a temporary folder.
+        # Reports show the path of the text, so it is a short name without the temporary folder.
         name = "tvm" if self.count == 1 else f"tvm{self.count}"
         (self.folder / f"{name}.ll").write_text(text)
         after = self.folder / f"{name}.lwp.ll"
@@ -241,8 +244,8 @@ class _Rebuilt:
 
 
 def _check_symbols(before: str, after: str) -> None:
-    """Raises an error if the instrumented text needs a function that this process does not have: TVM's
-    JIT would crash when it looks for it."""
+    """Raises an error if the instrumented text needs a function that this process does not have. Without this
+    check, TVM's JIT would crash when it looks for the function."""
     known = {name for _, name in _DECLARED.findall(before)}
     process = ctypes.CDLL(None)
     for linkage, name in _DECLARED.findall(after):

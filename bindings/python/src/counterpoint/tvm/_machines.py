@@ -1,14 +1,14 @@
-"""Keeps the state of each virtual machine of this process, and replaces methods of TVM's class to
-learn about it.
+"""Stores the state of each virtual machine of this process. To get this state, replaces methods of TVM's
+class `VirtualMachine`.
 
-While nothing is recorded, every replaced method behaves as before. These methods are replaced:
+While nothing is recorded, the replaced methods behave as before. These methods are replaced:
 
 | method | what is added |
 |---|---|
-| `__init__` | notes the devices, and whether parallel launches can be seen; under `counterpoint run`, it also attaches |
-| `__getitem__` | while recording, the function is wrapped, so that its call is a run |
+| `__init__` | stores the devices and whether parallel launches can be seen; attaches under `counterpoint run` |
+| `__getitem__` | while recording, wraps the function, so that its calls are recorded as runs |
 | `invoke_stateful` | the same |
-| `set_instrument` | notes the user's instrument; while recording, puts it inside ours |
+| `set_instrument` | stores the user's instrument; while recording, makes our instrument call it |
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ from counterpoint.tvm import _fixed, _native
 _STATE = "_counterpoint_state"
 _lock = threading.RLock()
 _count = 0
-# Set by the hook of `counterpoint run`: each new machine is attached for good.
+# The hook of `counterpoint run` sets this. Then each new machine is recorded until the process ends.
 attach_all = False
-# Why parallel launches cannot be seen, for machines made from now on; empty if they can.
+# Why parallel launches of new machines cannot be seen; None if they can.
 blind: Optional[str] = None
 _installed = False
 _OLDER = "it was made before counterpoint.tvm was imported"
 _early_kernels: set[int] = set()
 _early_library: Optional[str] = None
-# The machine that has each name in profiles of this process, for as long as the machine lives.
+# The machine of each name in profiles of this process, as long as the machine exists.
 _names: weakref.WeakValueDictionary[str, Machine] = weakref.WeakValueDictionary()
 
 
 class Machine:
-    """The state of one `VirtualMachine`, which lives as long as the machine."""
+    """The state of one `VirtualMachine`. It exists as long as the machine."""
 
     def __init__(self, devices: list[Any], unseen: Optional[str], executable: Any = None) -> None:
         self.devices = devices
-        # What the machine executes, to find out which functions make the same calls in each run; the
-        # machine keeps it alive anyway. `None` if it is not known.
+        # The executable of the machine, or `None` if it is not known. It shows which functions make the same
+        # calls in each run. The machine itself keeps the executable alive.
         self._executable = executable
         self._fixed: Optional[frozenset[str]] = None
         # Whether the recording of this machine has a budget.
         self._budget = False
-        # Why the machine's parallel launches are not seen; `None` if they are.
+        # Why the machine's parallel launches are not seen; `None` if they are seen.
         self.unseen = unseen
         self.user: Any = None
-        # Our instruments, each with the machine's number and the user's instrument that it calls.
+        # Our instruments. With each of them: the machine's number, and the user's instrument that it calls.
         self._ours: list[tuple[Any, int, Any]] = []
-        # True if our instrument is still set although nothing records, because TVM may be about to call it.
+        # True if our instrument is still set although nothing is recorded, because TVM may be about to call
+        # it.
         self.lingers = False
         self.number = -1
-        # The name in profiles, which no other machine has.
+        # The name of the machine in profiles. No other machine has this name.
         self.name = ""
-        # For each requested name: the number and the unique name that the machine got.
+        # For each name that was requested: the number and the unique name that the machine got.
         self._numbers: dict[str, tuple[int, str]] = {}
         self._open = 0
         self._process = os.getpid()
 
     @property
     def open(self) -> int:
-        """The number of profiles that record this machine now. In a forked child it is 0, or 1 if
-        `counterpoint run` records, because a run continues in the child."""
+        """The number of profiles that record this machine now. In a forked child, the number is 0. If
+        `counterpoint run` records the machine, it is 1, because a run continues in the child."""
         if self._process != os.getpid():
             self._process, self._open = os.getpid(), int(attach_all and self._open > 0)
         return self._open
 
     def add(self, by: int) -> int:
-        """Changes the number of profiles that record this machine, and returns it."""
+        """Adds `by` to the number of profiles that record this machine, and returns the new number."""
         self._open = self.open + by
         return self._open
 
     def register(self, native: _native.Native, name: Optional[str]) -> None:
-        """Gets the machine's number from the agent, once for each name. If another machine already has
-        the name, a number is added to this one, so that a report finds only the calls of its own
-        machines."""
+        """Gets the machine's number from the agent, once for each name. If another machine already has the
+        name, a number is added to the name, so that a report contains only the calls of its own machines."""
         global _count
         with _lock:
             if name is None:
@@ -102,8 +102,8 @@ class Machine:
             self.number, self.name = known
 
     def instrument(self, native: _native.Native) -> Any:
-        """Returns our instrument, which calls the user's. Earlier instruments are kept alive, because
-        another thread may be in a call of one, and TVM holds no reference to it."""
+        """Returns our instrument, which calls the user's instrument. Earlier instruments are kept alive,
+        because another thread may be in a call of one of them, and TVM has no reference to it."""
         for ours, number, user in self._ours:
             if number == self.number and user is self.user:
                 return ours
@@ -112,8 +112,8 @@ class Machine:
         return ours
 
     def set(self, vm: Any, native: _native.Native) -> None:
-        """Sets our instrument. Only if there is none of the user, which expects each call, the agent
-        may take it away for a run."""
+        """Sets our instrument. If the user has no instrument, allows the agent to remove ours for single
+        runs. A user's instrument expects every call."""
         self._budget = native.switch(self.number, None)
         ours = self.instrument(native)
         vm._set_instrument(ours)
@@ -121,7 +121,7 @@ class Machine:
             native.switch(self.number, ours)
 
     def is_fixed(self, name: str) -> bool:
-        """Returns whether the recording has a budget, and all runs of this function make the same calls."""
+        """Returns whether the recording has a budget and all runs of this function make the same calls."""
         if not self._budget or self._executable is None:
             return False
         if self._fixed is None:
@@ -129,7 +129,7 @@ class Machine:
         return name in self._fixed
 
     def leave(self, vm: Any, native: _native.Native) -> None:
-        """Restores the user's instrument, now or when the machine has left its op."""
+        """Restores the user's instrument: now, or later if the machine may be in an op now."""
         native.switch(self.number, None)
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
@@ -138,7 +138,7 @@ class Machine:
 
 
 def install() -> None:
-    """Replaces the methods. Calling it again has no effect."""
+    """Replaces the methods. Calling this again has no effect."""
     global _installed
     with _lock:
         if _installed:
@@ -157,8 +157,8 @@ def install() -> None:
 
 
 def _note_early(cls: type) -> None:
-    """Notes the machines and kernels that exist already. Their parallel launches cannot be seen,
-    because kernels look up how to launch when they are loaded."""
+    """Stores which machines and kernels already exist. Their parallel launches cannot be seen, because a
+    kernel looks up the function for launches when it is loaded."""
     global _early_library
     for vm in gc.get_referrers(cls):
         if type(vm) is cls:
@@ -168,8 +168,8 @@ def _note_early(cls: type) -> None:
 
 
 def _kernels(vm: Any) -> set[int]:
-    """Returns the identities of the machine's modules; none over RPC, where they are in another
-    process."""
+    """Returns the identities of the machine's modules. Returns none if the machine is used over RPC, because
+    its modules are in another process."""
     found: set[int] = set()
     modules = [] if is_remote(vm) else list(vm.module.imports)
     while modules:
@@ -273,7 +273,8 @@ def is_remote(vm: Any) -> bool:
 
 
 def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machine:
-    """Records the machine's ops, and the runs of functions that are taken from it, until `detach`."""
+    """Records the machine's ops until `detach`. The functions that are taken from the machine in this time
+    are recorded as runs."""
     if is_remote(vm):
         raise UnsupportedError(
             "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
@@ -290,7 +291,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
 
 
 def detach(vm: Any) -> None:
-    """Ends one profile of the machine. After the last one, the user's instrument is set again."""
+    """Ends one profile of the machine. When no profile is left, restores the user's instrument."""
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:

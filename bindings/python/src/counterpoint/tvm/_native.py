@@ -1,5 +1,5 @@
-"""Connects the package to libcounterpoint.so: to its table (`counterpoint/agent.h`) and its functions
-for TVM's FFI (`counterpoint/tvm.h`). Nothing else in the package calls native code.
+"""Connects the package with libcounterpoint.so: with its table (`counterpoint/agent.h`) and its functions for
+TVM's FFI (`counterpoint/tvm.h`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Value(ctypes.Structure):
 
 
 class Native(Recorder):
-    """The agent of this process."""
+    """The agent of this process, with the functions for TVM."""
 
     def __init__(self) -> None:
         import tvm_ffi
@@ -69,8 +69,8 @@ class Native(Recorder):
         self._metric_name = module["counterpoint_metric_name"]
 
     def parallel(self) -> Optional[str]:
-        """Intercepts parallel launches of modules that are loaded from now on. If that is impossible,
-        returns the reason."""
+        """Intercepts parallel launches of modules that are loaded from now on. If this is impossible, returns
+        the reason."""
         reason = int(self._parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 
@@ -79,51 +79,52 @@ class Native(Recorder):
         return int(self._vm(name))
 
     def instrument(self, vm: int, user: Any) -> Any:
-        """Returns a function for `vm.set_instrument`, which also calls the user's own."""
+        """Returns a function for `vm.set_instrument`. It also calls `user`, the user's own instrument."""
         return self._instrument(vm, user)
 
     def entry(self, vm: int, name: str, function: Any, set_instrument: Any = None) -> Any:
-        """Returns the entry function, wrapped so that its calls are recorded as runs. With
-        `set_instrument`, all of its runs must make the same calls; then in a profile with a budget the
-        agent may call it to take our instrument away for a run."""
+        """Returns a wrapper of an entry function, whose calls are recorded as runs. `set_instrument` may be
+        given only if all runs of the function make the same calls. In a profile with a budget, the agent then
+        calls it to remove our instrument for single runs."""
         return self._entry(vm, name, function, set_instrument)
 
     def switch(self, vm: int, instrument: Any) -> bool:
-        """Lets the agent take this instrument of ours away for a run and give it back; forbids it with
-        `None`. Returns whether the recording has a budget."""
+        """Allows the agent to remove this instrument for single runs and to set it again. With `None`,
+        forbids it. Returns whether the recording has a budget."""
         return bool(self._switch(vm, instrument))
 
     def calls(self, vm: int) -> int:
-        """Returns the number of VM calls that were seen since the machine was registered."""
+        """Returns the number of VM calls that were seen during recordings, since the machine was
+        registered."""
         return int(self._calls(vm))
 
     def quiet(self, vm: int) -> bool:
-        """Returns whether this thread may take the instrument away now."""
+        """Returns whether this thread may remove or replace the instrument now."""
         return bool(self._quiet(vm))
 
     def ready(self, vm: int) -> None:
-        """Does work that would otherwise delay the first calls of a machine: this thread opens its
-        counters, and the names of the machine's known ops are written."""
+        """Does work that would otherwise delay the first calls of a machine. This thread opens its counters,
+        and the names of the machine's known ops are written."""
         self._ready(vm)
 
     def metric_name(self, name: str) -> Optional[str]:
-        """Returns why a collector's metric must not have this name, or `None` if it may."""
+        """Returns why a collector's metric must not have this name, or `None` if it may have the name."""
         return _WHO_HAS.get(int(self._metric_name(name)))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
-        """Registers functions that are called around each op, and returns the collector's number.
-        `slots`: the names and kinds of its values."""
+        """Registers a collector: two functions that are called before and after each op. Returns the
+        collector's number. `slots`: the names and kinds of its values."""
         words = [word for slot in slots for word in slot]
         return self._accepted(int(self._collector(start, stop, *words)), [name for name, _ in slots])
 
     def collector_of(self, address: int, names: list[str]) -> int:
-        """Registers a `counterpoint_collector_t` of native code, whose values have these names, and returns the
-        collector's number."""
+        """Registers the `counterpoint_collector_t` at this address, which native code made. Returns the
+        collector's number. `names`: the names of its values."""
         add = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._table.collector_add)
         return self._accepted(int(add(address)), names)
 
     def _accepted(self, number: int, names: list[str]) -> int:
-        """Returns the number of a collector, or raises the error that it stands for."""
+        """Returns the number of a collector. If the number is an error code, raises the error."""
         if number == -2:
             raise CounterpointError(
                 f"there may be at most {MOST_COLLECTORS} collectors, with at most {MOST_METRICS}"
@@ -139,13 +140,13 @@ class Native(Recorder):
         return number
 
     def collector_remove(self, number: int) -> None:
-        """Removes a collector. Its slots are free again when the session has ended."""
+        """Removes a collector. Its slots can be used again at once."""
         self._collector_remove(number)
 
 
 def loaded_model() -> Optional[str]:
-    """Returns a library with TVM's kernels that this process has already loaded, or `None`. Such a
-    library has a slot that the FFI fills with the function for parallel launches."""
+    """Returns the path of a loaded library that contains kernels of TVM, or `None`. Such a library has a
+    variable into which the FFI stores the function for parallel launches."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
@@ -157,19 +158,20 @@ def loaded_model() -> Optional[str]:
             slot = ctypes.c_void_p.in_dll(handle, "__TVMBackendParallelLaunch")
         except (OSError, ValueError):
             continue
-        # dlsym also searches the libraries that this one needs, so check where the slot is.
+        # dlsym also searches the libraries that this one needs, so check that the variable is in this
+        # library.
         if slot.value and file_of(ctypes.addressof(slot)) == path:
             return path
     return None
 
 
 def pass_interrupts() -> None:
-    """Makes TVM's FFI pass on Ctrl-C and `sys.exit` from a function that it calls. Otherwise it
-    turns either into a RuntimeError. This applies to the whole process."""
+    """Makes TVM's FFI pass on KeyboardInterrupt (Ctrl-C) and SystemExit from a Python function that it calls.
+    Otherwise the FFI turns them into a RuntimeError. This applies to the whole process."""
     from tvm_ffi import core
 
-    # The FFI must recognise these errors by type and by name. Python may run a signal handler before
-    # the first line of a function, where no code of ours could catch what the handler raises.
+    # The FFI itself must know these errors by type and by name. It would not be enough to catch them in our
+    # functions, because Python may run a signal handler before the first line of a function.
     names: dict[type, str] = core.ERROR_TYPE_TO_NAME
     types: dict[str, type] = core.ERROR_NAME_TO_TYPE
     for cls, again in ((KeyboardInterrupt, KeyboardInterrupt), (SystemExit, _SystemExit)):
@@ -179,8 +181,8 @@ def pass_interrupts() -> None:
 
 
 class _SystemExit:
-    """Makes a SystemExit from the text of one. It is a class because the FFI's table accepts only
-    classes."""
+    """Makes a SystemExit from its text. This is a class and not a function, because the FFI's table accepts
+    only classes."""
 
     def __new__(cls, message: str) -> Any:
         try:
@@ -194,7 +196,7 @@ def check_versions() -> None:
     import tvm
     import tvm_ffi
 
-    # Builds from source say 0.27.dev0 and the like.
+    # Builds from source have versions such as 0.27.dev0.
     version = str(tvm.__version__)
     if ".".join(version.split(".")[:2]) not in SUPPORTED:
         raise UnsupportedError(
@@ -216,6 +218,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1)
 def load() -> Native:
-    """Returns the agent, or raises the error that says why there is none."""
+    """Returns the agent. If it cannot be loaded, raises an error that says why."""
     check_versions()
     return Native()

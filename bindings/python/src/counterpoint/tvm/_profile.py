@@ -24,9 +24,9 @@ _FAILED = "collector_failed"
 
 
 def prepare() -> None:
-    """Does what the import of the package does: replaces methods of `VirtualMachine`, and intercepts
-    parallel launches of modules that are loaded from now on. If something fails here, opening a
-    profile reports it."""
+    """Called when the package is imported. Replaces methods of `VirtualMachine`, and intercepts parallel
+    launches of modules that are loaded from now on. If something fails here, this is only reported when a
+    profile is opened."""
     global _prepared
     if _prepared:
         return
@@ -42,21 +42,22 @@ def prepare() -> None:
 
 
 class _Recorded:
-    """A machine of one profile, as it was when the profile began. Another profile may later give it
-    another name."""
+    """A copy of a machine's state when a profile began. Another profile may later give the machine another
+    name."""
 
     def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
         self.unseen = state.unseen
         self.number = state.number
-        # The name in the records, and the name that the user gave.
+        # The name in the records, and the name to show: the one that the user gave, if any.
         self.name = state.name
         self.label = asked if asked is not None else state.name
-        # Calls seen so far; in the end, of this profile.
+        # The number of calls before the profile. At its end, it is replaced by the number of calls in the
+        # profile.
         self.calls = calls
 
 
 def _explained(loss: Loss, name: str, first: str) -> Loss:
-    """Returns the loss, with the first error added if it is the loss with this name."""
+    """Returns the loss. If it has this name, adds the first error to its explanation."""
     if loss.name != name:
         return loss
     word = "the first error" if "the first error" not in loss.explanation else "another"
@@ -69,7 +70,8 @@ def _register(
     devices: list[Any],
     registered: list[Union[Registered, _cuda.Registered]],
 ) -> None:
-    """Registers the collectors of a profile, and appends each to the list as soon as it is."""
+    """Registers the collectors of a profile. Appends each one to the list as soon as it is registered, so
+    that the caller can remove it after an error."""
     for collector in chosen.own:
         registered.append(Registered(native, collector, devices))
     for counters in chosen.devices:
@@ -79,7 +81,8 @@ def _register(
 
 
 class Profile:
-    """The result of `profile`. It records inside the `with`; read its report after it."""
+    """The result of `profile`. It records what happens inside the `with` block. Read its report after the
+    block."""
 
     def __init__(
         self,
@@ -100,8 +103,8 @@ class Profile:
 
     @property
     def path(self) -> str:
-        """The profile's directory, for `counterpoint report` and other commands. It is removed with
-        this object unless `output` was given."""
+        """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
+        the directory is removed together with this object."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -146,11 +149,11 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._process != os.getpid():
-            # This is a child that was forked inside the profile, which belongs to its parent.
+            # This process was forked inside the `with` block. The profile belongs to its parent.
             return False
         try:
             native = _native.load()
-            # Nothing stays open, even after Ctrl-C.
+            # The session must be ended even after Ctrl-C.
             try:
                 self._until = native.ticks()
                 for machine in self._machines:
@@ -170,8 +173,8 @@ class Profile:
         return False
 
     def _tell(self, error: Optional[BaseException]) -> None:
-        """Warns about collectors that failed. If warnings are errors, this one is raised, unless an error
-        of the model is already propagating."""
+        """Warns about collectors that failed. If Python turns warnings into errors, raises this error, unless
+        an error of the model is already propagating."""
         try:
             for registered in self._registered:
                 if registered.failure is not None:
@@ -181,10 +184,10 @@ class Profile:
                 raise
 
     def report(self, all: bool = False) -> Report:
-        """Returns a report of the calls so far; after the `with`, of all calls.
+        """Returns a report of the calls so far; after the `with` block, of all calls.
 
-        `all`: show each book-keeping call (`vm.builtin.*`) as a row, instead of one row for
-        each device."""
+        `all`: show each bookkeeping call (`vm.builtin.*`) as a row. By default, one row for each device
+        contains all of them."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         document = self._documents
@@ -205,9 +208,9 @@ class Profile:
         return report
 
     def loops(self) -> LoopReport:
-        """Returns the loops that instrumented modules counted in this process while the profile was
-        recorded. Use it after the `with`. A part of a run of `counterpoint run` cannot be told
-        apart: it returns what the whole run has recorded so far."""
+        """Returns the loops that instrumented modules counted in this process while the profile was recorded.
+        Call this after the `with` block. If `counterpoint run` records this process, the loops of the block
+        cannot be separated from the others. Then this returns all loops that the run has recorded so far."""
         if self._session is None or self._open:
             raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
         if not self._session.joined and not self._request.loops:
@@ -226,13 +229,13 @@ class Profile:
         return settings
 
     def _remark(self, report: Report, document: Mapping[str, Any], names: set[str]) -> None:
-        """Notes in the report what could not be recorded of these machines."""
+        """Adds losses and notes to the report about data of these machines that could not be recorded."""
         for registered in self._registered:
             if registered.failure is not None:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # This replaces the loss of the profile, which lacks the machine and the reason.
+            # Replace the loss that the profile contains, which does not name the machine and the reason.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
@@ -278,42 +281,44 @@ def profile(
     budget: Union[str, float, None] = None,
     plugin_ids: bool = False,
 ) -> Profile:
-    """Profiles what virtual machines do inside a `with`.
+    """Profiles what virtual machines do inside a `with` block.
 
-    `vm`: a `relax.VirtualMachine`, a list of them, or a mapping from names in the report to them.
+    `vm`: a `relax.VirtualMachine`, a list of virtual machines, or a mapping from the names in the report to
+    virtual machines.
 
-    `counters`: names as `counterpoint list` shows them, or `[]` to record only times. By
-    default, `COUNTERPOINT_CPU_METRICS` chooses them. Otherwise it is the default set if
-    counters can be read without a system call, and only times if not. If a counter is not
-    available, the error says why. `multiplex`: counters may take turns if there are more than the
-    processor has.
+    `counters`: names of counters that `counterpoint list` shows, or `[]` to record only times. By default,
+    the variable `COUNTERPOINT_CPU_METRICS` chooses the counters. If it is not set, the default counters are
+    recorded if they can be read without a system call; otherwise only times are recorded. If a counter is not
+    available, the error says why. `multiplex`: if there are more counters than the processor has, let them
+    take turns.
 
-    `collectors`: measurements of your own; counters of a `CounterCollector` are added.
+    `collectors`: collectors that measure values of your own. The counters of a `CounterCollector` are added
+    to `counters`.
 
     `output`: a directory for the profile. By default, the profile is removed with the returned object.
 
-    `bookkeeping`: also read counters for book-keeping ops (`vm.builtin.*`). By default these are
-    only timed, and their counts are in the row `(entry function)`.
+    `bookkeeping`: also read counters for bookkeeping ops (`vm.builtin.*`). By default, these ops are only
+    timed, and their counts are part of the row `(entry function)`.
 
-    `loops`: also record the loops of modules that were compiled in a `with loops()` or made by
-    `instrument_module`; `Profile.loops()` shows them.
-    `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
+    `loops`: also record the loops of modules that were compiled inside `with loops()` or made by
+    `instrument_module`. `Profile.loops()` returns them. `keep_code`: copy the machine code of these modules
+    into the profile, for `counterpoint loops report --asm`.
 
-    `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
-    that come with Counterpoint. They record while the profile is open. `counterpoint report` and
-    `trace export` show their events in the profile at `output`. Forked children have no plugins.
+    `plugins`: profiler plugins to load into this process: files, directories, or names of plugins that come
+    with Counterpoint. They record while the profile is open. `counterpoint report` and `trace export` show
+    their events, if the profile is kept with `output`. Plugins do not work in forked children.
 
-    `plugin_ids`: give the plugins an id for each op, so that a timeline has an arrow from an op to the
-    kernels that it launched, if the plugin uses ids. This costs time in each op. It cannot be combined
-    with `budget`.
+    `plugin_ids`: pass an id for each op to the plugins. If a plugin uses these ids, a timeline has arrows
+    from an op to the kernels that it launched. This costs time in each op. It cannot be combined with
+    `budget`.
 
-    `budget`: the most that recording may take of each thread's processor time, as `"2%"` or 0.02. Then
-    all ops are counted, but only some are timed, drawn at random, and the report has one row for each
-    timed op, with its `Weight` (docs/sampling.md). 0 only counts. With `collectors`,
-    each op is timed. It cannot be combined with `loops`.
+    `budget`: the largest part of each thread's processor time that recording may use, for example `"2%"` or
+    0.02. Then all ops are counted, but only some ops, chosen at random, are timed. The report has one row for
+    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. With `collectors`, each
+    op is timed. `budget` cannot be combined with `loops`.
 
-    In a process that `counterpoint run` started, the profile is a part of the run and has its
-    counters. Profiles that are open at the same time must have the same counters.
+    In a process that `counterpoint run` started, the profile is a part of the run and has the run's counters.
+    Profiles that are open at the same time must have the same counters.
     """
     machines = _machines_of(vm)
     names = None if counters is None else names_of(counters, "counters=")
@@ -345,7 +350,7 @@ def profile(
 def _plugins(
     given: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
 ) -> list[str]:
-    """Returns the plugins as texts; one may stand alone."""
+    """Returns the plugins as a list of texts. `given` may also be a single plugin."""
     if isinstance(given, (str, os.PathLike)):
         given = [given]
     texts = []
@@ -358,7 +363,7 @@ def _plugins(
 
 
 def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
-    """Returns the virtual machines of a profile, with the names that the user gave them."""
+    """Returns the virtual machines of a profile, each with the name that the user gave it."""
     if isinstance(vm, Mapping):
         machines: list[tuple[Optional[str], Any]] = [(str(name), one) for name, one in vm.items()]
     elif _is_machine(vm):
@@ -402,11 +407,10 @@ def profile_function(
 ) -> Callable[..., dict[str, Metric]]:
     """Measures one call of one function.
 
-    `mod`: an executable or a module; `func_name`: its function (default `main`). Call the
-    result with the function's arguments: it calls the function `warmup_iters` times,
-    measures one more call, and returns `Duration (us)` and every collector's metrics by
-    name. Counters include what pool threads counted; if there is any, that part is also shown as
-    `NAME (workers)`.
+    `mod`: an executable or a module. `func_name`: the name of its function (default `main`). The result is a
+    function that takes the arguments of this function. It calls the function `warmup_iters` times, measures
+    one more call, and returns `Duration (us)` and all collectors' metrics by name. Counters include the
+    counts of pool threads. If there are any, these counts also have an entry of their own, `NAME (workers)`.
     """
     collectors = checked(collectors)
     chosen = counters_of(collectors)
@@ -436,7 +440,7 @@ def profile_function(
             around = native.instrument(machine.number, None)
             native.ready(machine.number)
             since = native.ticks()
-            # The function takes the place of an op, so what pool threads count belongs to it, too.
+            # The function is recorded as if it were an op, so the counts of pool threads are added to it.
             around(function, name, True, None, *args)
             result = function(*args)
             dev.sync()
@@ -475,7 +479,7 @@ def _function(mod: Any, dev: Any, name: str) -> Any:
         from tvm import relax
 
         if isinstance(mod, relax.VMExecutable):
-            # Its functions are those of a machine.
+            # The functions of an executable can only be called through a virtual machine.
             mod = relax.VirtualMachine(mod, dev)
         elif not isinstance(mod, (tvm.runtime.Module, relax.VirtualMachine)):
             if not isinstance(mod, tvm.runtime.Executable):

@@ -1,4 +1,5 @@
-"""The loops of TIR: finds them before and after TVM lowers a module, and marks them for the text.
+"""Finds the loops of TIR before and after TVM lowers a module, and marks them, so that they can be found in
+LLVM's text.
 
 ```
  TIR as scheduled ──► survey() ──► every loop with kind and extent; each gets an annotation
@@ -8,8 +9,8 @@
                                    after their numbers: `k` becomes `k__cpt7_`
 ```
 
-TVM's LLVM keeps the names in the labels of blocks, and the source lines (`LINE` + number) in the
-locations of instructions. `crates/ir/src/schedule.rs` reads both.
+In LLVM's text, the labels of blocks contain the names, and the locations of instructions contain the source
+lines (`LINE` + number). `crates/ir/src/schedule.rs` reads both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _ANNOTATION = "counterpoint.loop"
 _BY_TVM = "counterpoint.by_tvm"
 _SCOPE = "compute_scope"
 _START, _END = "start_profile_intrinsic", "end_profile_intrinsic"
-# The version of the file, and the line of loop 0: crates/ir/src/schedule.rs.
+# The version of the file that `marked` returns, and the line number of loop 0. crates/ir/src/schedule.rs has
+# the same constants.
 _VERSION, LINE = 1, 1 << 30
 _HEAD = re.compile(r"^(\s*)for \S*__cpt(\d+)_ in ")
 _MARK = re.compile(r"__cpt\d+_")
@@ -57,7 +59,7 @@ class Loop:
 
 @dataclass
 class Choice:
-    """Which loops are instrumented."""
+    """The options that choose which loops are instrumented."""
 
     max_depth: Optional[int] = None
     min_height: Optional[int] = None
@@ -68,9 +70,10 @@ class Choice:
     """TVM's own pass chooses."""
 
     def choose(self, loops: Sequence[Loop]) -> None:
-        """Sets `chosen` of the loops that TVM has not removed."""
+        """Sets `chosen` in the loops that TVM has not removed."""
         left = [loop for loop in loops if loop.is_left]
-        # Loops directly inside of a loop (its identity) or a function (0).
+        # The loops that are directly inside a loop or a function. The second part of the key is the loop's
+        # identity, or 0 for a function.
         inside: dict[tuple[str, int], list[Loop]] = {}
 
         def place(loop: Loop) -> tuple[str, int]:
@@ -106,12 +109,12 @@ def _depth(loop: Loop) -> int:
 
 @dataclass
 class Survey:
-    """The loops of a module as it was scheduled, by the number in their annotations."""
+    """The loops of a scheduled module. The number in a loop's annotation is its index in the list."""
 
     loops: list[Loop] = field(default_factory=list)
 
     def of(self, function: str, found: Any, taken: set[int]) -> Optional[Loop]:
-        """Returns the scheduled loop that `found` comes from."""
+        """Returns the loop of the schedule from which TVM made `found`."""
         number = found.annotations.get(_ANNOTATION) if found.annotations else None
         if number is not None and int(number) < len(self.loops):
             return self.loops[int(number)]
@@ -123,8 +126,8 @@ class Survey:
 
 
 def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
-    """Replaces each loop by `change(loop, inside)`, inner ones first. `inside`: how many loops it
-    contains."""
+    """Replaces each loop by the result of `change(loop, inside)`, inner loops first. `inside` is the number
+    of loops that the loop contains."""
     import tvm_ffi
     from tvm import tirx
 
@@ -143,7 +146,8 @@ def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
 
 
 def _tree(statement: Any) -> tuple[list[Any], list[Optional[int]]]:
-    """Returns the loops of a statement in the order of `_each`, each with the index of the one around it."""
+    """Returns the loops of a statement in the order of `_each`, and for each loop the index of the loop
+    around it."""
     found: list[Any] = []
     parents: list[Optional[int]] = []
 
@@ -189,7 +193,8 @@ def _source(loop: Any) -> Optional[tuple[str, int]]:
 
 
 def survey(mod: Any) -> tuple[Any, Survey]:
-    """Returns a module whose loops have annotations, and the loops by their annotations' numbers."""
+    """Returns a copy of a module in which each loop has a number as an annotation, and the loops by their
+    numbers."""
     from tvm import tirx
 
     found, functions = Survey(), {}
@@ -207,7 +212,8 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
         def annotated(loop: Any, _inside: int, numbers: Any = numbers) -> Any:
             number = next(numbers)
-            # TVM removes loops of one iteration only if they have no annotations.
+            # A loop of one iteration gets no annotation, because an annotation would keep TVM from removing
+            # it.
             if _extent(loop) == 1:
                 return loop
             annotations = {**(loop.annotations or {}), _ANNOTATION: number}
@@ -215,7 +221,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
         functions[variable] = function.with_body(_each(function.body, annotated))
     if functions:
-        # The caller's module stays as it is.
+        # The caller's module must not change.
         mod = mod.clone()
         for variable, function in functions.items():
             mod.update_func(variable, function)
@@ -223,7 +229,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
 
 def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
-    """Returns the name and the number of a profile intrinsic."""
+    """Returns the name and the number of a profile intrinsic, or None for other statements."""
     call: Any = getattr(statement, "value", None)
     name = str(getattr(getattr(call, "op", None), "name", "")).rsplit(".", 1)[-1]
     if name not in (_START, _END) or not call.args:
@@ -232,7 +238,8 @@ def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
 
 
 def without_intrinsics(body: Any) -> Any:
-    """Removes the intrinsics of TVM's own pass, and annotates the loops that the pass has chosen."""
+    """Removes the profile intrinsics that TVM's own pass has added, and annotates the loops that the pass has
+    chosen."""
     import tvm_ffi
     from tvm import tirx
 
@@ -254,8 +261,8 @@ def without_intrinsics(body: Any) -> Any:
 
 
 def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, Any]]:
-    """Returns a module whose loops are called after their numbers, and what the instrumenter must know
-    about them (the file of `loops instrument --schedule`)."""
+    """Returns a module in which the names of loop variables contain the numbers of the loops. Also returns
+    the contents of the file for `loops instrument --schedule`, which describes the loops."""
     import tvm
     from tvm import tirx
 
@@ -283,7 +290,8 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
             made.append(loop)
         for loop, parent in zip(made, parents):
             around = made[parent] if parent is not None else None
-            # Copies of an unrolled loop are one loop; the loops that were unrolled stay around it.
+            # If a loop was unrolled, the copies of its inner loop count as one loop, and the unrolled loop
+            # stays its parent.
             if around is not loop and around is not loop.around():
                 loop.parent = around
         found.append((variable, function, made))
@@ -311,7 +319,7 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
 
 
 def _ordered(loops: Sequence[Loop]) -> list[Loop]:
-    """Numbers loops, outer ones first."""
+    """Numbers the loops, outer loops first, and returns them in this order."""
     ordered: list[Loop] = []
 
     def add(loop: Loop, level: int = 0) -> None:
@@ -330,7 +338,8 @@ def _ordered(loops: Sequence[Loop]) -> list[Loop]:
 
 
 def _named(body: Any, made: Sequence[Loop]) -> Any:
-    """Names the variables of loops after their numbers, and gives their statements the loops' lines."""
+    """Adds the numbers of loops to the names of their variables, and sets the source lines of their
+    statements to the lines of the loops."""
     import tvm_ffi
     from tvm import tirx
     from tvm.ir import SourceName, Span
@@ -365,7 +374,8 @@ def _named(body: Any, made: Sequence[Loop]) -> Any:
 
 
 def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
-    """Returns the text of a function from line `first` on. Sets the lines of its loops."""
+    """Returns the text of a function, which begins at line `first` of the whole text. Sets `lines` in its
+    loops."""
     import tvm_ffi
     from tvm import tirx
 
@@ -380,7 +390,8 @@ def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
     try:
         script = str((inner[0] if inner else body).script(syntax_sugar=False)).splitlines()
     except Exception:
-        # The text only illustrates the report, and TVM's printer does not know every statement.
+        # TVM's printer does not support every statement. The text may be missing, because it is only shown in
+        # reports.
         return []
     script = [line for line in script if line.strip() and not line.lstrip().startswith("#")]
     lines = [f"{name}:", *(f"    {line}" for line in script)]

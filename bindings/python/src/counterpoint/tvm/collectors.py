@@ -1,6 +1,6 @@
 """Collectors measure values around each op, in addition to its time.
 
-Your own collector lists in `metrics` what it measures:
+A collector of your own lists in `metrics` what it measures:
 
     class Allocations(Collector):
         metrics = {"allocations": Count, "high water": Ratio}
@@ -12,11 +12,11 @@ Your own collector lists in `metrics` what it measures:
             now = allocator.snapshot()
             return {"allocations": Count(now.calls - state.calls), "high water": Ratio(now.high)}
 
-`start` and `stop` run on the op's thread around the recorder's own readings, with the GIL held, so their
-time is not part of any op's duration. Several threads may run them at once. An error in
-either never reaches the model: it becomes the loss `collector_failed`, which names the
-first error, and a warning at the end of the profile. Only a KeyboardInterrupt or a
-SystemExit ends the model's call.
+`start` and `stop` run on the op's thread and hold the GIL. `start` runs before the recorder's own readings
+and `stop` after them, so their time is not part of the op's duration. Several threads may run them at once.
+An error in one of them is not passed on to the model. It is counted as the loss `collector_failed`, which
+names the first error, and the end of the profile issues a warning. Only a KeyboardInterrupt or a SystemExit
+ends the model's call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from counterpoint.tvm import _cuda, _native
 
 __all__ = ["Collector", "CounterCollector", "PAPIMetricCollector"]
 
-# The numbers are those of counterpoint/collector.h.
+# The kinds have the same numbers as in counterpoint/collector.h.
 _KINDS: dict[type, int] = {Count: 0, Duration: 1, Percent: 2, Ratio: 3, Text: 4}
 
 
@@ -45,26 +45,30 @@ class Collector:
     """Every metric that `stop` may return: its name, which becomes a column, and its kind."""
 
     def init(self, devices: Sequence[Any]) -> None:
-        """Called before the first op, to find out what can be measured on these devices."""
+        """Called before the first op, so that the collector can find out what it can measure on these
+        devices."""
 
     def start(self, device: Any) -> object:
-        """Called before an op on `device` (that of its last tensor argument). The result is
-        passed to `stop`. `None` means that nothing is measured this time."""
+        """Called before an op. `device` is the device of the op's last tensor argument. The result is passed
+        to `stop`. If the result is `None`, nothing is measured for this op."""
         raise NotImplementedError
 
     def stop(self, state: Any) -> Mapping[str, Metric]:
-        """Called after the op. A metric that is left out is missing, not 0."""
+        """Called after the op. Returns the metrics by name. A metric that is left out counts as missing, not
+        as 0."""
         raise NotImplementedError
 
 
 class CounterCollector(Collector):
-    """Counters of the operating system, the processor and NVIDIA's devices, read natively.
+    """Reads counters of the operating system, the processor and NVIDIA's devices, without Python code around
+    each op.
 
-    `counters`: for each device the names, as `counterpoint list` shows them; also PAPI's
-    (`PAPI_FP_OPS`; for a device of CUDA, `cuda:::sm__cycles_elapsed.sum`) and libpfm's (`perf::CYCLES`). A list of
-    devices, or `None` for the processor: what `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which
-    is empty on a processor without hardware counters. A device whose counters are not supported on this
-    machine is left out, with one warning that says what would help.
+    `counters`: a mapping from devices to names of counters. The names are those that `counterpoint list`
+    shows, or names of PAPI (`PAPI_FP_OPS`; for a device of CUDA, `cuda:::sm__cycles_elapsed.sum`) or libpfm
+    (`perf::CYCLES`). Instead, `counters` may be a list of devices, or `None` for the processor. Then the
+    variable `COUNTERPOINT_<DEVICE>_METRICS` chooses the counters. If it is not set, the default counters are
+    read, and a processor without hardware counters has none. If the counters of a device are not supported on
+    this machine, the device is left out, with one warning that says what would help.
     """
 
     def __init__(
@@ -95,15 +99,17 @@ class CounterCollector(Collector):
 
 
 class PAPIMetricCollector(CounterCollector):
-    """The name of TVM's former collector, with the arguments of its documentation."""
+    """A `CounterCollector` under the name of TVM's former collector. It accepts the arguments that TVM
+    documented."""
 
 
 def _are_names(listed: Sequence[Any]) -> bool:
-    """Returns whether a list, which may only have devices, has names of counters instead."""
+    """Returns whether a list contains names of counters. Such a list is an error, because a list may contain
+    only devices."""
     return any(isinstance(one, str) and one.partition(":")[0] not in _DEVICES for one in listed)
 
 
-# Names of TVM's devices, and the groups of `counterpoint list`.
+# Names of TVM's devices. They are also the names of the groups in `counterpoint list`.
 _DEVICES = (
     "cpu", "cpu_pinned", "cuda", "cuda_host", "rocm", "rocm_host", "opencl", "vulkan", "metal",
     "oneapi", "hexagon",
@@ -139,22 +145,22 @@ def checked(collectors: object) -> list[Collector]:
 
 @dataclass
 class Chosen:
-    """What the collectors of a profile ask for."""
+    """The counters and collectors that the collectors of a profile ask for."""
 
-    # The names of the processor's counters; `None` if a collector wants the defaults.
+    # The names of the processor's counters, or `None` if a collector wants the default counters.
     names: Optional[list[str]]
-    # The variables for other kinds of devices.
+    # The environment variables that choose the counters of other kinds of devices.
     variables: dict[str, str]
-    # The users' collectors.
+    # The collectors that the user wrote.
     own: list[Collector]
-    # Counters of NVIDIA's devices.
+    # The counters of NVIDIA's devices.
     devices: list[_cuda.DeviceCounters]
     # Whether a collector is a `CounterCollector`.
     counts: bool
 
 
 def counters_of(collectors: Sequence[Collector]) -> Chosen:
-    """Returns what these collectors ask for."""
+    """Returns the counters and collectors that these collectors ask for."""
     names: list[str] = []
     variables: dict[str, list[str]] = {}
     defaults = others = counts = False
@@ -172,7 +178,7 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
                 devices.append(_cuda.DeviceCounters(_cuda.index_of(device), asked))
                 continue
             if asked is None:
-                # If there is a variable for another kind of device, it applies anyway.
+                # For another kind of device, the variable in the environment applies anyway, if it is set.
                 defaults = defaults or kind == "cpu"
                 others = others or kind != "cpu"
                 continue
@@ -180,9 +186,9 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
             here += [name for name in asked if name not in here]
     if not variables and not others:
         return Chosen(None if defaults else names, {}, own, devices, counts)
-    # The program knows which kinds of devices have a source. It is asked through their
-    # variables, which have an effect only if no list of counters is given. If only other devices were
-    # named, an empty variable keeps the processor from being counted.
+    # Only the program knows which kinds of devices have counters. So the counters are passed to it in
+    # variables, which have an effect only if no list of counters is given. If only other devices were named,
+    # an empty variable for the processor prevents that its counters are read.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
@@ -190,8 +196,8 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """Returns the names and kinds of a collector's metrics. Raises an error if a report cannot show
-    one of them."""
+    """Returns the names and kinds of a collector's metrics. Raises an error if a metric is invalid or has a
+    name that is already used."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
@@ -232,12 +238,12 @@ class Registered:
         self._devices: dict[tuple[int, int], Any] = {}
         self._device = tvm.runtime.device
         self._local = threading.local()
-        # The first exception, and the number of exceptions.
+        # The text of the first exception, and the number of exceptions.
         self.failure: Optional[str] = None
         self.failures = 0
         slots = _slots(native, collector)
         collector.init(devices)
-        # Resolved only once, because `stop` writes into slots with fixed numbers.
+        # The slots are numbered only once, because `stop` must write each metric to the same slot every time.
         self._slots = {name: i for i, (name, _) in enumerate(slots)}
         self._kinds = list(collector.metrics.values())
         _native.pass_interrupts()
@@ -262,8 +268,8 @@ class Registered:
             raise
 
     def _failed(self, where: str, error: Exception) -> None:
-        """Keeps the first error. Converting it to text may raise another error, which must not leave this
-        function."""
+        """Stores the first error as text. Converting the error to text may itself raise an error, which must
+        not leave this function."""
         self.failures += 1
         if self.failure is not None:
             return
@@ -280,14 +286,14 @@ class Registered:
             device = self._device(device_type, device_id)
             self._devices[(device_type, device_id)] = device
         state = self._collector.start(device)
-        # States stay in Python and do not pass through the FFI.
+        # The state stays in Python. Only its place in the stack is passed through the FFI.
         stack = self._local.__dict__.setdefault("stack", [])
         stack.append(state)
         return len(stack)
 
     def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
-        # The states above it belong to ops that threw.
+        # The states above this one belong to ops that threw an exception.
         state = stack[depth - 1]
         del stack[depth - 1 :]
         if state is None:

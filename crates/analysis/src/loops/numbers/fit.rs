@@ -13,15 +13,15 @@
 //!      k     29           25
 //! ```
 //!
-//! Rows of which every hit was timed are exact, and are not reduced. The intervals of reduced times
-//! keep their length: the true times fit, so an estimate that was moved until it fits is not
-//! farther from the truth than before.
+//! The times of rows of which every hit was timed are exact, and are not reduced. The intervals of
+//! reduced times keep their length: the true times fit, so an estimate that was moved until it fits
+//! is not farther from the truth than before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Estimate, Numbers, ROUNDING, Times};
 
-/// Returns one of the two kinds of times: raw or compensated.
+/// A function that returns one of the two kinds of times of a row: raw or compensated.
 type Kind = fn(&mut Numbers) -> Option<&mut Times>;
 
 /// Fits the times of rows in `sampled`, of which not all hits were timed.
@@ -82,8 +82,8 @@ fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64>
 }
 
 impl Times {
-    /// Reduces each time to this part of it. Then computes the share of `whole`, if `whole` is
-    /// known.
+    /// Multiplies each time by `part`. Then computes which share of `whole` the inclusive time is,
+    /// if `whole` is known.
     fn reduce(&mut self, part: f64, whole: Option<f64>) {
         self.inclusive.value *= part;
         for time in [&mut self.own, &mut self.mean].into_iter().flatten() {

@@ -13,7 +13,8 @@ const PHASE: &str = "executable-targets";
 /// The flag that prints locations in the source of the model. The lines of loops, and the debug
 /// information of the compiled code, come from these locations.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
-/// The flags for a CPU target. They are added if the user's flags select no target.
+/// The flags that select the CPU as target. [`Flags::new`] adds them if the user's flags select no
+/// target.
 const CPU: [&str; 2] =
     ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"];
 /// The flags that select a target.
@@ -29,8 +30,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Takes the user's flags, and adds a target if they select no target. Returns an error for a
-    /// flag that would change what the two steps do.
+    /// Makes the flags for both steps: the user's flags `given`, and the flags [`CPU`] if none of
+    /// them selects a target. Returns an error for a flag that would change what the two steps do.
     pub fn new(given: &[OsString]) -> Result<Self, Failure> {
         let mut all = given.to_vec();
         for flag in given {
@@ -74,8 +75,8 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Finds the program. It is the program that the user names, or the first that is found in the
-    /// usual places.
+    /// Finds iree-compile: the program that `IREE_COMPILE` names, or else the first one in `PATH`,
+    /// in the active Python environment, or in the package `iree.compiler`.
     pub fn find() -> Result<Self, Failure> {
         if let Some(named) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
             let program = PathBuf::from(named);
@@ -175,7 +176,7 @@ fn in_path(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
 }
 
-/// Finds the program in the Python environment that is active.
+/// Finds iree-compile in the active Python environment (venv or Conda).
 fn in_environment() -> Option<PathBuf> {
     let folders = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     folders
@@ -183,7 +184,7 @@ fn in_environment() -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// Finds the program in the package `iree.compiler` of the Python that is in PATH.
+/// Finds iree-compile in the package `iree.compiler` of the `python3` in PATH.
 fn in_python() -> Option<PathBuf> {
     const SAY: &str = "import os, iree.compiler._mlir_libs as m; \
                        print(os.path.join(list(m.__path__)[0], 'iree-compile'))";

@@ -4,11 +4,12 @@
  * @typedef {import("./data.js").Distribution} Distribution
  */
 
-/** The number of bins in an octave, in which the duration doubles. */
+/** The number of bins in an octave. Within an octave, the duration doubles. */
 const PER_OCTAVE = 16;
 
 /**
- * Returns the duration at which a bin begins, in ns. The fraction of `bin` is a place within a bin.
+ * Returns the duration at which a bin begins, in ns. If `bin` has a fraction, it means a place
+ * within the bin.
  * @param {number} bin
  */
 export function binEdge(bin) {
@@ -21,8 +22,8 @@ export function totalOf(times) {
 }
 
 /**
- * Returns the bin, with the place in it, below which this part of the calls is. It is used for drawing only:
- * the report's quantiles are exact.
+ * Returns the quantile for `part` as a bin number; its fraction is the place within the bin. The
+ * result is approximate and only used for drawing. The report's quantiles are exact.
  * @param {Distribution} times
  * @param {number} part
  * @returns {number | null}

@@ -11,12 +11,12 @@ import { firstAfter, firstFrom } from "./lanes.js";
 import { grouped, howMany, timeText, visible } from "./text.js";
 
 /**
- * Returns the call of a lane that is nearest to a moment: of all levels, the call that begins nearest to it.
+ * Returns the call of a lane whose begin is nearest to a moment, among the calls of all levels.
  * @param {Picture} picture
  * @param {number} lane
  * @param {number} ns
- * @param {boolean} onlyMarked Whether only highlighted calls count, if there are some in this lane.
- * @param {number} [wanted] The only level that counts, from 1.
+ * @param {boolean} onlyMarked Whether to search only highlighted calls, if the lane has any.
+ * @param {number} [wanted] The only level to search, from 1. 0: all levels.
  * @returns {{lane: number, call: number} | null}
  */
 export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
@@ -40,8 +40,9 @@ export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
 }
 
 /**
- * Returns the next or previous call after the chosen one, among the highlighted calls or among those of its
- * level. If no call is chosen, returns the first one in view.
+ * Returns the call after or before the chosen one. If calls are highlighted, only these are
+ * considered, otherwise only the calls of the same level. If no call is chosen, returns the first
+ * call in view.
  * @param {Picture} picture
  * @param {number} direction
  * @returns {{lane: number, call: number} | null}
@@ -64,7 +65,7 @@ export function stepFrom(picture, direction) {
   let found = -1;
   for (const level of picture.marked === null ? [levels[calls.depths[chosen.call] ?? 0]] : levels) {
     if (level === undefined) continue;
-    // Calls are numbered in the order of time, so a binary search finds the place.
+    // Calls are numbered in the order of their begins, so a binary search finds the place.
     let [low, high] = [0, level.order.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
@@ -80,7 +81,7 @@ export function stepFrom(picture, direction) {
 }
 
 /**
- * Returns the text about a call that follows its name.
+ * Returns a description of a call, which is shown after the call's name.
  * @param {Timeline} timeline
  * @param {Calls} calls
  * @param {{lane: number, call: number}} chosen
@@ -100,7 +101,8 @@ export function callText(timeline, calls, chosen) {
 }
 
 /**
- * Returns a moment to the nanosecond as `131,852,104 ns`, which is easier to read than `131.852 104 ms`.
+ * Returns a moment exact to the nanosecond, in the form `131,852,104 ns`. This is easier to read
+ * than `131.852 104 ms`.
  * @param {number} ns
  */
 function exactly(ns) {
@@ -118,7 +120,7 @@ function laneText(timeline, lane) {
 }
 
 /**
- * Returns the text about the gap between two calls.
+ * Returns a description of the gap between the calls before and after a moment.
  * @param {Timeline} timeline
  * @param {Level} level
  * @param {number} lane

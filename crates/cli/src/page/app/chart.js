@@ -1,5 +1,6 @@
 /**
- * Parts that all charts have: a box that draws again when its width changes, and axes.
+ * The parts that all charts share: axes, and a box that draws its chart again when the width
+ * changes.
  *
  * @typedef {import("./dom.js").Child} Child
  */
@@ -7,7 +8,7 @@
 import { h, refill, svg } from "./dom.js";
 
 /**
- * Returns a chart that is as wide as its place.
+ * Returns a chart that is as wide as the element around it.
  * @param {string} label What the chart shows, in words.
  * @param {number} height
  * @param {(width: number) => Child[]} draw
@@ -28,8 +29,9 @@ export function chartBox(label, height, draw) {
 }
 
 /**
- * Returns ticks below a chart, with lines through the chart. Texts that would overlap are left out.
- * @param {[number, string][]} ticks Places and texts.
+ * Returns ticks below a chart, with vertical lines through the chart. A text that would overlap
+ * another one is left out.
+ * @param {[number, string][]} ticks The place and the text of each tick.
  * @param {number} top
  * @param {number} bottom
  * @param {number} right Where the chart ends.
@@ -51,7 +53,7 @@ export function xTicks(ticks, top, bottom, right, left = 0) {
 }
 
 /**
- * Returns ticks at the left of a chart, with lines through the chart.
+ * Returns ticks at the left of a chart, with horizontal lines through the chart.
  * @param {[number, string][]} ticks
  * @param {number} left
  * @param {number} right

@@ -1,6 +1,6 @@
 /**
- * Makes the view of a comparison: what became slower or faster, by how much, how sure that is, and which rows
- * cause the difference of the whole.
+ * Makes the view of a comparison of runs. The view shows what became slower or faster, by how much,
+ * how certain this is, and which rows cause the difference of the whole.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -14,7 +14,7 @@ import { plotTable } from "./plots.js";
 import { tableBox } from "./table.js";
 import { howMany } from "./text.js";
 
-/** The number of rows whose counters are shown at once. */
+/** The number of rows whose counters are shown at first. The other rows can be unfolded. */
 const FIRST_COUNTERS = 12;
 
 /**
@@ -48,7 +48,7 @@ export function compareView(context, compare, params) {
 }
 
 /**
- * Returns the kinds of marks that are in the plots.
+ * Returns a legend of the kinds of marks that occur in the first plot of a table.
  * @param {Table} table
  */
 function marksKey(table) {

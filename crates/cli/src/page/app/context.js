@@ -1,5 +1,5 @@
 /**
- * The data and functions that every view gets.
+ * The data and functions that are passed to every view.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Table} Table
@@ -8,10 +8,12 @@
  * @typedef {object} Context
  * @property {Head} head
  * @property {(view: string, params: Params, replace?: boolean) => void} go
- * @property {(text: string) => void} say Writes into the line that screen readers read out.
+ * @property {(text: string) => void} say Shows a text in the status line, which screen readers read
+ *   out.
  * @property {() => Promise<Calls[]>} lanes The calls of the timeline, which are decoded when they are first
  *   needed.
- * @property {Map<number, number>} colors The numbers of the colours of some ops in `Head.ops`.
+ * @property {Map<number, number>} colors The numbers of the colours of the ops that have one. The
+ *   key is the op's index in `Head.ops`.
  *
  * A view that is shown.
  * @typedef {object} Shown
@@ -19,20 +21,21 @@
  * @property {(params: Params) => void} update Called with new parameters of the same view.
  * @property {() => void} [leave] Called when another view is shown.
  * @property {() => void} [repaint] Called when colours or the width have changed.
- * @property {(event: KeyboardEvent) => boolean} [key] Whether the view has used the key.
+ * @property {(event: KeyboardEvent) => boolean} [key] Handles a key. Returns whether the view has
+ *   used the key.
  */
 
 import { fragment } from "./state.js";
 import { cellNumber } from "./rows.js";
 
-/** The number of colours for ops. All other ops share a grey colour, whose number follows these. */
+/** The number of colours for ops. All other ops are grey; the number of grey is this constant. */
 export const COLORS = 8;
 
-/** Labels longer than this are replaced by a number in links. */
+/** In links, the op's index takes the place of a label that is longer than this. */
 const LONGEST_IN_LINK = 200;
 
 /**
- * Returns the name of an op in links.
+ * Returns the text that stands for an op in a link: its label, or `@` and its index.
  * @param {Context} context
  * @param {number} index
  */
@@ -42,7 +45,7 @@ export function opParam(context, index) {
 }
 
 /**
- * Returns the op that a link names.
+ * Returns the index of the op that a link names.
  * @param {Context} context
  * @param {string} param
  * @returns {number} -1 if there is no such op.
@@ -72,8 +75,8 @@ export function tableOf(head, id) {
 }
 
 /**
- * Gives colours to the ops with the largest shares, in this order. Ops that differ only in their arguments have
- * the same colour, because the timeline has the names of its calls without arguments.
+ * Assigns colours to the ops with the largest shares, in the order of their shares. Ops that differ
+ * only in their arguments get the same colour, because the timeline stores names without arguments.
  * @param {Head} head
  * @returns {Map<number, number>}
  */
@@ -111,7 +114,7 @@ function wholeName(head, op) {
 }
 
 /**
- * Returns the ops that have this name and differ in their arguments.
+ * Returns all ops that have this name; they differ only in their arguments.
  * @param {Head} head
  * @param {string} name
  * @returns {number[]}
@@ -121,7 +124,7 @@ export function opsOfName(head, name) {
 }
 
 /**
- * Returns the name of the style property of an op's colour.
+ * Returns the name of the CSS property that contains an op's colour.
  * @param {Context} context
  * @param {number | null | undefined} op
  */

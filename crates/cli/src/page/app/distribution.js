@@ -1,6 +1,6 @@
 /**
- * Shows the distribution of an op's durations: a histogram, and the part of the calls that were at most as long
- * as each duration, of all calls or of each thread.
+ * Shows the distribution of an op's durations, for all calls together or for each thread. Bars show
+ * a histogram. Lines show, for each duration, the share of the calls that took at most this long.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Distribution} Distribution
@@ -18,7 +18,10 @@ import { choice, h, nameOf, panel, svg } from "./dom.js";
 import { logScale, niceStep } from "./scale.js";
 import { howMany, percentText, timeText, visible } from "./text.js";
 
-/** The number of threads with separate curves. The calls of all other threads are added up. */
+/**
+ * The largest number of curves. If there are more threads, the last curve contains the calls of
+ * all other threads.
+ */
 const MOST_CURVES = 6;
 const DURATIONS_HEIGHT = 240;
 const [DURATIONS_LEFT, DURATIONS_RIGHT, DURATIONS_TOP, DURATIONS_BOTTOM] = [52, 52, 16, 26];
@@ -26,8 +29,10 @@ const DASHES = ["", "6 3", "2 3", "8 3 2 3", "1 2", "12 4"];
 
 /**
  * @param {Op} op
- * @param {string} by `thread` for curves by thread; any other text is for all calls.
- * @param {string} tail `all` to show the whole range; with any other text, the longest durations are cut.
+ * @param {string} by `thread` to draw a curve for each thread; any other text to draw one for all
+ *   calls.
+ * @param {string} tail `all` to show the whole range; any other text to cut off the longest
+ *   durations.
  * @param {(changed: Record<string, string>) => void} change
  * @returns {HTMLElement | null}
  */
@@ -90,8 +95,8 @@ function curvesOf(lanes) {
 
 /**
  * @param {Curve[]} curves
- * @param {number} first Bin at the left.
- * @param {number} end Bin at the right.
+ * @param {number} first The bin at the left edge.
+ * @param {number} end The bin at the right edge, which is not drawn itself.
  * @param {boolean} isCut
  * @param {number} width
  * @returns {Child[]}

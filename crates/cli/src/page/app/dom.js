@@ -1,6 +1,7 @@
 /**
- * Makes elements from data. Texts become text nodes and never markup, and styles are set as properties, because
- * the page's content security policy allows neither markup from strings nor style attributes.
+ * Makes elements from data. Texts become text nodes and never markup. Styles are set as properties.
+ * The reason is the page's content security policy, which forbids markup from strings and style
+ * attributes.
  */
 
 import { MISSING, visible } from "./text.js";
@@ -9,8 +10,9 @@ import { MISSING, visible } from "./text.js";
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
- * Makes an HTML element. Names that begin with `on` are listeners, those that begin with `--` are properties of
- * its style, `true` is an attribute without value, and missing attributes are left out.
+ * Makes an HTML element. An attribute whose value is a function is a listener; its name begins with
+ * `on`. An attribute whose name begins with `--` is a CSS property. The value `true` makes an
+ * attribute without a value. Attributes whose value is null, undefined or false are left out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -25,7 +27,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * Makes an SVG element, in the same way as `h` an HTML element.
+ * Makes an SVG element. The arguments are the same as for `h`.
  * @template {keyof SVGElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -79,23 +81,25 @@ const TAIL_LENGTH = 10;
 const LONGEST_TAIL = 14;
 
 /**
- * Returns how many characters at the end of a long name are always shown: from the begin of a word, if a word
- * begins near.
+ * Returns how many characters at the end of a long name are always shown. If a word begins near
+ * this place, the end begins with this word.
  * @param {string} name
  */
 function tailLength(name) {
   for (let length = TAIL_LENGTH; length <= Math.min(LONGEST_TAIL, name.length - HEAD_LENGTH); length++) {
     if (/[\s_./:$(<,-]/.test(name.charAt(name.length - length))) return length;
   }
-  // The name is not cut between the two halves of a character.
+  // Do not cut the name between the two code units of one character.
   return /[\udc00-\udfff]/.test(name.charAt(name.length - TAIL_LENGTH)) ? TAIL_LENGTH + 1 : TAIL_LENGTH;
 }
 
 /**
- * Makes the element of a name from a profile: the name has its own direction, and no character in it is hidden.
- * If there is not enough room, the middle is not shown, but it can still be copied.
+ * Makes an element for a name from a profile. The name has its own text direction, and hidden
+ * characters in it are made visible. If there is not enough room, the middle of the name is not
+ * shown, but it can still be copied.
  * @param {string} text
- * @param {number} [common] How many characters at the begin are left out, because all names have them.
+ * @param {number} [common] How many characters at the begin to leave out, because all names share
+ *   them.
  * @returns {HTMLElement}
  */
 export function nameOf(text, common = 0) {
@@ -117,8 +121,8 @@ export function nameOf(text, common = 0) {
 }
 
 /**
- * Puts the focus on the element with the same `data-key` as the element that had the focus before a part was
- * made again.
+ * Restores the focus after a part of the page was made again: focuses the element with this
+ * `data-key`.
  * @param {Element} part
  * @param {string | null} key
  */
@@ -133,7 +137,8 @@ export function focusedKey() {
 }
 
 /**
- * Makes the element of a text from a profile that is not a name. No character in it is hidden.
+ * Makes an element for a text from a profile that is not a name. Hidden characters in it are made
+ * visible.
  * @param {string | null | undefined} text
  * @returns {HTMLElement}
  */
@@ -142,7 +147,8 @@ export function words(text) {
 }
 
 /**
- * Returns sentences in which no line ends between a number and its unit.
+ * Returns the text with no-break spaces between numbers and their units, so that no line ends
+ * there.
  * @param {string} text
  * @returns {string}
  */
@@ -150,12 +156,12 @@ export function withUnits(text) {
   return text.replace(/(\d) (?=(?:%|[mµn]?s|[kMGTP]?B|[MGTPE])(?![\p{L}\p{N}_]))/gu, "$1\u00a0");
 }
 
-/** Texts longer than this are folded. */
+/** Texts with more characters than this are folded. */
 const LONG_TEXT = 600;
 
 /**
- * Makes the element of a text from a profile that may be very long. Of a long text, the begin is shown, and the
- * rest can be unfolded.
+ * Makes an element for a text from a profile that may be very long. If the text is long, only its
+ * begin is shown at first, and the reader can unfold the whole text.
  * @param {string} text
  * @returns {HTMLElement}
  */
@@ -165,7 +171,7 @@ export function prose(text) {
 }
 
 /**
- * Makes a part of a view, with a title and a line about the question that it answers.
+ * Makes a part of a view, with a title and the question that this part answers.
  * @param {string} title
  * @param {string} question
  * @param {...Child} children
@@ -181,8 +187,8 @@ export function panel(title, question, ...children) {
 }
 
 /**
- * Makes a box that scrolls sideways, so that the page does not scroll. The box can be focused, so that keys
- * scroll it.
+ * Makes a box that scrolls horizontally, so that the page itself need not scroll. The box can be
+ * focused, so that keys can scroll it.
  * @param {string} label
  * @param {...Child} children
  */
@@ -191,7 +197,7 @@ export function scrolling(label, ...children) {
 }
 
 /**
- * Makes buttons of which one is pressed.
+ * Makes a group of buttons. The button of the chosen value is pressed.
  * @param {string} label
  * @param {[string, string][]} choices Value and text.
  * @param {string} chosen
@@ -209,7 +215,7 @@ export function choice(label, choices, chosen, choose) {
 }
 
 /**
- * Makes a list of labels and texts, one below the other.
+ * Makes a list of pairs of a label and a text, one pair below the other.
  * @param {[string, string][]} pairs
  */
 export function pairList(pairs) {
@@ -218,9 +224,10 @@ export function pairList(pairs) {
 }
 
 /**
- * Copies text. If the page may not use the clipboard (in a frame), the old command of documents copies it.
+ * Copies a text to the clipboard. In a frame, the page may not use the clipboard interface. Then
+ * the older command `copy` is used.
  * @param {string} text
- * @returns {Promise<boolean>} Whether it was copied.
+ * @returns {Promise<boolean>} Whether the text was copied.
  */
 export async function copyText(text) {
   try {

@@ -1,5 +1,5 @@
 /**
- * Shows how long the calls of an op took over the time of the recording.
+ * Shows how the durations of an op's calls changed during the recording.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Drift} Drift
@@ -16,7 +16,8 @@ const [DRIFT_LEFT, DRIFT_RIGHT, DRIFT_TOP, DRIFT_BOTTOM] = [64, 12, 12, 26];
 
 /**
  * @param {Op} op
- * @param {((from: number, to: number) => void) | null} zoom Shows a part in the timeline, if there is one.
+ * @param {((from: number, to: number) => void) | null} zoom Shows a part of the recording in the
+ *   timeline. Null if the page has no timeline.
  * @returns {HTMLElement | null}
  */
 export function driftPanel(op, zoom) {

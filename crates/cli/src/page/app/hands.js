@@ -1,5 +1,5 @@
 /**
- * Handles wheel, pointers and keys of the timeline.
+ * Handles the input of the timeline: wheel, pointers and keys.
  *
  * @typedef {import("./paint.js").Picture} Picture
  * @typedef {object} Actions
@@ -16,7 +16,7 @@
 
 import { MAP_HEIGHT } from "./paint.js";
 
-/** The number of pixels that a pointer may move during a click. */
+/** The largest number of pixels that a pointer may move during a click. */
 const STILL = 4;
 
 /**

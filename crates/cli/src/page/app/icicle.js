@@ -1,12 +1,13 @@
 /**
- * Shows own time by call path, as an icicle: the width of a box is the share of its row and of all rows below
- * it. The tab key reaches one box, and the arrow keys go to the others.
+ * Shows own time by call path, as an icicle. The width of a box is the share of its row and of all
+ * rows below that row in the tree. The tab key moves to one box, and the arrow keys move to the
+ * other boxes.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./context.js").Context} Context
  * @typedef {object} Box
  * @property {number} row
- * @property {number} from Left edge, as a part of the width.
+ * @property {number} from The left edge, as a fraction of the whole width.
  * @property {number} size
  * @property {number} depth
  */
@@ -17,7 +18,7 @@ import { cellNumber, cellText, childrenOf } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, visible } from "./text.js";
 
-/** Boxes that are narrower than this part of the width are not drawn. */
+/** Boxes that are narrower than this fraction of the whole width are not drawn. */
 const NARROWEST = 0.002;
 const DEEPEST = 24;
 
@@ -101,7 +102,7 @@ function layOut(children, size) {
 }
 
 /**
- * Returns the next box in the direction of a key, or -1.
+ * Returns the index of the next box in the direction of an arrow key, or -1.
  * @param {Box[]} boxes
  * @param {number} at
  * @param {string} key

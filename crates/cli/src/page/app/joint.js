@@ -10,16 +10,17 @@ import { chartBox, xTicks, yTicks } from "./chart.js";
 import { h, panel, svg, words } from "./dom.js";
 import { grouped, visible } from "./text.js";
 
-/** The number of edges with a text, on each axis. */
+/** The largest number of edges that have a text, on each axis. */
 const MOST_TICKS = 7;
 const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
 /**
- * Makes two charts: the number of calls of each pair of duration and value, and the same for each value of the
- * counter by itself.
+ * Makes two charts. The first one shows the number of calls for each pair of a duration and a
+ * value. The second one shows the same numbers as shares of the calls with that value of the
+ * counter.
  * @param {Op} op
- * @param {string} counter The counter to show; the first one if there is no such counter.
+ * @param {string} counter The counter to show. If there is no such counter, the first one is shown.
  * @param {(changed: Record<string, string>) => void} change
  * @returns {HTMLElement[]}
  */
@@ -46,8 +47,8 @@ export function jointPanels(op, counter, change) {
 }
 
 /**
- * Returns the places of the texts of edges. There is a text for each edge, or for a few edges at equal
- * distances.
+ * Returns ticks for the edges of an axis: places and texts. `texts` contains a text for each edge,
+ * or for a few edges at equal distances.
  * @param {string[]} texts
  * @param {number} edges
  * @param {(edge: number) => number} to
@@ -61,7 +62,8 @@ function edgeTicks(texts, edges, to) {
     const part = texts.length > 1 ? i / (texts.length - 1) : 0;
     ticks.push([to(Math.round(part * (edges - 1))), visible(text).slice(0, 14)]);
   });
-  // Of many ticks, a few at equal distances are shown, with the first and the last one.
+  // If there are many ticks, only a few at equal distances are shown, including the first and the
+  // last one.
   const steps = Math.min(ticks.length - 1, MOST_TICKS - 1);
   const kept = new Set(Array.from({ length: steps + 1 }, (_, i) =>
     Math.round((i * (ticks.length - 1)) / Math.max(1, steps))));
@@ -88,7 +90,7 @@ function drawJoint(joint, byRow, width) {
   for (let row = 0; row < rows; row++) parts.push(joint.counts.slice(row * columns, (row + 1) * columns));
   /** @param {number[]} part */
   const sumOf = (part) => part.reduce((total, count) => total + count, 0);
-  // This is the largest part of a row that is in one cell.
+  // The largest share that one cell has of the calls of its row.
   const likely = Math.max(1e-9, ...parts.map((part) => Math.max(...part) / Math.max(1, sumOf(part))));
   /** @type {Child[]} */
   const cells = [];
@@ -96,7 +98,7 @@ function drawJoint(joint, byRow, width) {
     const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
-      // Square roots make single calls visible beside many.
+      // With square roots, cells with a single call are still visible.
       const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",

@@ -1,25 +1,27 @@
 /**
- * Sorts the calls of the timeline by lane and level, so that each pixel is found by a binary search. Only
- * functions that run once go through all calls.
+ * Sorts the calls of the timeline by lane and level, so that a binary search finds what each pixel
+ * shows. Only functions that are called once go through all calls.
  *
  * @typedef {import("./load.js").Calls} Calls
  * @typedef {object} Level The calls of one level of a lane, in the order of time.
  * @property {Calls} calls
- * @property {Uint32Array} order The numbers of the calls in the lane.
- * @property {Float64Array} busy The sum of the durations of the calls before each call, and at the end that of
- *   all calls.
- * @typedef {object} Runs The runs that a row of pixels shows, from left to right.
+ * @property {Uint32Array} order The numbers of the level's calls among the calls of the lane.
+ * @property {Float64Array} busy For each call, the sum of the durations of all earlier calls of the
+ *   level. The last element is the sum of all durations.
+ * @typedef {object} Runs The runs of equal pixels in a row of pixels, from left to right.
  * @property {Float32Array} from
  * @property {Float32Array} to
- * @property {Uint32Array} call Number in the lane of the call with the most time.
- * @property {Uint8Array} share The part of a run that is in calls, from 0 to 4; 5 if the run is one whole call.
+ * @property {Uint32Array} call For each run, the number of a long call in it, among the calls of
+ *   the lane.
+ * @property {Uint8Array} share The share of a run's time that is in calls, from 1 to 4 quarters; 5
+ *   if the run is one whole call.
  * @property {number} length
  */
 
 /** The value of `Runs.share` for a run that is one call. */
 export const WHOLE = 5;
 
-/** The number of calls of one pixel among which the longest is looked for. */
+/** The largest number of calls of one pixel that are examined to find a long one. */
 const SAMPLES = 8;
 
 /** A call that is wider than this number of pixels is drawn by itself. */
@@ -62,7 +64,7 @@ export function levelsOf(calls, wanted) {
  * Returns the place of the first call of a level that begins at or after a moment.
  * @param {Level} level
  * @param {number} ns
- * @param {number} [from] A place before that call.
+ * @param {number} [from] The place at which the search begins. It must not be after the result.
  */
 export function firstFrom(level, ns, from = 0) {
   const { order } = level;
@@ -87,7 +89,7 @@ export function firstAfter(level, ns) {
   return before !== undefined && (level.calls.ends[before] ?? 0) > ns ? place - 1 : place;
 }
 
-/** @returns {Runs} With room for a row of so many pixels. @param {number} width */
+/** @returns {Runs} Empty, with room for a row of `width` pixels. @param {number} width */
 export function emptyRuns(width) {
   const room = width * 2 + 8;
   return {
@@ -100,9 +102,10 @@ export function emptyRuns(width) {
 }
 
 /**
- * Finds what each pixel of a level shows, with at most one binary search and a few more steps for each pixel.
+ * Finds what each pixel of a level shows. This takes at most one binary search and a few more steps
+ * for each pixel.
  * @param {Level} level
- * @param {number} from Moment at the left, in ns.
+ * @param {number} from The moment at the left edge, in ns.
  * @param {number} perPixel
  * @param {number} width In pixels.
  * @param {Runs} runs The runs into which the result is written.
@@ -142,7 +145,7 @@ export function runsOf(level, from, perPixel, width, runs) {
     runs.share[n] = Math.min(4, Math.max(1, Math.ceil(part * 4)));
     runs.length = n + 1;
     x = pixel + 1;
-    // The last call may continue in the next pixel.
+    // The last call of this pixel may continue in the next pixel.
     const last = order[next - 1] ?? 0;
     place = (ends[last] ?? 0) > until ? next - 1 : next;
     if (place < next && ((ends[last] ?? 0) - from) / perPixel - x < 0.5) place = next;
@@ -150,9 +153,9 @@ export function runsOf(level, from, perPixel, width, runs) {
 }
 
 /**
- * Returns the longest of a few calls at equal distances in a range.
+ * Examines a few calls at equal distances in a range, and returns the longest of these calls.
  * @param {Level} level
- * @param {number} from Place of the first call.
+ * @param {number} from The place of the first call.
  * @param {number} to
  */
 function longestOf(level, from, to) {

@@ -1,5 +1,6 @@
 /**
- * Shows how each thread spent its life, from the table `thread`: in calls, and between calls on and off a CPU.
+ * Shows how each thread spent its time: in calls, and between calls on a CPU or off a CPU. The
+ * values come from the table `thread`.
  *
  * @typedef {import("./data.js").Table} Table
  */
@@ -8,14 +9,17 @@ import { h, nameOf, words } from "./dom.js";
 import { cellNumber, cellText } from "./rows.js";
 import { MISSING, howMany } from "./text.js";
 
-/** The number of threads that are shown. The table of threads has all threads. */
+/** The largest number of threads that are shown. The table of threads contains all threads. */
 const SHOWN = 16;
-/** The number of threads without calls that are shown, such as a main thread that only waits. */
+/**
+ * The largest number of threads without calls that are shown. A main thread that only waits is
+ * such a thread.
+ */
 const SILENT = 4;
 
 /**
  * @param {Table} table
- * @returns {HTMLElement | null} Null if the table does not say how long the threads lived.
+ * @returns {HTMLElement | null} Null if the table does not contain how long the threads lived.
  */
 export function lives(table) {
   /** @param {string} name */
@@ -27,8 +31,8 @@ export function lives(table) {
   if (known.length === 0) return null;
   const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
   const longest = cellNumber(order[0]?.[wall]) ?? 1;
-  // A text such as "≤ 216 ms" is the time on a CPU or off it, which the system did not distinguish between two
-  // calls.
+  // A text such as "≤ 216 ms" means that the system did not report how much of this time between
+  // calls the thread was on a CPU.
   /** @param {import("./data.js").Cell[]} row */
   const isOpen = (row) => off >= 0 && (cellNumber(row[off]) === null || cellText(row[off])?.startsWith("≤") === true);
   const rows = order.slice(0, SHOWN).map((row) => {

@@ -1,16 +1,20 @@
 /**
- * Reads the page's data: gzip in base64, in blocks that no browser runs.
+ * Reads the page's data. The data are in script elements that browsers do not run, compressed with
+ * gzip and encoded in base64.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Timeline} Timeline
- * @typedef {object} Calls The calls of a lane, in the order of their begins; times in ns.
+ * @typedef {object} Calls The calls of a lane, in the order of their begins. All times are in ns.
  * @property {Float64Array} begins
  * @property {Float64Array} ends
  * @property {Uint32Array} names
  * @property {Uint16Array} depths
  */
 
-/** The blocks of data. They are removed from the document when the page is put together. */
+/**
+ * The elements with the data. They are looked up now, because they are removed from the document
+ * when the page is built.
+ */
 const BLOCKS = new Map(["head", "timeline"].map((id) => [id, document.getElementById(id)]));
 
 /**
@@ -21,7 +25,7 @@ async function block(id) {
   const element = BLOCKS.get(id) ?? null;
   if (element === null) throw new Error(`this page has no block ${id}`);
   const packed = Uint8Array.from(atob((element.textContent ?? "").trim()), (one) => one.charCodeAt(0));
-  // A block is not read again, and a large one takes much memory.
+  // Each block is read only once. It is deleted, because a large block takes much memory.
   BLOCKS.delete(id);
   element.remove();
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -37,7 +41,7 @@ export async function loadHead() {
 
 /**
  * @param {Timeline} timeline
- * @returns {Promise<Calls[]>} Of each lane.
+ * @returns {Promise<Calls[]>} The calls of each lane.
  */
 export async function loadLanes(timeline) {
   const bytes = new Uint8Array(await block("timeline"));
@@ -48,7 +52,7 @@ export async function loadLanes(timeline) {
 }
 
 /**
- * Decodes the four sequences of a lane, which are described in `data.js`.
+ * Decodes the four sequences of a lane. `data.js` describes the format.
  * @param {Uint8Array} bytes
  * @param {number} calls
  * @param {number} grid
@@ -72,7 +76,8 @@ function decodeLane(bytes, calls, grid) {
   const ends = new Float64Array(calls);
   const names = new Uint32Array(calls);
   const depths = new Uint16Array(calls);
-  // The distances come first. They become moments as soon as the durations are known.
+  // The first sequence contains distances from the previous call. They are converted to moments
+  // when the durations are known.
   for (let i = 0; i < calls; i++) {
     const zigzag = next();
     begins[i] = zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;

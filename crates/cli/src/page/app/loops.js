@@ -1,6 +1,7 @@
 /**
- * Makes the view of loops: their tables, and the code that was instrumented, with measured values in the margin
- * and a bar along each innermost loop.
+ * Makes the view of loops: the tables, and the code that was instrumented. Measured values are in
+ * the margin of the code. A coloured bar at the left of each line shows the innermost loop around
+ * the line.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -14,7 +15,10 @@ import { codeText, visible } from "./text.js";
 
 /** The number of colours of the bars of loops. */
 const BARS = 8;
-/** A text with at most this many lines is placed above the others, if one of them is more than twice as long. */
+/**
+ * A column of code with at most this many lines is placed above the other columns, if one of them
+ * is more than twice as long.
+ */
 const FEW_LINES = 24;
 
 /**
@@ -38,7 +42,8 @@ export function loopsView(context, params) {
     onchange: () => {
       const table = listings[Number(chooser.value)]?.table ?? "";
       const isSame = table === tableOf(current)?.id;
-      // Sorting, filter and folds belong to one table, so they are kept only for the same table.
+      // Sorting, filter and folds belong to one table, so they are kept only if the table stays the
+      // same.
       context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
     },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));
@@ -124,7 +129,7 @@ function loopName(listing, loop) {
  * @param {Listing} listing
  * @param {Element} root
  * @param {string} loop
- * @param {Element | null} except The column that is not scrolled.
+ * @param {Element | null} except A column that is not scrolled, because the reader clicked into it.
  */
 function showLoop(context, listing, root, loop, except) {
   for (const line of root.querySelectorAll(".line.chosen")) line.classList.remove("chosen");

@@ -1,5 +1,5 @@
 /**
- * Puts the page together: navigation, keys, theme, and the view that the fragment names.
+ * Builds the page: navigation, keys, theme, and the view that the fragment of the address names.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -27,7 +27,7 @@ import { visible } from "./text.js";
 import { timelineView } from "./timeline.js";
 
 /**
- * Returns the views for which there is data, in the order of their keys.
+ * Returns the views for which the page has data, in the order of their number keys.
  * @param {Context} context
  * @returns {Place[]}
  */
@@ -85,7 +85,7 @@ function start(head) {
     colors: colorsOf(head),
   };
   const places = placesOf(context);
-  /** @type {Map<string, Params>} The last parameters of each view. */
+  /** @type {Map<string, Params>} The most recent parameters of each view. */
   const last = new Map();
   /** @type {View | null} */
   let shown = null;
@@ -192,7 +192,10 @@ function helpDialog(places) {
   return dialog;
 }
 
-/** Changes the theme, and keeps it for the next page if the browser allows that. */
+/**
+ * Switches between the light and the dark theme. The choice is stored for the next page if the
+ * browser allows it.
+ */
 function turnTheme() {
   const root = document.documentElement;
   const isDark = root.dataset.theme === "dark" ||
@@ -201,7 +204,7 @@ function turnTheme() {
   try {
     localStorage.setItem("counterpoint-theme", root.dataset.theme);
   } catch {
-    // A frame may not store anything.
+    // A page in a frame may not store anything.
   }
 }
 
@@ -210,7 +213,7 @@ function keptTheme() {
     const kept = localStorage.getItem("counterpoint-theme");
     if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
   } catch {
-    // A frame may not store anything.
+    // A page in a frame may not read what is stored.
   }
 }
 

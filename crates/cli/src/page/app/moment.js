@@ -1,10 +1,10 @@
 /**
- * Reads and writes moments as other programs write them, so that one can go from a trace of the same profile to
- * a call of the timeline, and from a call to its place in such a trace.
+ * Reads and writes moments in the forms that other programs use. So a reader can go from a place in
+ * an exported trace to the same call in the timeline, and back.
  *
- * The form of a link that other programs may make, and that will stay valid, is `#timeline?time=TIME`, and if
- * they are known `&tid=THREAD`, `&pid=PROCESS`, `&level=N`, `&op=NAME` and `&since=NS`. `docs/page.md`
- * describes the form.
+ * Other programs may make links of the form `#timeline?time=TIME`, which will stay valid. They may
+ * add `&tid=THREAD`, `&pid=PROCESS`, `&level=N`, `&op=NAME` and `&since=NS` if these values are
+ * known. `docs/page.md` describes the form.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -23,12 +23,14 @@ import { timeText, visible } from "./text.js";
 const UNIT_NS = { ns: 1, us: 1e3, µs: 1e3, μs: 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
 
 /**
- * Returns the moment that a text means, in ns since the begin of the timeline, or null. Known forms are
- * `131.85 ms`, `131,852,104 ns`, `1s 131ms`, Perfetto's `00:00:00.131852104`, and a number of ns: since the
- * begin of the timeline, or the number that traces have, which is usually far larger.
+ * Parses a moment. Returns it in ns from the begin of the timeline, or null if the text is no
+ * moment of the timeline. Known forms are `131.85 ms`, `131,852,104 ns`, `1s 131ms`, Perfetto's
+ * `00:00:00.131852104`, and a plain number of ns. A plain number counts from the begin of the
+ * timeline, or is a time in an exported trace, which is usually far larger.
  * @param {Timeline} timeline
  * @param {string} text
- * @param {string} [since] The moment from which times with a unit count, in ns since 1970.
+ * @param {string} [since] The moment to which times with a unit are relative, in ns since 1970.
+ *   Without it, they are relative to the begin of the timeline.
  * @returns {number | null}
  */
 export function readMoment(timeline, text, since = "") {
@@ -37,8 +39,9 @@ export function readMoment(timeline, text, since = "") {
   const zero = /^-?\d+$/.test(since) ? Number(BigInt(since) - begin) : 0;
   if (/^-?\d{1,20}$/.test(plain)) {
     const value = BigInt(plain);
-    // The number may count from 1970, from the base time of a .json, or from the begin of the timeline. These
-    // moments are far apart, so the first sum that is inside of the timeline is used.
+    // The number may count from 1970, from the base time of a .json, or from the begin of the
+    // timeline. These three moments are far apart, so the first interpretation that is inside of
+    // the timeline is used.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }
@@ -66,19 +69,19 @@ function isInside(timeline, ns) {
 }
 
 /**
- * Returns the call at a moment: of the calls that run then, the one that began last, and of several such calls
- * the innermost.
+ * Returns the call at a moment. Of the calls that run at this moment, this is the call that began
+ * last; of several such calls, it is the innermost.
  * @param {Picture} picture
  * @param {number} ns
  * @param {(lane: number) => boolean} isWanted
- * @param {number} [wanted] The only level that counts, from 1.
+ * @param {number} [wanted] The only level to search, from 1. 0: all levels.
  * @returns {Chosen | null}
  */
 export function callThen(picture, ns, isWanted, wanted = 0) {
   const { grid } = picture.timeline;
   /** @param {number} at */
   const onGrid = (at) => Math.floor(at / grid) * grid;
-  // Perfetto reads the times of a .json as doubles, which can be off by 1 ns.
+  // Perfetto reads the times of a .json as doubles, so they can be wrong by 1 ns.
   const [low, moment, high] = [onGrid(ns - 1), onGrid(ns), onGrid(ns + 1)];
   let [best, where, least] = [-1, -1, Infinity];
   for (const [lane, levels] of (picture.marked ?? picture.levels).entries()) {
@@ -103,7 +106,7 @@ export function callThen(picture, ns, isWanted, wanted = 0) {
 }
 
 /**
- * Returns which lanes a link means.
+ * Returns a function that says whether a link with these parameters means a lane.
  * @param {Timeline} timeline
  * @param {Params} params
  * @returns {(lane: number) => boolean}
@@ -116,7 +119,8 @@ export function lanesOfLink(timeline, params) {
 }
 
 /**
- * Returns the name of a call's level in the state of the view. The outermost level has no name.
+ * Returns the parameter `level` for a call: the number of its level, or an empty text for the
+ * outermost level.
  * @param {Calls[]} lanes
  * @param {Chosen | null} chosen
  */
@@ -126,7 +130,7 @@ export function levelParam(lanes, chosen) {
 }
 
 /**
- * Returns the field into which a reader types a time.
+ * Returns the input field into which the reader types a time.
  * @param {(text: string) => void} goTo
  */
 export function momentField(goTo) {
@@ -142,8 +146,8 @@ export function momentField(goTo) {
 }
 
 /**
- * Shows where a call is in an exported trace, and a link to the call that is also valid for another page of the
- * profile.
+ * Shows the place of a call in an exported trace, and a link to the call. The link also works in
+ * other pages of the same profile.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -151,7 +155,7 @@ export function elsewhere(context, timeline) {
   const place = h("div", {});
   const root = h("details", { class: "elsewhere", hidden: true },
     h("summary", {}, "This call in Perfetto, and a link to it"), place);
-  /** @param {string} text The text that is copied. */
+  /** @param {string} text The text to copy. */
   const copier = (text) => h("button", {
     type: "button",
     "aria-label": `Copy ${text}`,
@@ -197,7 +201,8 @@ export function elsewhere(context, timeline) {
 }
 
 /**
- * Returns a moment as Perfetto shows it: hours, minutes, seconds and ns since the begin of the trace.
+ * Returns a moment in the form that Perfetto shows: hours, minutes, seconds and ns since the begin
+ * of the trace.
  * @param {number} ns
  */
 export function clockText(ns) {
@@ -209,8 +214,8 @@ export function clockText(ns) {
 }
 
 /**
- * Returns the address of Perfetto's page with the trace at `url`, zoomed to a call. The call is chosen if its
- * times are exact.
+ * Returns a link that opens the trace at `url` in Perfetto, zoomed to a call. If the call's times
+ * are exact, Perfetto also selects the call.
  * @param {Timeline} timeline
  * @param {string} url
  * @param {bigint} ts

@@ -1,6 +1,6 @@
 /**
- * Makes the view of one op: its values in the tables, how long its calls took and when, and what goes with slow
- * calls.
+ * Makes the view of one op. It shows the op's values in the tables, the durations of its calls and
+ * when they ran, and what slow calls have in common.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -105,7 +105,7 @@ function opParts(context, op, index, params) {
 }
 
 /**
- * The meanings of the marks of its numbers.
+ * Explains the marks on the op's numbers.
  * @param {Context} context
  * @param {Op} op
  */
@@ -116,7 +116,8 @@ function marked(context, op) {
 }
 
 /**
- * Links to the other rows of the op, whose calls had other arguments.
+ * Makes links to the other rows with the op's name. Their calls had other arguments or another
+ * role.
  * @param {Context} context
  * @param {Op} op
  * @param {number} index

@@ -1,6 +1,6 @@
 /**
- * Makes the first view: what took the time, how each thread spent its life, where to look first, and whether
- * the numbers can be believed.
+ * Makes the first view. It shows what took the time, how each thread spent its life, which op to
+ * look at first, and whether the numbers can be trusted.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -15,7 +15,7 @@ import { cellNumber, cellText, commonLength, marksOf } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, howMany } from "./text.js";
 
-/** The number of rows of the table of ops that are shown. */
+/** The number of rows of the table of ops that the overview shows. */
 const FIRST_OPS = 12;
 
 /**
@@ -50,7 +50,7 @@ export function overview(context) {
 }
 
 /**
- * Returns what a table says in sentences, with a link to the table.
+ * Returns a panel with the sentences above a table, and a link to the table.
  * @param {Context} context
  * @param {string} id
  * @param {string} title

@@ -5,8 +5,8 @@
  * @typedef {import("./data.js").Series} Series
  * @typedef {import("./lanes.js").Level} Level
  * @typedef {import("./lanes.js").Runs} Runs
- * @typedef {object} Strip A lane or a series, and its place.
- * @property {number} top In pixels below the axis.
+ * @typedef {object} Strip A lane or a series, with its place on the canvas.
+ * @property {number} top The top edge, in pixels below the axis.
  * @property {number} height
  * @property {number} lane Index of the lane, or -1.
  * @property {number} series Index of the series, or -1.
@@ -19,36 +19,36 @@
  * @property {string} ground
  * @property {string} mark
  * @property {string} series
- * @typedef {object} Picture Everything that a frame needs.
+ * @typedef {object} Picture All data that are needed to draw the canvas once.
  * @property {Timeline} timeline
  * @property {Strip[]} strips
  * @property {Level[][]} levels The levels of each lane.
- * @property {Level[][] | null} marked The levels with only the highlighted calls, if some calls are
- *   highlighted.
- * @property {Uint8Array} colors The colour of each name.
- * @property {string[]} labels The text of each name.
+ * @property {Level[][] | null} marked The levels of each lane with only the highlighted calls; null
+ *   if no calls are highlighted.
+ * @property {Uint8Array} colors The number of the colour of each name.
+ * @property {string[]} labels The text that is shown for each name.
  * @property {Palette} palette
  * @property {number} from
  * @property {number} to
  * @property {number} width
  * @property {number} height
- * @property {number} left Width of the labels.
+ * @property {number} left Width of the labels at the left edge, in pixels.
  * @property {number} scroll
  * @property {{lane: number, call: number} | null} chosen
- * @property {HTMLCanvasElement | null} map The small picture of the whole.
+ * @property {HTMLCanvasElement | null} map The small picture of the whole timeline.
  */
 
 import { WHOLE, runsOf } from "./lanes.js";
 import { momentTicks } from "./scale.js";
 import { visible } from "./text.js";
 
-/** The height of the small picture of the whole. The next constant is that of the axis below it. */
+/** The height of the small picture of the whole timeline, at the top. The axis is below it. */
 export const MAP_HEIGHT = 14;
 export const AXIS_HEIGHT = 20;
 export const HEAD_HEIGHT = MAP_HEIGHT + AXIS_HEIGHT;
-/** The height of a level. */
+/** The height of a level of calls, in pixels. */
 export const LEVEL_HEIGHT = 20;
-/** The height of a series. */
+/** The height of a series of values, in pixels. */
 export const SERIES_HEIGHT = 44;
 /** The height of the gap between strips. */
 export const STRIP_GAP = 8;
@@ -143,7 +143,7 @@ function paintRuns(pen, picture, level, runs, y, dim) {
     const begin = runs.from[i] ?? 0;
     let end = runs.to[i] ?? 0;
     const whole = share === WHOLE;
-    // Pixels that look the same are drawn as one rectangle.
+    // Neighbouring pixels that look the same are drawn as one rectangle.
     while (!whole && i + 1 < runs.length && runs.share[i + 1] === share && runs.from[i + 1] === end
       && colors[names[runs.call[i + 1] ?? 0] ?? 0] === color) {
       end = runs.to[++i] ?? end;
@@ -165,8 +165,8 @@ function paintRuns(pen, picture, level, runs, y, dim) {
 }
 
 /**
- * Draws a series in steps: a value holds until the next one. A pixel with many values shows the largest of a
- * few.
+ * Draws a series in steps: each value is drawn until the next value begins. If many values fall
+ * into one pixel, a few of them are examined, and the largest of these is drawn.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {number} index
@@ -191,7 +191,8 @@ function paintSeries(pen, picture, index, top, perPixel) {
       if (one !== null && (value === null || one > value)) value = one;
     }
     const begin = Math.max(x, ((at[place] ?? 0) - from) / perPixel);
-    // The line continues after the pixel with its last value, which may be missing.
+    // After this pixel, the line continues with the last value of the pixel, unless this value is
+    // missing.
     const last = values[next - 1] ?? null;
     const until = last === null ? (at[next - 1] ?? 0) : (at[next] ?? picture.timeline.span);
     const end = Math.min(width - left, Math.max(x + 1, (until - from) / perPixel));
@@ -220,7 +221,7 @@ function largest(series) {
 }
 
 /**
- * Returns how many of the moments are at or before a moment.
+ * Returns how many elements of `at` are at or before a moment.
  * @param {number[]} at
  * @param {number} ns
  */
@@ -259,7 +260,8 @@ function paintLabel(pen, picture, strip, top) {
 }
 
 /**
- * Draws the small picture of the whole, with the shown part marked, and the axis.
+ * Draws the small picture of the whole timeline, a frame around the part that is in view, and the
+ * axis.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {[number, string][]} ticks

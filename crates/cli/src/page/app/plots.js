@@ -1,6 +1,7 @@
 /**
- * Draws intervals and bars in the rows of a table, all on the axis of their column. They are elements whose
- * places are parts of the width, so that a column can be wide or narrow.
+ * Draws intervals and bars in the rows of a table. All drawings of a column have the same axis.
+ * They are made of elements whose places are fractions of the width, so that a column can be wide
+ * or narrow.
  *
  * @typedef {import("./data.js").Plot} Plot
  * @typedef {import("./data.js").Mark} Mark
@@ -12,7 +13,7 @@ import { cellText } from "./rows.js";
 import { MISSING, visible } from "./text.js";
 
 /**
- * Puts a cell for each plot into a row of cells, after the plot's column.
+ * Inserts a cell for each plot into a row of cells, after the column that the plot names.
  * @param {HTMLElement[]} cells
  * @param {Plot[]} plots
  * @param {(plot: Plot) => HTMLElement} make
@@ -27,7 +28,7 @@ export function withPlots(cells, plots, make) {
 const onAxis = (part) => Math.min(1, Math.max(0, part));
 
 /**
- * Makes a small table with its plots, which is not sorted or filtered.
+ * Makes a small table with its plots. The reader cannot sort or filter this table.
  * @param {Table} table
  */
 export function plotTable(table) {
@@ -61,7 +62,8 @@ export function plotHead(plot) {
 }
 
 /**
- * Makes the cell with the drawing of a row. The cell has the drawing in words if no other cell has them.
+ * Makes the cell with the drawing of a row. The cell has a description of the drawing for screen
+ * readers, unless another cell already contains this text.
  * @param {Plot} plot
  * @param {number} row
  */

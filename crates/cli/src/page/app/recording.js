@@ -1,5 +1,6 @@
 /**
- * Makes the view of the recording itself: what was recorded, what recording cost, and what is missing.
+ * Makes the view of the recording itself. It shows what was recorded, what the recording cost the
+ * program, and what is missing.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

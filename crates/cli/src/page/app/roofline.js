@@ -1,5 +1,6 @@
 /**
- * Makes the view of ops under the roofs of their machine: a chart with a point for each op, and the table.
+ * Makes the roofline view: a chart with a point for each op below the limits (roofs) of the
+ * machine, and the table of ops.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -16,10 +17,13 @@ import { visible } from "./text.js";
 
 const ROOF_HEIGHT = 380;
 const ROOF_MARGIN = { left: 58, right: 14, top: 22, bottom: 40 };
-/** The number of points that have a name beside them, if there is room. */
+/**
+ * The largest number of points that are shown with a name. A name is left out if there is no room
+ * for it.
+ */
 const NAMED_POINTS = 10;
 const NAME_LENGTH = 26;
-/** The width of a letter, in pixels. */
+/** The approximate width of a letter, in pixels. */
 const LETTER = 6.7;
 
 /**
@@ -69,7 +73,10 @@ function drawRoofline(roofline, width) {
   const x = (part) => left + part * (end - left);
   /** @param {number} part */
   const y = (part) => floor - part * (floor - top);
-  /** @type {{x: number, y: number, size: number}[]} Where there is text or a point. */
+  /**
+   * @type {{x: number, y: number, size: number}[]} The places that a text or a point already
+   *   takes.
+   */
   const taken = [];
   /**
    * @param {number} at
@@ -82,7 +89,8 @@ function drawRoofline(roofline, width) {
     const [x1, y1, x2, y2] = roof.ends.map((part, i) => (i % 2 === 0 ? x(part) : y(part)));
     if (x1 === undefined || y1 === undefined || x2 === undefined || y2 === undefined) return null;
     const size = roof.text.length * LETTER;
-    // A level roof has its name above its end, and a rising one below its begin.
+    // The name of a horizontal roof is above the roof's right end. The name of a rising roof is
+    // below its left end.
     const at = y1 === y2 ? Math.max(left, x2 - size) : x1 + 8;
     const height = y1 === y2 ? y1 - 6 : Math.min(y1 + 14, floor - 4);
     const isNamed = isFree(at, height, size);
@@ -93,7 +101,7 @@ function drawRoofline(roofline, width) {
       isNamed && svg("text", { class: "note", x: at.toFixed(1), y: height.toFixed(1) }, visible(roof.text)),
     ];
   });
-  // No name is written over a point.
+  // Reserve the places of all points, so that no name is drawn over a point.
   for (const { at } of roofline.points) taken.push({ x: x(at[0] ?? 0) - 6, y: y(at[1] ?? 0) + 4, size: 12 });
   const points = roofline.points.map((point, i) => {
     const [px, py] = [x(point.at[0] ?? 0), y(point.at[1] ?? 0)];

@@ -1,6 +1,6 @@
 /**
- * Chooses the rows of a table and their order, and returns them as text for people and as CSV. This module
- * makes no element.
+ * Chooses which rows of a table are shown and in which order, and writes rows as CSV. This module
+ * makes no elements.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./data.js").Cell} Cell
@@ -9,7 +9,8 @@
  * @property {number} depth
  * @property {boolean} isParent
  * @property {boolean} isOpen
- * @property {boolean} isMatch Whether the row itself matches, and not only a row below it.
+ * @property {boolean} isMatch Whether the row itself matches the filter. Otherwise it is shown
+ *   because a row below it matches.
  */
 
 import { commonStart, csvField, matcher } from "./text.js";
@@ -33,7 +34,7 @@ export function cellNumber(cell) {
 }
 
 /**
- * What the mark of a cell says.
+ * Returns the explanation of the mark of a cell, or null if the cell has none.
  * @param {Cell | undefined} cell
  * @returns {string | null}
  */
@@ -42,13 +43,14 @@ export function cellNote(cell) {
 }
 
 /**
- * The sentences below a table that explain the marks of these texts, for where some of its values are shown.
+ * Returns the sentences that explain the marks in these texts. They are used where values of a
+ * table are shown outside of the table.
  * @param {Table} table
  * @param {(string | null)[]} texts
  * @returns {string[]}
  */
 export function marksOf(table, texts) {
-  // `±?` is a mark of its own, and not the mark `±`.
+  // Longer marks are searched first, because `±?` is a mark of its own and contains the mark `±`.
   const known = table.marks.map(({ mark }) => mark).filter((mark) => mark !== "").sort((a, b) => b.length - a.length);
   /** @type {Set<string>} */
   const found = new Set();
@@ -64,8 +66,9 @@ export function marksOf(table, texts) {
 }
 
 /**
- * Returns the column and the direction that a fragment names: `calls` from low to high, `-calls` from high to
- * low. `null` is the order of the report.
+ * Returns the column and the direction of sorting that a text in the fragment names. `calls` means
+ * from low to high, and `-calls` means from high to low. The result `null` means the order of the
+ * report.
  * @param {Table} table
  * @param {string} text
  * @returns {{column: number, down: boolean} | null}
@@ -79,9 +82,10 @@ export function sortOf(table, text) {
 }
 
 /**
- * Returns the column by which the report has sorted, which may be named without its unit.
+ * Returns the column by which the report sorted the table. `table.sort` may name the column without
+ * its unit.
  * @param {Table} table
- * @returns {number} -1 if there is none.
+ * @returns {number} The column's index; -1 if there is no such column.
  */
 export function reportOrder(table) {
   return table.columns.findIndex((column) =>
@@ -89,16 +93,17 @@ export function reportOrder(table) {
 }
 
 /**
- * Returns how many characters at the begin of a table's names are left out where the names are shown.
+ * Returns how many characters at the begin of a table's names to leave out, because all names share
+ * them.
  * @param {Table} table
- * @returns {number} 0 for a tree.
+ * @returns {number} The number of characters; 0 for a tree.
  */
 export function commonLength(table) {
   return table.parents !== null ? 0 : commonStart(table.rows.map((row) => cellText(row[0]) ?? ""));
 }
 
 /**
- * Compares two cells. Missing cells are last in both directions.
+ * Compares two cells. Cells without a value come last in both directions.
  * @param {Cell | undefined} a
  * @param {Cell | undefined} b
  * @param {boolean} down
@@ -120,17 +125,20 @@ function compareCells(a, b, down) {
 
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
-/** The depth in a tree below which branches are folded at first, if the tree has many rows. */
+/**
+ * If a tree has more than `MANY_ROWS` rows, branches at this depth and below are folded at
+ * first.
+ */
 const OPEN_DEPTH = 2;
 const MANY_ROWS = 40;
 
 /**
- * Returns the rows to show. In a tree, rows are sorted among those of one parent, and a row that matches is
- * shown with all rows above it.
+ * Returns the rows to show. In a tree, the children of each parent are sorted among themselves, and
+ * a row that matches the filter is shown together with its parents.
  * @param {Table} table
  * @param {{column: number, down: boolean} | null} sort
  * @param {string} filter
- * @param {Set<number>} turned Rows that the reader has folded or unfolded.
+ * @param {Set<number>} turned The rows that the reader has folded or unfolded.
  * @returns {Shown[]}
  */
 export function shownRows(table, sort, filter, turned) {
@@ -153,7 +161,7 @@ export function shownRows(table, sort, filter, turned) {
   const filtered = filter.trim() !== "";
   const wanted = isMatch.slice();
   if (filtered) {
-    // A parent stands above its children in the table.
+    // The table contains a parent before its children, so this loop goes from the end to the begin.
     for (let i = wanted.length - 1; i >= 0; i--) {
       const parent = parents[i] ?? -1;
       if (wanted[i] && parent >= 0) wanted[parent] = true;
@@ -200,8 +208,8 @@ export function childrenOf(parents) {
 }
 
 /**
- * Returns the rows as CSV, with the names of columns that the report's CSV has. Numbers are as they are shown,
- * and a value that is not known is an empty field.
+ * Returns rows as CSV, with the column names of the report's CSV. Numbers have the form in which
+ * the table shows them. A value that is not known is an empty field.
  * @param {Table} table
  * @param {number[]} rows
  * @returns {string}

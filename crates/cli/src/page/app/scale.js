@@ -1,15 +1,15 @@
 /**
- * Scales and their ticks.
+ * Computes scales of axes and their ticks.
  *
  * @typedef {object} Scale
- * @property {(value: number) => number} to Returns the place of a value.
- * @property {[number, string][]} ticks Values and their texts.
+ * @property {(value: number) => number} to Returns the place of a value on the axis.
+ * @property {[number, string][]} ticks The value and the text of each tick.
  */
 
 import { momentText, timeText } from "./text.js";
 
 /**
- * Returns the smallest of 1, 2 or 5 times a power of ten that is not below `least`.
+ * Returns the smallest number that is not below `least` and is 1, 2 or 5 times a power of ten.
  * @param {number} least
  * @returns {number}
  */
@@ -23,7 +23,7 @@ export function niceStep(least) {
 }
 
 /**
- * Returns round moments of a range, at most `most`.
+ * Returns about `most` round moments of a range, for the ticks of an axis.
  * @param {number} from
  * @param {number} to
  * @param {number} most
@@ -45,9 +45,9 @@ const FACTORS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3]
  * Returns a logarithmic scale for durations.
  * @param {number} low In ns, above 0.
  * @param {number} high
- * @param {number} start Place of `low`.
- * @param {number} end Place of `high`.
- * @param {number} apart Least distance of two ticks.
+ * @param {number} start The place of `low` on the axis.
+ * @param {number} end The place of `high` on the axis.
+ * @param {number} apart The least distance between two ticks.
  * @returns {Scale}
  */
 export function logScale(low, high, start, end, apart) {
@@ -65,7 +65,8 @@ export function logScale(low, high, start, end, apart) {
       break;
     }
   }
-  // The range has no round values, or is very long.
+  // The range contains fewer than two round values, or it is so long that even powers of ten are
+  // too close to each other. Then the ticks are not at round values.
   const few = Math.max(2, Math.floor(Math.abs(end - start) / apart / 1.5));
   const count = Math.min(few, 5);
   /** @type {[number, string][]} */

@@ -1,5 +1,6 @@
 /**
- * Draws the small distributions in the rows of a table, all on one logarithmic axis.
+ * Draws small distributions of durations in the rows of a table. All of them have the same
+ * logarithmic axis.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Table} Table
@@ -18,7 +19,7 @@ const SMALL_WIDTH = 112;
 const SMALL_HEIGHT = 18;
 
 /**
- * Returns the axis of a table, or `null` if no row has a distribution.
+ * Returns the axis for the small distributions of a table, or `null` if no row has a distribution.
  * @param {Head} head
  * @param {Table} table
  * @returns {SmallAxis | null}
@@ -36,8 +37,8 @@ export function sharedAxis(head, table) {
 }
 
 /**
- * Draws a small distribution. Heights are square roots, so that rare calls are visible. The line is the median,
- * the dots are the 99th percentile.
+ * Draws a small distribution. The heights are square roots of the numbers of calls, so that rare
+ * calls are visible. The solid line is the median, and the dotted line is the 99th percentile.
  * @param {Distribution | null} times
  * @param {SmallAxis} axis
  */

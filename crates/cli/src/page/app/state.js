@@ -1,7 +1,8 @@
 /**
- * Keeps the state of the page as the fragment of the address: `#ops?table=op&sort=-total_ns`. A link contains
- * the whole state, and the back button goes through earlier states. A frame without an address keeps its state
- * in memory.
+ * Keeps the state of the page in the fragment of the address, for example
+ * `#ops?table=op&sort=-total_ns`. So a link contains the whole state, and the back button goes back
+ * to earlier states. If the page is in a frame that may not change its address, the state is only
+ * kept in memory.
  *
  * @typedef {Record<string, string>} Params
  * @typedef {object} State
@@ -25,7 +26,7 @@ export function fragment(view, params = {}) {
 }
 
 /**
- * Returns the state that a fragment stands for. Any text gives a valid state.
+ * Parses a fragment to a state. Every text gives a valid state.
  * @param {string} text With or without `#`.
  * @returns {State}
  */
@@ -44,7 +45,7 @@ function splitOnce(text) {
 }
 
 /**
- * Returns a number from a fragment, or `otherwise` if there is none.
+ * Parses a number from a fragment. Returns `otherwise` if the text is missing or no number.
  * @param {string | undefined} text
  * @param {number} otherwise
  * @returns {number}
@@ -55,7 +56,7 @@ export function numberOf(text, otherwise) {
   return Number.isFinite(value) ? value : otherwise;
 }
 
-/** The states that were shown, and the present state. */
+/** The current state, and the way back to earlier states. */
 export class Way {
   /** @param {(state: State, back: boolean) => void} show */
   constructor(show) {
@@ -64,9 +65,9 @@ export class Way {
     try {
       history.scrollRestoration = "manual";
     } catch {
-      // A frame may have no history.
+      // A page in a frame may have no access to the history.
     }
-    // A step back causes both events, and a typed address only the second one.
+    // A step back causes both events. If the user edits the address, only the second one happens.
     addEventListener("popstate", () => this.read());
     addEventListener("hashchange", () => this.read());
   }
@@ -81,8 +82,8 @@ export class Way {
   }
 
   /**
-   * Goes to a state. `replace` is for states that change often (typing, zooming), so that a step back does not
-   * go through all of them.
+   * Goes to a state. `replace` replaces the current entry of the history instead of adding one. It
+   * is used for changes that happen often (typing, zooming), so that a step back skips them.
    * @param {string} view
    * @param {Params} params
    * @param {boolean} [replace]
@@ -98,7 +99,7 @@ export class Way {
         history.pushState(null, "", text);
       }
     } catch {
-      // The state is still in memory.
+      // The address cannot be changed here, so the state is kept only in memory.
     }
     this.show(this.state, false);
   }

@@ -1,6 +1,7 @@
 /**
- * Makes the elements around the canvas of the timeline, and everything that is made once for the canvas:
- * buttons, the chooser of names, places of lanes, colours, and the small picture of the whole.
+ * Makes the elements around the canvas of the timeline: buttons, the chooser of names, and the
+ * legend. Also makes what the canvas needs before it is drawn: the places of the lanes, the
+ * colours, and the small picture of the whole timeline.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -14,7 +15,7 @@ import { firstAfter, firstFrom } from "./lanes.js";
 import { LEVEL_HEIGHT, MAP_HEIGHT, SERIES_HEIGHT, STRIP_GAP } from "./paint.js";
 import { commonStart } from "./text.js";
 
-/** The number of names that can be chosen. */
+/** The largest number of names in the chooser. */
 const MOST_NAMES = 1000;
 
 /**
@@ -37,7 +38,7 @@ export function moveButtons(actions) {
 }
 
 /**
- * Chooses the name whose calls are highlighted.
+ * Makes the element with which the reader chooses the name whose calls are highlighted.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {string[]} labels
@@ -65,7 +66,7 @@ export function nameChooser(context, timeline, labels, choose) {
 }
 
 /**
- * Shows what the colours mean. A click highlights the calls of a colour.
+ * Makes a legend of the colours. A click on a name highlights the calls with this name.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {(name: string) => void} choose
@@ -119,8 +120,8 @@ export function stripsOf(timeline) {
 }
 
 /**
- * Gives colours to names: names that are ops have the op's colour. If colours are left, names of activities
- * have them.
+ * Assigns colours to names. The name of an op gets the op's colour. If some colours are not used by
+ * ops, names of activities get them.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -146,7 +147,8 @@ export function paletteOf(element) {
 }
 
 /**
- * Draws the small picture of the whole: the first level of each lane. It is drawn once for a width.
+ * Draws the small picture of the whole timeline, which shows the first level of each lane. It is
+ * drawn again only if the width or the colours change.
  * @param {Picture} picture
  * @param {Strip[]} strips
  */

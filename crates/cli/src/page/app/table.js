@@ -1,5 +1,5 @@
 /**
- * A table that can be sorted, filtered, folded and copied.
+ * Makes tables that the reader can sort, filter, fold and copy.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./data.js").Cell} Cell
@@ -16,11 +16,17 @@ import { sharedAxis, smallDistribution } from "./small.js";
 import { cellNote, cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
-/** The number of rows that are made at once. The other rows are made when the reader asks for them. */
+/**
+ * The number of rows that are made at first. The other rows are made when the reader asks for
+ * them.
+ */
 const FIRST_ROWS = 500;
 /** Texts longer than this are cut in the middle if there is not enough room. */
 const LONG_CELL = 40;
-/** Columns of sentences. Their texts continue in a second line, and they are not names. */
+/**
+ * The columns that contain sentences, not names. A long sentence is broken into lines instead of
+ * being cut.
+ */
 const SENTENCES = ["verdict", "relation"];
 
 /**
@@ -111,18 +117,22 @@ export function tableBox(context, table, params, change) {
 }
 
 /**
- * Returns which calls the small pictures show. In a tree, an op has a row for each place in which it is called.
+ * Returns a text that says which calls the small pictures show. In a tree, an op has a row for each
+ * place from which it is called, but the picture always shows all calls of the op.
  * @param {Table} table
  */
 function whose(table) {
   return table.parents === null ? "all calls of the op" : "all calls of the op, in all rows";
 }
 
-/** Tables whose rows do not describe single calls of their op, but gaps, dispatches, or the critical path. */
+/**
+ * The tables without small pictures, because their rows do not describe the calls of an op, but
+ * gaps, dispatches or the critical path.
+ */
 const NOT_OF_CALLS = ["between", "site", "path"];
 
 /**
- * Returns the axis of the small pictures, if the table has some.
+ * Returns the axis of the small pictures, or null if the table has no small pictures.
  * @param {Context} context
  * @param {Table} table
  */
@@ -131,7 +141,8 @@ function axisOf(context, table) {
 }
 
 /**
- * Returns the names of the rows that are not counted, because they have the rest of the whole.
+ * Returns the names of the rows at the end of the table, which contain the rest of the whole and
+ * are not counted as rows.
  * @param {Table} table
  */
 function restNames(table) {
@@ -229,7 +240,8 @@ function columnClass(table, i) {
 }
 
 /**
- * Returns whether names share the width with other names.
+ * Returns whether the table has long names in more than its first column, so that they share the
+ * width.
  * @param {Table} table
  */
 function hasTwoNames(table) {
@@ -252,7 +264,7 @@ function isSentence(table, i) {
 function valueCell(cell, isSentence) {
   const text = cellText(cell);
   if (text === null || text === "") return h("span", { class: "missing" }, MISSING);
-  // The text after the value says how well the value is known.
+  // The text after the value (`±` or `*`) says how exactly the value is known.
   const at = text.search(/ ±|\*$/);
   if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known", title: cellNote(cell) }, words(text.slice(at)))];
   return text.length > LONG_CELL && !isSentence ? nameOf(text) : words(text);
@@ -290,7 +302,7 @@ export function opOf(context, table, row) {
  * @param {Shown} shown
  * @param {Params} params
  * @param {(changed: Params, replace: boolean) => void} change
- * @param {number} common Characters at the begin that all names have.
+ * @param {number} common The number of characters at the begin that all names share.
  */
 function nameCell(context, table, shown, params, change, common) {
   const text = cellText(table.rows[shown.row]?.[0]) ?? MISSING;

@@ -1,5 +1,6 @@
 /**
- * Makes the views that are tables: ops and activities, each with links to choose between its tables.
+ * Makes views that consist of tables, such as ops and activities. Each of these views has links to
+ * choose one of its tables.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -22,7 +23,7 @@ export function tablesOf(context, group) {
 
 /**
  * @param {Context} context
- * @param {string} view Name of the view, which is also that of the group.
+ * @param {string} view The name of the view, which is also the name of the group of tables.
  * @param {string} title
  * @param {string} question
  * @param {Params} params

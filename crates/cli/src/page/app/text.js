@@ -1,16 +1,18 @@
 /**
- * Makes texts: missing values, invisible characters, moments on axes, patterns and CSV. This module does not
- * format numbers that the report prints, because those come as text.
+ * Makes and matches texts. This module makes hidden characters visible, formats durations and
+ * moments, matches the patterns of filters, and writes fields of CSV. It does not format numbers
+ * that the report prints, because the data contain them as text.
  */
 
-/** The text of a value that is not known. */
+/** The text that is shown for a value that is not known. */
 export const MISSING = "–";
 
 const UNSEEN =
   /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 /**
- * Replaces control characters, marks of direction and characters without width by visible escapes.
+ * Replaces control characters, marks that change the direction of text, and characters without
+ * width by visible escapes.
  * @param {string} text
  * @returns {string}
  */
@@ -22,7 +24,8 @@ export function visible(text) {
 }
 
 /**
- * Returns a line of code: tabs become spaces, and the rest is as `visible` shows it.
+ * Prepares a line of code for display: replaces tabs by spaces, and hidden characters as `visible`
+ * does.
  * @param {string} text
  */
 export function codeText(text) {
@@ -30,7 +33,7 @@ export function codeText(text) {
 }
 
 /**
- * Returns a duration with three digits, as the report prints it: `12.3 ns`, `1.00 µs`.
+ * Returns a duration with three digits, in the form that the report prints: `12.3 ns`, `1.00 µs`.
  * @param {number} ns
  * @returns {string}
  */
@@ -74,8 +77,8 @@ const UNITS = [
 ];
 
 /**
- * Returns the text of a moment on an axis whose ticks have the distance `step`. It has as many digits as are
- * needed to distinguish the ticks: `131,850 µs`.
+ * Returns the text of a tick at a moment. `step` is the distance between ticks. The text has as
+ * many digits as are needed to distinguish the ticks: `131,850 µs`.
  * @param {number} ns
  * @param {number} step In ns; 1, 2 or 5 times a power of ten.
  * @returns {string}
@@ -88,7 +91,7 @@ export function momentText(ns, step) {
 }
 
 /**
- * Returns a part of a whole on an axis: `0.25` becomes `25 %`.
+ * Returns a fraction as a percentage for an axis: `0.25` becomes `25 %`.
  * @param {number} part
  * @returns {string}
  */
@@ -109,8 +112,9 @@ export function howMany(n, one) {
 }
 
 /**
- * Returns a function that says whether a name matches what the reader typed: a part of the name, or a glob with
- * `*` and `?` for the whole name. Upper and lower case are the same.
+ * Returns a function that says whether a name matches a pattern. A pattern with `*` or `?` is a
+ * glob for the whole name. Any other pattern must be a part of the name. Upper and lower case are
+ * the same.
  * @param {string} pattern
  * @returns {(name: string) => boolean}
  */
@@ -122,7 +126,8 @@ export function matcher(pattern) {
 }
 
 /**
- * Matches a glob without regular expressions, because those take exponential time for hostile patterns.
+ * Matches a glob without regular expressions, because these can take exponential time for hostile
+ * patterns.
  * @param {string} pattern
  * @param {string} name
  */
@@ -146,17 +151,17 @@ function globMatches(pattern, name) {
   return p === pattern.length;
 }
 
-/** Common beginnings that are shorter than this are not left out. */
+/** A common begin of names that is shorter than this is not left out. */
 const SHORTEST_PREFIX = 8;
 
 /**
- * Returns how many characters all names have in common at their begin, up to the end of a word.
+ * Returns how many characters at their begin all names share. Only whole words are counted.
  * @param {string[]} names
- * @returns {number} 0 if there are only a few.
+ * @returns {number} The number of characters; 0 if there are fewer than `SHORTEST_PREFIX`.
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  // If all names are equal, their begin is as useful as their end.
+  // If all names are equal, leaving out the begin would leave nothing useful.
   if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {
@@ -169,8 +174,8 @@ export function commonStart(names) {
 }
 
 /**
- * Returns a field of RFC 4180. A text that a spreadsheet would evaluate gets an apostrophe in front, as in the
- * CSV of the report.
+ * Returns a field of CSV (RFC 4180). A text that a spreadsheet would evaluate as a formula gets an
+ * apostrophe in front, as in the CSV of the report.
  * @param {string} text
  * @param {boolean} isNumber Whether the text is a number, with or without a unit.
  * @returns {string}

@@ -1,5 +1,6 @@
 /**
- * Makes the view of the timeline: every call of every thread, with the series of the machine below.
+ * Makes the view of the timeline: every call of every thread, with series of measured values of a
+ * thread or of the machine below.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -20,7 +21,7 @@ import { fragment, numberOf } from "./state.js";
 import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
-/** After this many ms, the first picture is drawn again. */
+/** The time in ms after which the first picture is drawn a second time. */
 const AGAIN_MS = 300;
 
 /**
@@ -115,7 +116,7 @@ function canvasView(context, timeline, lanes, params, place) {
   let drawnAt = "";
   let isGone = false;
 
-  /** @returns {Params} What a link to this moment of the view says. */
+  /** @returns {Params} The parameters of a link to the current state of the view. */
   const written = () => {
     const isAll = picture.from <= 0 && picture.to >= span;
     const { chosen } = picture;
@@ -171,7 +172,7 @@ function canvasView(context, timeline, lanes, params, place) {
       const index = timeline.ops[name] ?? null;
       const label = nameOf(timeline.names[name] ?? "");
       const whole = timeline.names[name] ?? "";
-      // A name without arguments can stand for several ops. The call's link lists these ops.
+      // A name without arguments can mean several ops. Then the link leads to a list of these ops.
       const isSome = index !== null || opsOfName(context.head, whole).length > 0;
       const href = index !== null ? opLink(context, index) : fragment("op", { op: whole });
       refill(line, isSome ? h("a", { href }, label) : label,
@@ -179,7 +180,11 @@ function canvasView(context, timeline, lanes, params, place) {
     }
     draw();
   };
-  /** Shows the chosen call, at least as wide as the view's width divided by `parts`. @param {number} [parts] */
+  /**
+   * Scrolls and zooms to the chosen call. If the call would be narrower than the view's width
+   * divided by `parts`, zooms in.
+   * @param {number} [parts]
+   */
   const reveal = (parts = 2000) => {
     const { chosen } = picture;
     const calls = chosen === null ? undefined : lanes[chosen.lane];
@@ -196,11 +201,11 @@ function canvasView(context, timeline, lanes, params, place) {
     if (y < box.scrollTop || y + LEVEL_HEIGHT > box.scrollTop + seen) box.scrollTop = y - seen / 3;
   };
   /**
-   * Goes to a moment and the call that runs then.
+   * Goes to a moment, and chooses the call that runs at this moment.
    * @param {string} text
    * @param {(lane: number) => boolean} isWanted
-   * @param {Params} [params] Of a link.
-   * @returns {boolean} Whether there is such a call.
+   * @param {Params} [params] The parameters of the link, if a link names the moment.
+   * @returns {boolean} Whether a call runs at this moment.
    */
   const goTo = (text, isWanted, params = {}) => {
     const ns = readMoment(timeline, text, params.since);
@@ -226,7 +231,10 @@ function canvasView(context, timeline, lanes, params, place) {
     chooser.show(op);
     legend.show(op);
   };
-  /** Draws the canvas at once if its size has changed, because a canvas that gets a size is black. */
+  /**
+   * Resizes the canvas if necessary, and then draws it at once, because setting the size of a
+   * canvas makes it black.
+   */
   const resize = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0 || isGone) return;
@@ -293,14 +301,20 @@ function canvasView(context, timeline, lanes, params, place) {
     reveal();
     write();
   };
-  /** Returns the part of the width at which the chosen call is, or the middle. */
+  /**
+   * Returns the place of the chosen call as a fraction of the width. Returns the middle if the
+   * call is not in view or no call is chosen.
+   */
   const kept = () => {
     const { chosen, from, to } = picture;
     const calls = lanes[chosen?.lane ?? -1];
     const part = (((calls?.begins[chosen?.call ?? -1] ?? NaN) + (calls?.ends[chosen?.call ?? -1] ?? NaN)) / 2 - from) / (to - from);
     return part >= 0 && part <= 1 ? part : 0.5;
   };
-  /** @param {number} factor @param {number} [part] Of the width, what stays where it is. */
+  /**
+   * @param {number} factor
+   * @param {number} [part] The place that does not move, as a fraction of the width.
+   */
   const zoom = (factor, part = kept()) => {
     const size = picture.to - picture.from;
     const fixed = picture.from + size * part;
@@ -308,7 +322,7 @@ function canvasView(context, timeline, lanes, params, place) {
     show(fixed - next * part, fixed + next * (1 - part));
     write();
   };
-  /** @param {number} part A part of the width. */
+  /** @param {number} part The distance, as a fraction of the width. */
   const move = (part) => {
     const by = (picture.to - picture.from) * part;
     show(picture.from + by, picture.to + by);
@@ -371,12 +385,13 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // The canvas is not resized at once: a height that changes while heights are observed is an error in Firefox.
+  // The canvas is resized later, in an animation frame, because Firefox reports an error if the
+  // height changes inside of the observer.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
-  // The browser may throw away the first picture of a canvas (Chromium does, where it makes a screenshot in virtual
-  // time), so there is a second one.
+  // A browser may discard the first picture of a canvas, so the canvas is drawn a second time
+  // later. Chromium does so when it makes a screenshot in virtual time.
   resize();
   again = setTimeout(draw, AGAIN_MS);
   return {

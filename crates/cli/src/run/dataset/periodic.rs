@@ -13,8 +13,9 @@
 //! priority, and each of them reads the profile as any view does. Each export computes the
 //! statistics from the whole recording, because quantiles and self times of parts of the recording
 //! cannot be added up. So exports take longer and longer. The pauses between them become longer
-//! too, so that all exports together take at most a twentieth of a processor. The last export,
-//! after the program has ended, has the normal priority of `run`, which waits for it.
+//! too, so that all exports together take at most the share `--dataset-share` of a processor (by
+//! default a twentieth). The last export, after the program has ended, has the normal priority of
+//! `run`, which waits for it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -28,10 +29,10 @@ use record::meta::{PAGES_NAME, PARTS_NAME};
 use super::DatasetArgs;
 use crate::terminal::say;
 
-/// The time between two checks of the recording's size.
+/// The time between two checks whether an export is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// The assumed size of a file of calls per byte of the recording, until the first file has been
-/// written. The value is low, so that the first file does not become too small.
+/// How many bytes of a file of calls are expected for each byte of the recording, until the first
+/// such file has been written. The value is low, so that the first file does not become too small.
 const FIRST_RATIO: f64 = 0.25;
 
 /// A thread that starts the exports.
@@ -60,7 +61,8 @@ impl PeriodicExports {
         let is_over = Arc::<(Mutex<bool>, Condvar)>::default();
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-dataset".to_owned());
-        // The new thread must not receive the signals that interrupt the wait for the program.
+        // The new thread must not receive signals: they have to interrupt the main thread, which
+        // waits for the program.
         let before = super::super::sampler::block_signals();
         let thread = builder.spawn(move || exports.run(&told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -74,7 +76,7 @@ impl PeriodicExports {
         }
     }
 
-    /// Makes sure that no further export begins.
+    /// Tells the thread to begin no further export.
     pub fn end(&self) {
         let (is_over, changed) = &*self.is_over;
         *is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -94,7 +96,7 @@ impl Drop for PeriodicExports {
 
 struct Exports {
     adding: Command,
-    /// The directory with the records of the processes.
+    /// The profile's directory with the records of all recorded processes.
     recording: PathBuf,
     interval: Duration,
     /// An export begins when its new file of calls would have this size in bytes.
@@ -148,9 +150,9 @@ impl Exports {
     }
 }
 
-/// Makes the kernel kill the process that `command` starts when the thread that started it ends. If
-/// `run` is killed, nobody waits for the export any more. Somebody else may then complete the
-/// dataset, and would have to wait for an export that continues.
+/// Makes the kernel kill the process of `command` when the thread that started it ends. If `run` is
+/// killed, nobody waits for its export any more. Somebody who then completes the dataset should not
+/// have to wait for this export.
 fn ends_with_its_parent(command: &mut Command) {
     let parent = std::process::id().cast_signed();
     let tie = move || {

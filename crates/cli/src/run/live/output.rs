@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Stores the output that the program would write to a terminal until it can be shown.
+/// Stores what the program would write to a terminal, until the view has ended.
 pub struct Output {
     /// An unnamed file to which the output is written.
     file: File,
@@ -70,7 +70,8 @@ impl Output {
         Redirected(before)
     }
 
-    /// Writes the output that the program has written since the last call to the terminal.
+    /// Writes to the terminal what the program has written to the file since the last call of this
+    /// function.
     pub fn pass_on(&mut self) {
         let mut part = vec![0; 1 << 16];
         while let Ok(read @ 1..) = self.file.read_at(&mut part, self.from) {

@@ -78,7 +78,7 @@ impl Screen {
 
 impl View {
     /// Changes the terminal's settings so that single keys can be read, and so that Ctrl-Z does not
-    /// stop any process. Ctrl-C still sends a signal to the program.
+    /// stop any process. Ctrl-C still sends SIGINT to the recorded program.
     fn read_keys(&mut self) {
         // SAFETY: zeros are a value of `termios`, which outlives the calls, and `terminal` keeps
         // its descriptor open.
@@ -103,7 +103,8 @@ impl View {
             .map_or(SIZE, |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Waits at most the time `most` for a key that is a command.
+    /// Waits at most the time `most` for keys. Returns the command if one of them is a command (`q`
+    /// or `Q`).
     pub fn key(&mut self, most: Duration) -> Option<Key> {
         let mut wanted =
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -120,8 +121,8 @@ impl View {
             }
             libc::read(wanted.fd, bytes.as_mut_ptr().cast(), bytes.len())
         };
-        // If the terminal no longer exists, or this process may not read from it, keys are not read
-        // any more.
+        // If the terminal no longer exists, or this process may not read from it, this view reads
+        // no more keys.
         self.has_keys = read > 0;
         let typed = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
         typed.iter().any(|byte| matches!(byte, b'q' | b'Q')).then_some(Key::Leave)

@@ -1,5 +1,5 @@
 //! Handles ranks in timelines: chooses the rank that is written, and writes the timelines of the
-//! members of a merged profile.
+//! members (the profiles in a merged one).
 
 use std::io;
 
@@ -71,8 +71,9 @@ pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     each.collect()
 }
 
-/// Writes the timelines of all members to `sink`. Each member is read with its own clock and its
-/// own names of counters, so its timeline is the same as if it were exported alone.
+/// Writes the timelines of all members (the profiles in a merged one) to `sink`. Each member is
+/// read with its own clock and its own names of counters. So its timeline is the same as if it were
+/// exported alone, except that its times are aligned and its rows have other numbers.
 pub(super) fn fill_members(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,

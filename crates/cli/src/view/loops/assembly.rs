@@ -20,10 +20,12 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{bytes, grouped, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Names are not shortened below this width as long as other columns can be left out.
+/// Names are not shortened below this width as long as the table can leave out other columns
+/// instead.
 const NAME_WIDTH: usize = 22;
 
-/// A function that returns one of the counts of a region.
+/// A function that returns one of the counts of instructions of a region (the code of a function or
+/// loop).
 type Count = fn(&Counts) -> u64;
 
 /// Prints the table of one module.
@@ -64,7 +66,7 @@ pub fn table(
     let mut add = |rank: u8, title: &'static str, kind: Kind, cell: &dyn Fn(&Region) -> String| {
         let cells: Vec<String> =
             regions.iter().map(|region| region.map_or_else(|| "–".to_owned(), cell)).collect();
-        // A kind of instructions that no row has gets no column.
+        // A column of rank 4 or more is left out if it has only zeros and unknown values.
         if rank < 4 || cells.iter().any(|cell| cell != "–" && cell != "0") {
             columns.push(column(title, rank, kind, cells));
         }
@@ -114,7 +116,7 @@ pub fn table(
     Ok(())
 }
 
-/// Returns a text about where the code was read from.
+/// Returns the text that says from which file the code was read.
 fn place(code: &ModuleCode) -> String {
     let object = code.object.as_deref().unwrap_or("without a file");
     match code.is_kept {
@@ -123,7 +125,7 @@ fn place(code: &ModuleCode) -> String {
     }
 }
 
-/// Returns a text about where a region begins, and about how many ranges it has.
+/// Returns the text that says where a region begins and how many ranges it has.
 pub fn start(region: &Region) -> String {
     let first = region.ranges.first().map_or(0, |range| range.start);
     let more = match region.ranges.len() {

@@ -34,7 +34,7 @@ const MOST_SEARCHED: u64 = 1 << 32;
 pub struct ModuleCode {
     /// The bytes of the code. Modules of the same library share one image.
     pub image: Rc<Image>,
-    /// The part of the code that belongs to each id.
+    /// The part of the code that belongs to each id of a function or loop.
     pub regions: Regions,
     /// The file from which the program loaded the code. `None` for code of a JIT compiler.
     pub object: Option<String>,
@@ -56,7 +56,8 @@ pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
 /// and these statements may contradict each other.
 const MOST_IMAGES: usize = 4;
 
-/// What a module states about a copy, and the image that was made from the copy accordingly.
+/// What a module states about a copy (the addresses of its parts), and the image that was made from
+/// the copy with these addresses.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
 /// The images that were read. Modules of the same file or copy share an image, because there may be
@@ -65,8 +66,8 @@ type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 struct Images {
     /// The images of files. The key is the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
-    /// The images of copies, by the process and the number of the copy. Each image has the
-    /// statement according to which it was made.
+    /// The images of copies, by the process and the number of the copy. Each image is stored with
+    /// the addresses with which it was made.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
     /// The number of bytes of code that were searched for hooks. If several modules share bytes,
     /// the bytes are added once for each module.
@@ -229,7 +230,7 @@ fn of_file(
     Ok(image)
 }
 
-/// Returns the text that says why the code of an id is not shown.
+/// Returns the text that says why the code of a function or loop is not shown.
 pub fn missing(why: Option<&Missing>) -> &'static str {
     match why {
         Some(Missing::NoEnd) => "its code does not say where it ends (mode count)",
@@ -284,8 +285,8 @@ mod tests {
         Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
     }
 
-    /// Modules that share a file or copy also share its image, and a file that cannot be read is
-    /// tried only once.
+    /// Modules that share a file or copy also share its image. A file that cannot be read is tried
+    /// only once.
     #[test]
     fn modules_share_an_image() {
         let mut images = Images::default();
@@ -302,7 +303,7 @@ mod tests {
         let failed = || Err("no such file".to_owned());
         assert!(images.of_file("x", failed).is_err());
         assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
-        // Each call states a different address for the same bytes.
+        // Each of these calls states a different address for the same copy.
         let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);

@@ -11,8 +11,8 @@ use super::code::{Found, Line, ModuleCode, listing, missing};
 use super::source::{MOST_LINES, Texts, in_words, range_of};
 use crate::object::object;
 
-/// Writes the bounds of the number of bytes that a loop's code requested, and the bounds for the
-/// bytes of an op's arguments.
+/// Returns an object with two pairs of bounds: for the bytes that a loop's loads and stores
+/// requested, and for the bytes of an op's arguments.
 pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Serialize {
     let out = |bounds: Bounds| {
         object! {
@@ -52,8 +52,8 @@ fn of_module(code: &ModuleCode) -> impl Serialize {
     }
 }
 
-/// Returns an object about the code of an id. The object includes the instructions if they are
-/// `wanted`.
+/// Returns an object about the code of the function or loop with this id. The object includes the
+/// instructions if they are `wanted`.
 pub fn region(found: &Found, id: u32, wanted: bool) -> Option<impl Serialize> {
     let code = found.as_ref().ok()?;
     let region = code.regions.found.get(&id);
@@ -146,7 +146,7 @@ pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Ser
     table.texts.iter().map(out).collect()
 }
 
-/// Returns where an entry is in each of the texts of its table.
+/// Returns the lines of an entry (a function or loop) in each text of its side table.
 pub fn places<'a>(table: &'a ir::table::SideTable, entry: &Entry) -> Vec<impl Serialize> {
     let place = |(i, text): (usize, &'a ir::kept::KeptText)| {
         let [first_line, last_line] = range_of(entry, text, i == 0)?;

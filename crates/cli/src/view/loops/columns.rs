@@ -39,7 +39,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns a value of the node as a whole. Rows of single threads do not have this value.
+    /// Returns a value that belongs to the node as a whole. `None` for the row of a single thread.
     fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         match self.thread {
             None => find(self),
@@ -83,8 +83,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// A function that returns one of a row's times. Its result becomes columns in ticks and in
-/// nanoseconds, each with half of the time's interval.
+/// A function that returns one of a row's times. The time gets columns in ticks and in nanoseconds,
+/// and for each of them a column with half of its interval.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
@@ -190,10 +190,10 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes the CSV of TVM's original lightweight profiling. It has the functions and loops that were
-/// entered, and for each the total time of all hits in whole ticks. The offsets are those of the
-/// machine code, if it is known. Otherwise they are return addresses, which are only known in mode
-/// log.
+/// Writes the CSV of TVM's original lightweight profiling. It has a row for each chosen function
+/// and loop that was entered, with the total time of all of its hits in whole ticks. The offsets
+/// are those of the machine code, if it is known. Otherwise they are return addresses, which are
+/// only known in mode log.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,

@@ -1,4 +1,5 @@
-//! Prints dispatches of IREE, and the loops inside of each dispatch, in the report of calls.
+//! Prints dispatches of IREE and the loops inside of each dispatch. `report` prints this section
+//! below its table of calls.
 //!
 //! ```text
 //!  dispatch / loop                       hits  per workgroup  inclusive  of dispatch  source
@@ -51,7 +52,7 @@ fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     groups
 }
 
-/// Prints a section of the report. Returns false if there is no dispatch to print.
+/// Prints the dispatches and their loops. Returns false if there is no dispatch to print.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<bool> {
     let groups = groups(loops);
     if groups.is_empty() {

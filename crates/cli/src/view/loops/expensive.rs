@@ -1,5 +1,5 @@
-//! Prints the loops of a profile in a few lines of the report of calls: totals, and the loops that
-//! took the most time.
+//! Prints the section of `report` about loops: the totals of all loops in one line, and the loops
+//! that took the most time.
 
 use std::io::{self, Write};
 
@@ -38,15 +38,15 @@ fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)>
     all
 }
 
-/// Returns three numbers: the functions and loops that were entered, all of their hits, and their
-/// timed hits. `None` if nothing was entered.
+/// Returns three numbers: how many functions and loops were entered, how many hits they had, and
+/// how many of these hits were timed. `None` if nothing was entered.
 fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
     let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
     let entered = loops.entered().count();
     (entered > 0).then(|| (entered, sum(|node| node.all.hits), sum(|node| node.all.begun)))
 }
 
-/// Prints a section of the report, if a function or loop was entered.
+/// Prints the section. Prints nothing if no function and no loop was entered.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<()> {
     let Some((entered, hits, begun)) = totals(loops) else { return Ok(()) };
     let prose = width.unwrap_or(PROSE_WIDTH);

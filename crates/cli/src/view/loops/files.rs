@@ -5,16 +5,16 @@
 //! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
 //! | anybody else | only in those directories |
 //!
-//! When a page is made, files are searched only in the directories that the caller named, unless
-//! `report --code` is given.
+//! When `report` makes an HTML page, it searches files only in the directories that the caller
+//! named, unless `--code` is given.
 //!
 //! In such a directory, a file is searched first at its whole path (`DIR/usr/lib/x.so`), and then
 //! by its name (`DIR/x.so`). No link in the directory is followed.
 //!
 //! Even in the caller's own profile, a path may lead to something that must not be opened. Opening
 //! a terminal or a pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks
-//! its reader. So a file is first looked up without being opened (`O_PATH`). It is opened only if
-//! it is a regular file on a file system that stores files. The number of bytes that are read is
+//! its reader. So this code first looks up a file without opening it (`O_PATH`). It is opened only
+//! if it is a regular file on a file system that stores files. The number of bytes that are read is
 //! limited to the size that the file had when it was opened.
 
 use std::fs::{File, Metadata};
@@ -33,7 +33,8 @@ use crate::view::rights::is_of_caller;
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
-    /// Whether the profile's paths are not opened, even if the caller has recorded the profile.
+    /// Whether the paths in the profile are not opened, even if the caller has recorded the
+    /// profile.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
@@ -118,7 +119,8 @@ const MADE_UP: [i64; 17] = [
     0x0765_5821, // resctrl
 ];
 
-/// Opens a file if it is a regular file that stores bytes. Otherwise fails without opening it.
+/// Opens a regular file whose file system stores its contents. Fails without opening any other
+/// file.
 fn plain(path: &Path) -> io::Result<File> {
     let found =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;

@@ -20,7 +20,8 @@ use crate::view::losses::losses_out;
 /// The schema of the JSON that `loops report` prints.
 pub const LOOPS_SCHEMA: &str = "counterpoint.loops/1";
 
-/// Prints everything that the user chose, including functions and loops that were never entered.
+/// Prints the modules, functions and loops that the user chose, including those that were never
+/// entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

@@ -1,5 +1,5 @@
-//! Writes the text above and below trees of loops: what was recorded, what the marks mean, and what
-//! is missing in the tree.
+//! Writes the text above and below trees of loops: what was recorded, what marks such as `≈` mean,
+//! and what is missing in the tree.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // Without a table, the name is only an identity, so it follows the word `module`.
+    // Without a side table, the name is only an identity, so it follows the word `module`.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -83,7 +83,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     if costs.is_empty() {
         return "as measured: the cost of a hit is not known".to_owned();
     }
-    // If hits of some kind do not occur in a mode, the cost of this kind is 0 and is not printed.
+    // If a mode has no hits of some kind, the cost of this kind of hits is 0 and is not printed.
     type OfCost = fn(&HitCost) -> f64;
     let kinds: [(OfCost, &str); 3] = [
         (|cost| cost.timed, "a timed hit"),
@@ -105,7 +105,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
 }
 
-/// Returns the explanations of the marks that occur in the trees.
+/// Returns the explanations of the marks and columns in `marks`.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
     if marks.iterations {
@@ -231,7 +231,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     notes
 }
 
-/// Returns notes about what is missing in the whole table.
+/// Returns notes about recorded rows that belong to no known module.
 pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if loops.table.strays > 0 {

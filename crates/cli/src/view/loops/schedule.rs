@@ -21,7 +21,8 @@ model::named! {
         Vectorized = "vectorized",
         /// TVM turned the loop into something else.
         Removed = "removed",
-        /// LLVM unrolled or removed the loop, or replaced it by a call (`memset`).
+        /// LLVM unrolled or removed the loop or replaced it by a call (`memset`), or the loop
+        /// cannot be distinguished from others.
         Optimized = "optimized",
         /// The user did not select the loop.
         LeftOut = "left out",
@@ -49,8 +50,9 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// Returns a text about an iteration of the machine code: `3 each, 1 apart`. It does 3 iterations
-/// of the schedule's loop, and 1 is done apart from the loop.
+/// Returns a text such as `3 each, 1 apart`. It means that each iteration of the machine code does
+/// 3 iterations of the schedule's loop, and that 1 iteration of each hit is done before or after
+/// the loop.
 pub fn unrolled(of: Unrolled) -> String {
     match of.apart {
         0 => format!("{} each", grouped(of.each.into())),

@@ -32,13 +32,13 @@ const GAP: &str = " │ ";
 /// The largest number of instructions in a listing.
 pub const MOST_LINES: usize = 100_000;
 
-/// The lines of a text by number, or the reason why there are none.
+/// The lines of a compiler's text by number, or the reason why they cannot be shown.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
 /// The largest size in bytes of a text file that is read.
 const MOST_TEXT: u64 = 1 << 30;
-/// The number of bytes of memory that all texts of a report may take. [`MOST_UNPACKED`] bytes are
-/// added for each byte of packed text in side tables. The texts of compilers unpack to less than 40
+/// The number of bytes of memory that all texts of a report may take, besides [`MOST_UNPACKED`]
+/// bytes for each byte of packed text in side tables. The texts of compilers unpack to less than 40
 /// times their size.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
 /// The number of bytes of memory that are allowed for each byte of packed text; see
@@ -94,8 +94,8 @@ impl Texts {
     }
 }
 
-/// Returns the first and the last line of an entry in this text. `is_first` means that the text is
-/// the first one of the table. The first text is the IR that was instrumented.
+/// Returns the first and the last line of a function or loop in this text. `is_first` is true for
+/// the first text of the side table, which is the IR that was instrumented.
 pub fn range_of(entry: &Entry, text: &KeptText, is_first: bool) -> Option<[u32; 2]> {
     let place = entry.places.iter().find(|place| place.language == text.language);
     place.map(|place| place.lines).or_else(|| is_first.then_some(entry.text))
@@ -157,7 +157,7 @@ pub fn texts(
 }
 
 /// Returns the columns with the id, the hits and the share of the innermost function or loop that
-/// begins in this line. The columns are empty if none begins there.
+/// begins in this line. The columns are blank if no function or loop begins there.
 fn margin(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -382,7 +382,7 @@ mod tests {
             shown("^bb1(%3: i64 loc(#loc3), %4: f32 loc(unknown)):  // 2 preds"),
             "^bb1(%3: i64, %4: f32):  // 2 preds"
         );
-        // Text that only looks like a location is kept, and so is an incomplete location.
+        // Text that only looks like a location, and a location that is not closed, stay unchanged.
         for line in [r#"x "a \" loc(b)" loc(#loc"#, r#"f " loc(a)""#, "call @loc(%a)", ""] {
             assert_eq!(shown(line), line);
         }

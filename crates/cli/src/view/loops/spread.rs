@@ -21,7 +21,7 @@ fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'
     loops.entered().filter(wanted).collect()
 }
 
-/// Returns the mean time of the timed hits, as it was measured.
+/// Returns the mean time of the timed hits. The cost of measuring is not subtracted.
 fn mean_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     tree.ns(node.all.ticks as f64 / node.all.ended as f64)
 }

@@ -27,7 +27,7 @@ const SOURCE_WIDTH: usize = 20;
 const ITERATIONS: &str = "iterations";
 /// The title of the column about iterations of the schedule.
 const UNROLLED: &str = "schedule iterations";
-/// The mark of rough estimates, where timing a hit costs too much compared with the hit.
+/// The mark of rough estimates: timing a hit costs too much compared with the time of the hit.
 const SAMPLED_ONLY: &str = "≈ ";
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,19 +110,19 @@ fn marks_of(loops: &Loops<'_>, tree: &LoopTree, lines: &[Line<'_>]) -> Marks {
 /// The marks that occur in a table and must be explained below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
-    /// The mark `≈`.
+    /// Whether a time is marked with `≈` as a rough estimate.
     pub sampled_only: bool,
-    /// The mark `<`.
+    /// Whether a time is marked with `<` as an upper bound.
     pub below: bool,
-    /// The mark `±`.
+    /// Whether a time has an interval (`±`).
     pub intervals: bool,
-    /// The mark `±?`.
+    /// Whether the interval of a time is not known (`±?`).
     pub unknown: bool,
-    /// The mark `~`.
+    /// Whether iterations are marked with `~`, because they were counted in only some of the hits.
     pub scaled: bool,
-    /// Whether any number of iterations (of the machine code) is known.
+    /// Whether the number of iterations of the machine code is known for any row.
     pub iterations: bool,
-    /// Whether it is known for any loop how its iterations correspond to the schedule's.
+    /// Whether any row has a value in the column `schedule iterations`.
     pub unrolled: bool,
 }
 
@@ -237,8 +237,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The beginning is cut, because the end is the most useful part. JSON and CSV have the whole
-    // text.
+    // The beginning of a long source location is cut, because its end is the most useful part. JSON
+    // and CSV have the whole location.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);

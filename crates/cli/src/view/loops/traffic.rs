@@ -1,6 +1,6 @@
 //! Collects the numbers from which `analysis::loops::traffic` computes bounds of the data that
-//! loops moved. These numbers are the loads and stores in the loops' machine code, and the sizes of
-//! the tensors that were the arguments of an op of TVM.
+//! loops moved. They are the bytes of the loads and stores in the loops' machine code, the sizes of
+//! the tensors that were the arguments of an op of TVM, and the loops' hits, iterations and times.
 
 use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
@@ -10,7 +10,7 @@ use record::meta::Role;
 use super::code::Found;
 use super::{Loops, iterations};
 
-/// Returns the total time of all hits in seconds.
+/// Returns the total time of all hits of a function or loop in seconds.
 fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estimate> {
     let time = node.all.times(loops.raw)?.inclusive;
     let ns = tree.ns(1.0)?;

@@ -17,7 +17,7 @@ pub(super) const SCALED: &str = "~";
 pub(super) const NAME_WIDTH: usize = 22;
 
 /// Returns the smallest and the largest number of iterations among the counted hits. If no hit was
-/// counted, both are the trip count that the compiler knew.
+/// counted, both are the trip count that the compiler knew. `None` if neither is known.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
@@ -71,7 +71,7 @@ pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -
         kind,
         cells,
     };
-    // The name of a loop is only in its first line.
+    // The name and id of a loop are printed only in the loop's first line.
     let first = |at: usize| at == 0 || lines[at - 1].0.id != lines[at].0.id;
     let named = |at: usize, text: String| if first(at) { text } else { String::new() };
     let all = || lines.iter().enumerate();

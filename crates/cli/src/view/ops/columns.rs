@@ -80,8 +80,7 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{range}{launch}{outside}", demangle(name(row), Detail::Short))
 }
 
-/// Whether several ops have the same title, so that they differ only in their arguments and
-/// devices.
+/// Whether several rows have the same title. Such rows differ only in their arguments and devices.
 pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
@@ -95,8 +94,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// Returns all titles. If several rows have the same title, their arguments are added, and then, if
-/// that is not enough, their devices.
+/// Returns the titles of all rows. If several rows have the same title, their arguments are added
+/// to it. If these titles are still the same, the devices are added.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -269,7 +268,8 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // A row for parallel regions outside of ops has no calls. It is only in the table of regions.
+    // A row for parallel regions outside of ops has no calls. For people, it is only in the table
+    // of regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table::new(columns, order)
@@ -323,8 +323,9 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// Returns the value of a row. Counts and durations are added up. Percentages and ratios are means
-/// over the calls that have one. A text is returned only if all calls have the same text.
+/// Returns the value of a user's collector for a row. Counts and durations are added up.
+/// Percentages and ratios are means over the calls that have one. A text is returned only if all
+/// calls have the same text.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;

@@ -114,7 +114,7 @@ struct Rows<'a> {
     table: Option<Table>,
     /// The rows whose calls are shown. `None` if the calls of all rows are shown.
     shown: Option<HashSet<usize>>,
-    /// The row of each op, in a run with a budget. Otherwise empty.
+    /// In a run with a budget, the row of each op. Empty in other runs.
     ops: HashMap<OpId, usize>,
 }
 
@@ -214,7 +214,7 @@ impl Serialize for Regions<'_> {
             object! {
                 start_ns: context.at(region.start),
                 duration_ns: context.ns(region.duration),
-                // The number of tasks; `null` if it was not recorded.
+                // The number of tasks of the region; `null` if it was not recorded.
                 task_count: region.of,
                 tasks: Tasks { context, process, tasks: &region.tasks },
                 imbalance: region.imbalance,
@@ -244,7 +244,7 @@ impl Serialize for Tasks<'_> {
     }
 }
 
-/// The data that is needed to write any call.
+/// The data that is needed to write a run or an op.
 struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
@@ -320,7 +320,8 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // If two collectors use the same name, the id of the later one is added to its name.
+            // If two keys of users' collectors have the same name, the id of the later key is added
+            // to its name.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),

@@ -1,6 +1,7 @@
 //! Prints the ops of a run with a budget, in which only some calls were timed. Trees of calls are
 //! incomplete in such a run, because a call inside of a timed one may have been counted but not
-//! timed. So the table has estimated totals of all calls, as in `report`, but no self times.
+//! timed. So the table has the estimated total time of all calls of each op, as in `report`, but no
+//! self times.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;

@@ -80,16 +80,16 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Arguments distinguish ops with the same name. They are in their own
-/// column or, if that column does not fit, after the names.
+/// Prints the table of ops. Arguments distinguish ops with the same name. The arguments are in
+/// their own column or, if that column does not fit, after the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // The order comes from the other table. There, the filter is applied to names without
-        // arguments; in the narrow table, the names include arguments.
+        // The order of the rows comes from the wide table, because the filter must be applied to
+        // names without arguments. In the narrow table, the names include arguments.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -100,7 +100,7 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
 /// Returns the table with the rows that the user asked for.
 pub fn arranged(view: &View<'_>) -> Table {
     let mut table = columns::ops(view, columns::Readers::People);
-    // The error is ignored, because `check` has found that the column exists.
+    // The error is ignored, because `check` has already found that the column of `--sort` exists.
     let _ = view.chosen.arrange(&mut table);
     table
 }

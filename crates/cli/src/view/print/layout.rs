@@ -1,6 +1,6 @@
-//! Lays out all tables. To fit a table into the width of a terminal, it leaves out columns,
-//! shortens names so that different names stay different (`names.rs` has the rule), and breaks
-//! prose into lines.
+//! Lays out all tables. To fit a table into the width of a terminal, this module leaves out
+//! columns, shortens names so that different names stay different (`names.rs` has the rule), and
+//! breaks prose into lines.
 //!
 //! ```text
 //!  name      number  number  prose
@@ -97,7 +97,7 @@ impl Layout<'_> {
         self.say_left_out_but_in(out, width, "csv")
     }
 
-    /// Prints which columns were left out, and that `format` has them.
+    /// Prints which columns were left out, and that the output in `format` has them.
     pub fn say_left_out_but_in(
         &self,
         out: &mut impl Write,
@@ -138,7 +138,7 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // The width of the longest name without the common beginning.
+    // The width of the longest name. For ops, the common beginning of the names is not counted.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
@@ -185,7 +185,7 @@ pub fn layout<'a>(
             fitted.common
         }
     };
-    // The rest of the width goes to the columns that are narrower than they need to be.
+    // The remaining width is given to the columns that are narrower than they need to be.
     for i in 1..shown.len() {
         let free = width.saturating_sub(widths[0]).saturating_sub(others(&widths));
         widths[i] = needs[i].min(widths[i].saturating_add(free));

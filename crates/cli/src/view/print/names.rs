@@ -13,7 +13,8 @@
 //!  …                                               ma…_3_re…                     3. around what differs
 //! ```
 //!
-//! If even the parts in which names differ do not fit, the names become numbers of rows.
+//! If even the parts in which names differ do not fit, the names are replaced by the numbers of
+//! their rows.
 
 use std::collections::HashMap;
 
@@ -194,8 +195,8 @@ fn without_beginning(names: &[String]) -> Fitted {
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
 }
 
-/// Shortens names that differ only in the middle. A name keeps the part that differs, and as much
-/// text around this part as fits.
+/// Shortens names that would otherwise look the same. A name keeps the part in which it differs
+/// from the others, and as much text around this part as fits.
 fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
     let shortest = names.iter().map(Vec::len).min().unwrap_or(0);

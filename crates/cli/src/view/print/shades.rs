@@ -1,13 +1,14 @@
 //! Shows a probability as two characters.
 
-/// The shades from 0 to 1. Each step adds an eighth of a block to one of the two characters.
+/// The shades from 0 to 1. In each step, one of the two characters becomes one level higher: a
+/// blank, `_`, and blocks of one to eight eighths.
 const SHADES: [&str; 19] = [
     "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
     "▇▇", "█▇", "██",
 ];
 
 /// Returns the shade of a probability raised to the power `gamma`. If there is no probability,
-/// because no call is in this column, the shade is blank.
+/// because no call belongs to the table's column, the shade is blank.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
     // The conversion of a float saturates. An index that is too large becomes the index of the last

@@ -1,5 +1,5 @@
-//! Tables: columns with names, units and cells. Text and CSV are made from these tables, and
-//! `--sort` sorts them.
+//! Tables: columns with names, units and cells. The output as text and as CSV is made from these
+//! tables, and `--sort` sorts them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -127,14 +127,14 @@ pub struct Column {
     /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub cells: Cells,
-    /// For a counter, the number of calls in each row that have a value, and the number of all
-    /// calls.
+    /// For a counter: for each row, the number of calls that have a value of the counter, and the
+    /// number of all calls.
     pub coverage: Option<Found<(u64, u64)>>,
     /// For a counter that took turns with others: the part of the time in which the counter was
     /// counting. Only rows whose value is at least partly an estimate have such a part.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter: the part of the value that an empty call reads as well. Only rows in which
-    /// this part is more than half have one.
+    /// For a counter: the part of the value that the recorder's own code counts, as measured with
+    /// an empty call. Only rows in which this part is more than half have such a part.
     pub mostly_empty: Option<Vec<Option<f64>>>,
     /// In a run with a budget: half of the 95 % interval, as a part of the value. It is infinity if
     /// the interval is not known. Only rows whose value is an estimate have it.
@@ -171,8 +171,8 @@ impl Column {
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
-    /// Returns the part of this row's value that an empty call reads as well. `None` if it is not
-    /// more than half.
+    /// Returns the part of this row's value that the recorder's own code counted (see
+    /// [`Column::mostly_empty`]). `None` if it is not more than half.
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
     }
@@ -348,8 +348,8 @@ impl Table {
     }
 
     /// Sorts by the column with this name or title. If the column contains times, the unit of the
-    /// name may be left out. Numbers are sorted from large to small, and text from a to z. Missing
-    /// values come last. Equal rows are sorted by name.
+    /// name may be left out. Numbers are sorted from large to small, and text from a to z. In a
+    /// column of numbers, missing values come last. Rows with equal values are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
@@ -362,8 +362,8 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // The column by which the table is sorted is hardly ever left out, because the user wants
-        // to see it.
+        // The column by which the table is sorted gets a low rank, so that it is hardly ever left
+        // out, because the user wants to see it.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());

@@ -97,8 +97,8 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
-/// Explains the marks of this cell: how many calls have a value, in which part of the time it was
-/// counted, or which part of it the probe itself counted.
+/// Explains the marks of a cell: how many calls have a value, in which part of the time the counter
+/// was counting, or which part of the value the recorder itself counted.
 pub fn note_of(column: &Column, row: usize) -> Option<String> {
     let partly = column.partly(row).map(|(counted, calls)| {
         format!("in {} of {} calls", grouped(counted.into()), grouped(calls.into()))
@@ -148,7 +148,8 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let of = column.name.strip_suffix("_per_call");
         of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
     };
-    // Columns with the same numbers of calls are named in the same line.
+    // Columns that have the same number of calls with a value, and the same number of all calls,
+    // are named in the same line.
     let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {

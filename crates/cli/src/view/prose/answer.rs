@@ -27,8 +27,9 @@ const NAME: usize = 60;
 /// since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls were
 /// mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of 410 ms`.
 ///
-/// 3. Which op or range contains most of the other calls: `step takes 36.1 s with the calls inside
-/// of it, 36.0 % of its thread's time in calls`.
+/// 3. Which op or range takes the most time together with the calls inside of it, except for ops
+///    and ranges that take nearly all of their threads' time:
+///    `step takes 36.1 s with the calls inside of it, 36.0 % of its thread's time in calls`.
 ///
 /// `lasted_ns` is how long the recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
@@ -99,10 +100,9 @@ fn with_off_cpu_in_calls(
     })
 }
 
-/// Returns the name of a thread, and how much time it spent outside of calls. The thread is the one
-/// with the most time in calls; a sum over all threads would include threads that only wait. If
-/// there were several passes, returns the sum over all threads instead, because each pass has its
-/// own threads.
+/// Returns the name of the thread with the most time in calls, and how much time it spent outside
+/// of calls. A sum over all threads would include threads that only wait. If there were several
+/// passes, returns the sum over all threads instead, because each pass has its own threads.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);

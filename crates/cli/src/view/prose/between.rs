@@ -75,7 +75,7 @@ fn place(sides: &Sides, gap: &Gap) -> String {
 
 /// Returns a line for a report about the gaps with the largest sum on one thread. This is the
 /// thread with the most time in calls or, if it has hardly any gaps, the thread with the largest
-/// sum of gaps. `None` if the threads were in calls for nearly all of their time. `common` is the
+/// sum of gaps. `None` if gaps take less than a tenth of the threads' time. `common` is the
 /// beginning of names that the table above replaces by `…`; it can be empty.
 pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;

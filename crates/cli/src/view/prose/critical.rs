@@ -167,7 +167,8 @@ mod tests {
     use super::*;
     use crate::view::text::{cell_text, marks};
 
-    /// On the path are 100 ns of each of two ops. The gain was computed for only one of them.
+    /// In this test, the path contains 100 ns of each of two ops. The gain was computed for only
+    /// one of them.
     #[test]
     fn a_gain_that_was_not_computed_is_a_bound() {
         let mut script = ProfileScript::monotonic();

@@ -44,7 +44,7 @@ pub fn head(explained: &Explained) -> String {
 }
 
 /// Returns a sentence for each finding, the strongest first. The last sentence says that nothing
-/// else stands out, or nothing at all. Empty if no variable was tried.
+/// else stands out, or nothing at all. Empty if [`head`] says why there are no findings.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -108,7 +108,7 @@ fn label(profile: &Profile, key: Key) -> String {
     labels(profile, &[key]).concat()
 }
 
-/// Returns the name of a class: `thread worker (4712)`.
+/// Returns the name of a class of calls (such as those of one thread): `thread worker (4712)`.
 fn class_name(profile: &Profile, class: Option<Class>) -> String {
     match class {
         Some(Class::Thread(process, thread)) => {

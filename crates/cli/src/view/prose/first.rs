@@ -13,7 +13,7 @@ use crate::view::units::{percent, plural, time};
 /// The largest number of ops that are named. Further ops are only counted.
 const NAMED: usize = 3;
 
-/// Returns a sentence about slow first calls, if there are any.
+/// For a report by op, returns a sentence about slow first calls, if there are any.
 pub fn slow(overview: &Overview<'_>) -> Option<String> {
     if overview.by != By::Op {
         return None;
@@ -47,8 +47,8 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
-    // With a budget, the option is not mentioned, because the times of calls that were only counted
-    // are not known.
+    // If the run had a budget, `--skip-ms` is not mentioned, because the times of calls that were
+    // only counted are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",
         false => " (--skip-ms MS leaves out the calls of each thread's first milliseconds)",

@@ -16,7 +16,7 @@ use crate::terminal::visible;
 use crate::view::units::{moment, plural, shorten, time};
 
 /// Returns the few lines above a report, each with a label and a text: the most important findings,
-/// the cost of recording, and which part of the profile is shown.
+/// the ranks, the cost of recording if it was high, and which part of the profile is shown.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
@@ -46,7 +46,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // Of the machine, an imported trace contains at most the name of the host.
+    // An imported trace describes its machine with at most the name of the host.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -264,7 +264,7 @@ struct ClockOut {
 }
 
 /// The smallest and the typical step of the clock. If the processes' clocks have different steps,
-/// each member is the largest value of all processes.
+/// each field has the largest value of all processes.
 #[derive(Serialize)]
 struct StepsOut {
     smallest: f64,

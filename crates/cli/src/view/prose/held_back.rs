@@ -1,5 +1,5 @@
-//! Describes in sentences what limits a program, for `explain`, for the last line of a report, and
-//! for the page.
+//! Describes in sentences what limits a program, for `explain`, for one of the last lines of a
+//! report, and for the page.
 
 use analysis::{Before, By, Fired, Rule, Sites, Summary, rules, sites_as};
 use profile::Profile;
@@ -45,8 +45,8 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// Returns the finding as a sentence without advice: `…; changing that can save at most 31 % of the
-/// wall time (52.0 ms of 168 ms)`.
+/// Returns what a rule found as a sentence without advice:
+/// `…; changing that can save at most 31 % of the wall time (52.0 ms of 168 ms)`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, before, mean_ns } => format!(
@@ -121,8 +121,8 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
         }
     };
     match fired.rule {
-        // The assumed cost of a fault is only its least cost, so there is no upper limit of the
-        // saving.
+        // For each page fault, only the smallest possible cost is assumed, so the saving has no
+        // known upper limit.
         Rule::FreshMemory { .. } => what,
         _ => format!(
             "{what}; changing that can save at most {} of the wall time ({} of {})",

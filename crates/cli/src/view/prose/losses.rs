@@ -92,8 +92,8 @@ fn loss(loss: &LossCount) -> impl Serialize + use<> {
 mod tests {
     use super::*;
 
-    /// For numbers that are used only inside of the kernel, the C library has no text but "Unknown
-    /// error".
+    /// For error numbers that are used only inside of the kernel, the C library has no text but
+    /// "Unknown error".
     #[test]
     fn error_numbers_have_a_text() {
         let text = |errno| {

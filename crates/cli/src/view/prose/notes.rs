@@ -15,7 +15,7 @@ use crate::view::units::{grouped, plural};
 /// The largest number of rows with contradictions that are named. Further rows are only counted.
 const NAMED: usize = 3;
 
-/// Describes contradictions between numbers. If values are therefore shown as they were recorded,
+/// Describes contradictions between numbers. If this is why values are shown as they were recorded,
 /// the text says so.
 fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
@@ -75,7 +75,7 @@ pub fn without_shapes(profile: &Profile) -> Option<&str> {
     all.first().filter(|_| !known).map(|(_, host)| &*host.ops)
 }
 
-/// Returns notes about this profile that a reader should know in addition to its numbers.
+/// Returns facts about this profile that a reader should know in addition to its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
@@ -163,8 +163,9 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the reasons why calls of the hosts that were seen may be missing. There is one sentence
-/// for each host. Equal sentences are returned only once.
+/// Returns the reasons why calls may be missing of hosts (such as PyTorch) that were seen in a
+/// process: one sentence for each host that `which` accepts. Equal sentences are returned only
+/// once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {

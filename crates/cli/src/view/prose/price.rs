@@ -19,8 +19,8 @@ fn of_all(overview: &Overview<'_>) -> Option<Price> {
     Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
-/// Returns a line about the cost of recording for the head of a view. `None` if the cost was small,
-/// or if a budget limited it.
+/// Returns the line about the cost of recording that is printed above a table. `None` if the cost
+/// was small or is not known, or if a budget limited it.
 pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
@@ -208,9 +208,9 @@ fn range(ns: Estimate) -> String {
     }
 }
 
-/// Returns the cost as a share of the program's processor time. If the cost is as large as all
-/// processor time, no share can be printed. This means that the probes were faster during the calls
-/// than in the calibration.
+/// Returns the cost as a share of the program's processor time. If the calculated cost is as large
+/// as all processor time, no share can be printed. In this case, the recorder's probes were faster
+/// during the calls than in the calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
@@ -248,9 +248,10 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// Returns the member `probe` of the report's JSON. The numbers without a range are repeated in
-/// `parts` with their ranges. All numbers are in ns, or null if they are not known. `run_cpu_ns` is
-/// the processor time of the command `run` itself, which is not part of the cost.
+/// Returns the member `probe` of the report's JSON. The costs without a range are repeated in
+/// `parts` with their ranges. Members whose names end in `_ns` are in ns. A member is null if its
+/// value is not known. `run_cpu_ns` is the processor time of the command `run` itself, which is not
+/// part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,
@@ -376,7 +377,8 @@ mod tests {
         assert_eq!(unknown, " of processor time (50.0 % of the time in calls)");
     }
 
-    /// The line recommends a budget only if a budget would reduce the cost.
+    /// The line recommends a budget only if calls cause the cost, because a budget does not reduce
+    /// the cost of start-up.
     #[test]
     fn the_head_says_when_recording_cost_more_than_a_twentieth() {
         let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();

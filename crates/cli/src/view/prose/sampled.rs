@@ -15,8 +15,8 @@ use crate::view::units::{grouped, percent, plural};
 /// a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The cost that the recorder measured itself is printed only if no other line has the cost of
-    // recording.
+    // The cost that the recorder measured itself is printed only if there are no calibrated probes,
+    // from which another line computes the cost of recording.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -127,14 +127,15 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// Returns the margin of the total time in all calls. `None` if the time is exact or not known.
+/// Returns the margin of the total time in all calls as text. `None` if the time is exact or not
+/// known.
 pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
     let total = overview.summary.sampled.as_ref()?.all.total?;
     margin(&total).map(margin_text)
 }
 
-/// Returns half of the interval as a part of the value. It is infinity if the interval is not
-/// known. `None` if the value is exact.
+/// Returns half of an estimate's interval as a part of its value. It is infinity if the interval is
+/// not known. `None` if the value is exact.
 pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,

@@ -1,4 +1,4 @@
-//! Prints time series in a report: as a small table, and as JSON with the same numbers.
+//! Prepares the time series of a report: the rows of a small table, and JSON with the same numbers.
 
 use std::collections::HashMap;
 
@@ -80,8 +80,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// Returns the rows of the table: track, scope, total, mean, lowest value, highest value, number of
-/// samples. The flag is set if the total is an estimate.
+/// Returns the rows of the table: track, scope, total, mean, lowest value, highest value and number
+/// of samples. The flag of a row is true if its total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
@@ -143,7 +143,8 @@ fn per_second(rate: f64, series: &Series) -> String {
     }
 }
 
-/// Returns a sentence about how regular the samples were. Empty if no series has a fixed interval.
+/// Returns a text about how regular the times between samples were. Empty if no series has a fixed
+/// interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

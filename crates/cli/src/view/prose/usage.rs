@@ -1,5 +1,5 @@
-//! Shows the values that the kernel counted for threads, in calls and between them, as text and as
-//! JSON.
+//! Shows the values that the kernel counted for threads (processor time, page faults and context
+//! switches), in calls and between them, as text and as JSON.
 
 use profile::Usage;
 use serde::Serialize;
@@ -17,8 +17,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // The processor time is the same as in the table of threads. It ends with the last reading of
-    // each thread's clocks.
+    // The processor time is the same as in the table of threads. It is counted up to the last
+    // reading of each thread's clocks.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));

@@ -56,7 +56,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // The next column is the time between calls, so this one is titled "in calls".
+    // A table of threads also has a column with the time between calls, so the total is titled "in
+    // calls".
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -100,8 +101,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // If no call contains another call, self time equals total time. In a table of threads it does
-    // so, too, because inner calls belong to the same thread.
+    // If no call contains another call, self time equals total time. In a table of threads, the
+    // column is left out for people, too, because inner calls belong to the same thread.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
@@ -151,7 +152,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread { with_silent(profile, summary, table) } else { table }
 }
 
-/// Adds the threads that recorded no call. Their rows have only processor time.
+/// Adds the threads that recorded no call. Their rows have only a name, 0 calls and the processor
+/// time.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
@@ -171,7 +173,8 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
 }
 
 /// Adds the columns of metrics: the values at `place`, and at the end, for programs, the numbers of
-/// calls with a value. Columns share the metrics of the rows, so that a cell takes no memory.
+/// calls with a value. All columns refer to one list with the metrics of all rows, so that a cell
+/// takes no memory.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],
@@ -219,7 +222,7 @@ fn add_metrics(
     columns.splice(place..place, shown);
 }
 
-/// If empty calls were calibrated, adds both ends of the intervals of means, for programs.
+/// If the cost of empty calls was measured, adds both ends of the intervals of means, for programs.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     if rows.iter().all(|row| row.taken.is_none()) {
         return;
@@ -305,8 +308,8 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// Returns for each row which part of the counter's value an empty call reads as well. `None` if it
-/// is not more than half.
+/// Returns for each row which part of the counter's value the recorder itself counted, as measured
+/// with an empty call. `None` if it is not more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()

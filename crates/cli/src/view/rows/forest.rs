@@ -20,7 +20,7 @@ pub struct Choice<'a> {
 }
 
 /// Keeps the rows that match, and the rows above and below them. If these are more than `top` rows,
-/// only the rows with the greatest weights are kept, and all rows above them. A row comes before
+/// keeps only the `top` rows with the greatest weights, and all rows above them. A row comes before
 /// the rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {

@@ -17,8 +17,8 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// The facts about an op of a virtual machine, or about a part of such an op. All members
-        /// are null for dispatches.
+        /// The facts about an op of a virtual machine, or about a part of such an op. For
+        /// dispatches, its JSON members are null.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -53,7 +53,7 @@ pub enum KeyOut<'a> {
         /// The generic meaning of the kind, which is the same for all tools.
         generic: Option<&'static str>,
     },
-    /// The device of the row. All members are null for rows that are not on a device.
+    /// The device of the row. Its JSON members are null for rows that are not on a device.
     Device {
         device: Option<u32>,
         device_name: Option<&'a str>,

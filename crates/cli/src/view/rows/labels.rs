@@ -9,7 +9,7 @@ use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
-/// Returns the op of a row, if the row is about an op with known metadata.
+/// Returns the op of a row, if the row is about an op whose metadata is known.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
@@ -124,9 +124,9 @@ fn rank_label(profile: &Profile, first: usize) -> String {
     }
 }
 
-/// Returns the label of a process, such as `4711 iree-run-module`. If the process stands for a row
-/// of a plugin's events, the label is like `accelerator 3 of python3 4711`. In a merged profile,
-/// the rank or the name of the member is added.
+/// Returns the label of a process, such as `4711 iree-run-module`. Some processes of a profile
+/// stand for a row of a plugin's events. Their label is like `accelerator 3 of python3 4711`. In a
+/// merged profile, the rank or the name of the member is added.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());

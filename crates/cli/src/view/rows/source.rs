@@ -1,4 +1,5 @@
-//! Handles source locations of ops. If the locations of a profile do not help, returns a hint.
+//! Finds out whether the source locations of ops distinguish the ops. If they do not, returns a
+//! hint how to get better ones.
 //!
 //! IREE's compiler stores with each dispatch a location in the compiler's input file. Which
 //! location this is depends on the file. In a function of the linalg dialect, all ops often have
@@ -47,8 +48,8 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Ops may share a line because they were made from it. So the sentence is returned only if
-    // every location is shared.
+    // Several ops may be made from the same line. So the sentence is returned only if every
+    // location belongs to several ops.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

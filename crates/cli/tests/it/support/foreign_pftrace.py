@@ -1,8 +1,8 @@
-"""Writes a trace in Perfetto's format like other programs do: with the published classes, and with
-every kind of name, clock and event that their writers use.
+"""Writes a trace in Perfetto's format as other programs do, with the published classes, and with every kind of name,
+clock and event that other programs use.
 
-Prints its content as JSON: [name, category, start, duration, arguments] of each slice, in
-nanoseconds of real time; values of counters; flows.
+Prints the trace's content as JSON: [name, category, start, duration, arguments] of each slice, in nanoseconds of real
+time; values of counters; flows.
 """
 
 import json
@@ -34,8 +34,8 @@ for clock, at in [(6, BOOT), (3, BOOT - 1000), (1, REAL)]:
     c.clock_id, c.timestamp = clock, at
 p.clock_snapshot.primary_trace_clock = 6
 
-# Tracks: a process, and below it a thread, a custom track, a counter in bytes, and a counter of
-# differences in units of 2 GB/s.
+# Tracks: a process, and below it a thread, a custom track, a counter in bytes, and a counter whose
+# values are differences in units of 2 GB/s.
 p = packet(1)
 p.track_descriptor.uuid = 10
 p.track_descriptor.process.pid = 42
@@ -63,7 +63,7 @@ p.track_descriptor.counter.unit_name = "GB/s"
 p.track_descriptor.counter.is_incremental = True
 p.track_descriptor.counter.unit_multiplier = 2
 
-# Sequence 1: texts that are not interned, boot time.
+# Sequence 1: its texts are not interned, and its clock is boot time.
 p = packet(1, BOOT + 1000)
 e = p.track_event
 e.type, e.track_uuid, e.name = E.TYPE_SLICE_BEGIN, 11, "outer"
@@ -103,7 +103,8 @@ p.track_event.type, p.track_event.track_uuid, p.track_event.name = E.TYPE_INSTAN
 p = packet(1, BOOT + 1500)
 p.track_event.type, p.track_event.track_uuid = E.TYPE_SLICE_END, 11
 
-# Sequence 2: interned texts, defaults, monotonic time, and a counter value in a slice's packet.
+# Sequence 2: it has interned texts, defaults, monotonic time, and a counter value in the packet of
+# a slice.
 p = packet(2)
 p.sequence_flags = 1
 p.trace_packet_defaults.timestamp_clock_id = 3
@@ -132,7 +133,7 @@ e.terminating_flow_ids.append(7)
 p = packet(2, BOOT - 1000 + 2600)
 p.sequence_flags = 2
 p.track_event.type = E.TYPE_SLICE_END
-# The state is cleared: now iid 1 is another name, and the default clock is boot time again.
+# The state is cleared. Now iid 1 stands for another name, and the default clock is boot time again.
 p = packet(2, BOOT + 3000)
 p.sequence_flags = 3
 one = p.interned_data.event_names.add()
@@ -141,13 +142,13 @@ p.track_event.type, p.track_event.track_uuid, p.track_event.name_iid = E.TYPE_SL
 p = packet(2, BOOT + 3100)
 p.sequence_flags = 2
 p.track_event.type, p.track_event.track_uuid = E.TYPE_SLICE_END, 12
-# A packet was lost, so the state that this packet needs does not exist.
+# A packet was lost, so the state that this packet refers to is not known.
 p = packet(2, BOOT + 3200)
 p.sequence_flags = 2
 p.previous_packet_dropped = 1
 p.track_event.type, p.track_event.track_uuid, p.track_event.name_iid = E.TYPE_SLICE_BEGIN, 12, 1
 
-# Sequence 3: compressed packets with a clock of their own, in microseconds since the previous packet.
+# Sequence 3: compressed packets. Their clock counts microseconds since the previous packet.
 inside = pb.Trace()
 outer, trace = trace, inside
 p = packet(3)
@@ -175,7 +176,7 @@ p.track_event.double_counter_value = 0.5
 trace = outer
 trace.packet.add().compressed_packets = zlib.compress(inside.SerializeToString())
 
-# Sequence 4: legacy events of Chrome on another thread.
+# Sequence 4: legacy events of Chrome, on another thread.
 p = packet(4)
 p.sequence_flags = 1
 p.track_descriptor.uuid = 20

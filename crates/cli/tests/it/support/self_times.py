@@ -1,7 +1,6 @@
-"""Computes the self time of each op of a Chrome trace by building the tree of each thread. Reads FILE
-and prints {name: [calls, total ns, self ns]} as JSON. Calls and total are those of the outermost
-slices: slices inside of another one of the same name count in neither. Uses complete slices only, and requires that
-the slices of each thread are nested."""
+"""Computes the self time of each op of a Chrome trace by building the tree of each thread. Reads FILE and prints
+{name: [calls, total ns, self ns]} as JSON. Calls and total contain only outermost slices, and no slice inside of a
+slice of the same name. Uses complete slices only, and requires that the slices of each thread are nested."""
 import json, sys
 from collections import defaultdict
 from decimal import Decimal
@@ -11,7 +10,7 @@ with open(sys.argv[1]) as file:
 threads = defaultdict(list)
 for place, event in enumerate(trace["traceEvents"]):
     if event.get("ph") == "X" and "dur" in event:
-        # Rounds to whole nanoseconds, like the importer.
+        # Times are rounded to whole nanoseconds, as the importer does.
         begin = round(Decimal(event["ts"]) * 1000)
         end = begin + round(Decimal(event["dur"]) * 1000)
         threads[(event["pid"], event["tid"])].append((begin, -end, place, event["name"]))

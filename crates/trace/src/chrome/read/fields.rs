@@ -1,5 +1,5 @@
-//! Defines the keys of an event that have a meaning, and stores their values in the fields of an
-//! event.
+//! Defines the keys of an event that the reader interprets, and stores their values in the fields
+//! of an [`Event`].
 
 use std::borrow::Cow;
 

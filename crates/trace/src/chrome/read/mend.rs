@@ -98,8 +98,8 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces a `\ud800` that is not followed by the second half of the pair. Some writers leave one
-/// when they cut a name.
+/// Replaces each `\ud800` or similar escape that is only one half of a surrogate pair. Some writers
+/// leave such an escape when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

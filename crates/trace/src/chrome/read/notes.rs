@@ -1,5 +1,5 @@
-//! Defines the notes that a scan takes about an event. From these notes, the shape of the event
-//! ([`super::shape`]) can be made.
+//! Defines the notes that the scanner takes about an event. The shape of the event
+//! ([`super::shape`]) is made from these notes.
 
 use super::fields::Field;
 
@@ -29,7 +29,7 @@ pub(super) enum Mark {
     /// A string of this length starts here.
     Text(Field, u32),
     Number(Field, i64),
-    /// A value that is kept as text starts here.
+    /// A value that is kept as text (of `args` or an unknown key) starts here.
     Open,
     /// The value that is kept as text ends here. It is the value of `args`.
     Args,

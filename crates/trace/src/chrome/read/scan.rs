@@ -1,9 +1,9 @@
 //! Reads usual events quickly: events without rare JSON.
 //!
 //! The scanner makes one forward pass, and neither builds a tree nor copies. Strings and numbers
-//! that are needed become fields of the event. For `args` and unknown keys, only the range of bytes
-//! is kept. The scanner also records which parts of the event may vary, so that the next similar
-//! event can be read faster ([`shape`](super::shape)).
+//! that are needed become fields of the event. Of the values of `args` and of unknown keys, the
+//! event only borrows the text. The scanner also records which parts of the event may vary, so that
+//! the next similar event can be read faster ([`shape`](super::shape)).
 //!
 //! The meaning of JSON is defined by serde_json: this scanner either reads an event exactly as
 //! serde_json would, or declines the event, and then serde_json reads it. The scanner declines
@@ -422,8 +422,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Records if a key has appeared before in the event. Events with such a key are always
-    /// scanned.
+    /// Records in the event and the notes if a key has appeared before in the event. No shape is
+    /// made of such an event.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];

@@ -11,14 +11,13 @@
 //! So the shape of a scanned event is kept: its text without the numbers, and without the strings
 //! of `name` and in `args`. An event fits a shape if it has a number for each number and a string
 //! for each string, and if the rest of its text is equal. Then the event is JSON because the first
-//! event was, and the parts that do not vary have the same meaning. Nothing else is assumed about a
-//! shape. Which shape is tried is a guess: the two shapes that last followed the previous event's
-//! shape are tried.
+//! event was, and the parts that do not vary have the same meaning. The reader guesses which shape
+//! an event has: it tries the two shapes that last followed the shape of the previous event.
 //!
-//! The length of each number or string is guessed, too: it is assumed to have the same length as in
-//! the last event. Then the position of the next part depends on memory that is already loaded, and
-//! not on the bytes that are being compared. So a processor can work on several parts at the same
-//! time.
+//! The reader also guesses that each number or string is as long as in the last event of this
+//! shape, and then checks this. Then the position of the next part depends on memory that is
+//! already loaded, and not on the bytes that are being compared. So a processor can work on several
+//! parts at the same time.
 //!
 //! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary. This
 //! is 2 MiB.
@@ -232,8 +231,8 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event that contains this key twice has no shape, so no exact text
-                            // has to be removed here.
+                            // An event that contains a key twice has no shape, so the event has no
+                            // exact text of an earlier value that would have to be removed here.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }
@@ -258,21 +257,21 @@ impl Shape {
     }
 }
 
-/// Returns the guess after this number: the next number in this slot is expected to have as many
-/// digits. Returns 0 if this number has a sign, a point or an exponent.
+/// Returns the guess after this number: that the next number in the slot has as many digits.
+/// Returns 0 if this number has a sign, a point or an exponent.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// Returns the guess after a string of this length: the next string in this slot is expected to
-/// have the same length. Returns 0 if this string contains escapes.
+/// Returns the guess after a string of this length: that the next string in the slot has the same
+/// length. Returns 0 if this string contains escapes.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// Returns the guess after this time: the next time in this slot is expected to have as many digits
-/// before the point. Returns 0 if this time does not have exactly three decimals, or is negative.
+/// Returns the guess after this time: that the next time in the slot has as many digits before the
+/// point. Returns 0 if this time does not have exactly three decimals, or is negative.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chrome::event::{Scalar, args};
 
-/// Stores all events as owned values, which serde_json parses independently.
+/// A sink that stores all events as values of serde_json, to compare them with what serde_json
+/// reads from the whole document.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     events: Vec<(u64, Value)>,

@@ -72,8 +72,8 @@ impl Word {
     }
 
     /// Returns whether lane `at` is the first lane whose high bit is set. The expression is not
-    /// `first(lanes) == at`, because a compiler could then continue with the computed index instead
-    /// of `at`. [`shape`](super::shape) explains why this would be slower.
+    /// `first(lanes) == at`, because a compiler could then use the computed index instead of `at`
+    /// in the code that follows. [`shape`](super::shape) explains why this would be slower.
     #[inline(always)]
     fn first_is(lanes: u64, at: usize) -> bool {
         let bit = 0x80u64 << (8 * at as u32 % u64::BITS);

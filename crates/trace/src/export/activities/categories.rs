@@ -51,9 +51,9 @@ impl Categories {
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// Returns the category of an event, and its keys that have no column, in the form that
-    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others) describes. `others` are the
-    /// keys that the event has now.
+    /// Returns the category of an event in the output, and the event's keys that have no column, in
+    /// the form that [`RawEvent::others`](crate::chrome::write::RawEvent::others) describes.
+    /// `others` are the keys that the event has now.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,

@@ -1,8 +1,8 @@
 //! Decides which events of an imported trace a filter keeps; see [`crate::export::filter`].
 //!
-//! The decision about each event is made in advance, because the events are then written unchanged.
-//! Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50 bytes for each
-//! end of an arrow.
+//! The decision about each event is made before any event is written, because it may depend on
+//! later events. Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50
+//! bytes for each end of an arrow.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,8 +20,8 @@ use crate::export::filter::{Filter, LeftOut};
 pub struct Keep {
     /// For each event, in the order of the file, one bit that says whether the event is kept.
     events: Vec<u64>,
-    /// Points of time series that are moved to the start of the window. The value is the start of
-    /// the window on the clock of the trace.
+    /// The events with points of time series that are moved to the start of the window (the range
+    /// of time that is wanted). The value is the start of the window on the clock of the trace.
     moved: HashMap<usize, i64>,
     /// How many events are not kept.
     pub left_out: LeftOut,

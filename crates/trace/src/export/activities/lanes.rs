@@ -6,7 +6,7 @@
 //! must be nested. If the slices of a row are in the order of their starts, the writer can find a
 //! track for each slice at once. Otherwise, all slices of the row must be known first (torch, for
 //! example, writes Python's calls after the operators that they called). This takes about 50 bytes
-//! per slice, and one byte per event while the trace is written.
+//! for each slice while the lanes are assigned, and then one byte for each start or end.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! Writes imported traces in Perfetto's format.
 //!
 //! In Chrome's format, the end of an arrow is a separate event. It belongs to the slice that
-//! surrounds it, and programs write it after that slice. So this writer does not write a slice at
-//! once but waits until another event of the trace comes. An arrow's end that does not come
-//! directly after its slice is written as an instant of its row, with the arrow.
+//! surrounds it, and programs write it after that slice. So this writer keeps a slice until it
+//! reads an event that is not an end of one of the slice's arrows. An arrow's end that does not
+//! come directly after its slice is written as an instant of its row, with the arrow.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

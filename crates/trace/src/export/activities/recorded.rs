@@ -1,9 +1,9 @@
 //! Adds to a timeline the events that profiler plugins handed over in the programs of a recorded
-//! profile. The profile's calls are in the same timeline. The counters of plugins are tracks of the
-//! profile, which [`crate::export::tracks`] exports.
+//! profile. The calls that were recorded in these programs are in the same timeline. The counters
+//! of plugins are tracks of the profile, which [`crate::export::tracks`] exports.
 //!
-//! Slices are passed on in the order of their starts. If a plugin did not hand its slices over in
-//! this order, all slices of its trace are kept in memory and sorted.
+//! Slices are passed to the sink in the order of their starts. If a plugin did not hand its slices
+//! over in this order, all slices of its trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -139,7 +139,7 @@ impl Rows {
     }
 }
 
-/// A slice, and the ends of its arrows. In the trace, these ends come after the slice.
+/// A slice, and the ends of its arrows. In the trace, these ends come directly after the slice.
 #[derive(Debug, Default)]
 struct Held {
     number: RowId,
@@ -243,7 +243,8 @@ impl<S: TimelineSink> Export<'_, S> {
         Ok(())
     }
 
-    /// Passes on the slice that was kept back until the ends of its arrows had come.
+    /// Passes on the slice in `held`, because all ends of its arrows have come, or keeps it in
+    /// `sorted`.
     fn release(&mut self) -> io::Result<()> {
         match self.held.take() {
             Some(held) if self.unsorted => self.sorted.push(held),

@@ -34,7 +34,7 @@ struct Arrows {
     first: u64,
 }
 
-/// What is known in advance about the calls of such hosts in one process.
+/// What is known, before a process's calls are exported, about its calls of hosts that call ops.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
@@ -42,7 +42,7 @@ pub struct Machines {
     exports: HashMap<u32, Export>,
 }
 
-/// What is known in advance about one export.
+/// What is known, before the calls of an export are exported, about their arguments.
 #[derive(Debug)]
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
@@ -86,8 +86,8 @@ pub fn has_machines(profile: &Profile, index: usize) -> bool {
 }
 
 impl Machines {
-    /// Reads the pages of process `index` if it has such calls. `last` is the number of arrows that
-    /// are already in use.
+    /// Reads the pages of process `index` if the process has calls of a host that calls ops. `last`
+    /// is the number of arrows that are already in use.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -133,7 +133,7 @@ impl Machines {
         Self { arrows, arrow, exports }
     }
 
-    /// Returns the ends of arrows that are at a call.
+    /// Returns the ends of arrows that are at a call: the starts at a region, or the end at a task.
     fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
         let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
@@ -215,8 +215,8 @@ impl<'a> ProcessExport<'a, '_> {
 
         let args = self.relay.args();
         let export = machines.exports.get(&columns.export[i]);
-        // The arguments of runs, regions and tasks are those of their op, so they are not written
-        // again.
+        // The tensor arguments of regions and tasks are those of their op, so they are written only
+        // for ops.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
             false => export.map(|export| &export.inputs),

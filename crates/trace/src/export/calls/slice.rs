@@ -1,5 +1,5 @@
-//! Makes one slice of the timeline from one recorded call. The code is used for calls of
-//! executables and for calls of virtual machines.
+//! Makes one slice of the timeline from one recorded call. The code is used for workgroup calls and
+//! for calls of hosts that call ops.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,8 @@ impl<'a> ProcessExport<'a, '_> {
     }
 
     /// Completes the slice of call `i`: adds its ticks and its counters, and passes the slice to
-    /// the writer. With `series`, the call's counters are also added as points of time series.
+    /// the writer. If `series` is true, the call's counters are also added as points of time
+    /// series.
     ///
     /// # Errors
     /// Fails if the thread that writes has ended.
@@ -95,7 +96,7 @@ impl<'a> ProcessExport<'a, '_> {
     }
 
     /// Adds the arguments about how the call was sampled: the number of calls that it represents
-    /// (docs/sampling.md). Every slice has the same arguments about sampling. If the weight of the
+    /// (docs/sampling.md). Every slice has the same keys for these arguments. If the weight of the
     /// counters is unknown, its argument is null.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();

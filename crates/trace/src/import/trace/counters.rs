@@ -1,5 +1,5 @@
-//! Imports the counters of a trace (`C`) as tracks. As in viewers, process, name and id identify a
-//! counter, and each key of its arguments is a series.
+//! Imports the counters of a trace (`C`) as tracks. As in viewers, a counter is identified by its
+//! process, name and id, and each key of its arguments is a series.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 /// cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// The part of the machine or program in which the counter counts.
+    /// The part of the machine or program whose events or values the counter contains.
     pub scope: Scope,
     /// The source of the value. Devices with the same number in different sources are different
     /// devices.
@@ -74,8 +74,8 @@ pub struct CounterValue<'a> {
 }
 
 impl OneTrace<'_> {
-    /// Adds a value of a counter. `event` is also stored unchanged. It should be an event `C` that
-    /// has a time and the value as its argument.
+    /// Adds a value of a counter. `event` is also stored unchanged. `event` should be an event `C`
+    /// that has a time and the value as its argument.
     ///
     /// # Errors
     /// Fails if the disk is full.

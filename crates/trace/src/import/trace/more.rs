@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::chrome::event::{Event, Scalar};
 
-/// Appends the keys of an event that have no column, as a JSON object. Appends nothing if there are
-/// no such keys.
+/// Appends the keys of an event that have no column in [`profile::activities`], as a JSON object.
+/// Appends nothing if there are no such keys.
 pub(super) fn more(event: &Event<'_>, out: &mut String) {
     for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
         if let Some(exact) = exact {

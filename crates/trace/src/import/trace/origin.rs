@@ -17,7 +17,7 @@ pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
     }
     match value["schema"].as_str() {
         Some(TRACE_SCHEMA) => true,
-        // If the part comes from a trace of another program, the object has no members.
+        // If the part comes from a trace of another program, the object has no key `members`.
         Some(PART_SCHEMA) => value.get("members").is_some(),
         Some(MERGE_SCHEMA) => {
             let mut files = value["files"].as_array().into_iter().flatten();

@@ -2,8 +2,8 @@
 //! programs.
 //!
 //! Such traces become activities, calls and tracks in the same way as imported traces. But the
-//! times of their calls are ticks of the profile's clock, and the calls belong to parts that the
-//! caller chooses.
+//! times of their calls are ticks of the profile's clock, and the calls are stored in parts of the
+//! profile that the caller chooses.
 
 use std::collections::HashMap;
 
@@ -66,8 +66,8 @@ impl Import {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes everything that is not written yet. All data that was written is to be added to a
-    /// recorded profile.
+    /// Writes everything that is not written yet. The caller then moves the files into the recorded
+    /// profile.
     ///
     /// # Errors
     /// Fails if the disk is full.

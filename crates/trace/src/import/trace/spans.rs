@@ -3,7 +3,7 @@
 //!
 //! Both ends of a span have the same category and id. In the older form, they also have the same
 //! name. Spans with the same id are nested. An event between the ends (`n`, `T`, `p`) is a moment,
-//! which is stored as an event but becomes no call.
+//! which is stored as an activity but becomes no call.
 
 use std::collections::HashMap;
 

@@ -19,8 +19,8 @@ pub(super) struct Texts<'a> {
     pub(super) room: &'a Room,
 }
 
-/// Limits the number of bytes that texts with numbers may become in events. Without a limit, an
-/// event of 20 bytes can use a text of a megabyte, and a million events can do the same.
+/// Limits how many bytes of texts with numbers are copied into events. Without a limit, a million
+/// events of 20 bytes could each use a text of a megabyte.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     used: Cell<u64>,

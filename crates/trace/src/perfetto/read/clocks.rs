@@ -2,7 +2,7 @@
 //!
 //! A snapshot contains the readings of several clocks at one moment. A time is converted from one
 //! clock to another with the last snapshot before this time. If no snapshot contains both clocks,
-//! the shortest path of conversions over other clocks is used.
+//! the time is converted over other clocks, with as few conversions as possible.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 

@@ -13,8 +13,8 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// Number of a track's open slices, from the last one back, that are searched for the place of a
-/// start or for the slice of an end.
+/// Maximum number of a track's open slices, from the last one back, that are searched to find the
+/// place of a new start or the slice to which an end belongs.
 const MOST_LATER: usize = 1024;
 
 /// The state of one sequence.
@@ -49,7 +49,7 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a field. Returns whether the field says what the packet is about.
+    /// Reads a field. Returns whether this version uses the content of a packet with this field.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {

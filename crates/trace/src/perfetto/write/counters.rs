@@ -32,8 +32,8 @@ struct CounterTracks {
 }
 
 impl Packets {
-    /// Adds the values of a row's counter to the values that will be written. Integers are put into
-    /// the packet of the slice, as long as there is room in it.
+    /// Adds the values of a row's counter to those that will be written with the next slice.
+    /// Integers are put into the packet of the slice, as long as there is room in it.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;

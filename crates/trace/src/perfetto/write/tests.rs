@@ -1,4 +1,4 @@
-//! Tests that labels save work, but do not change the output.
+//! Tests that labels ([`TextId`]) do not change the output.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,8 @@
-/* Measures how long PyTorch takes to announce an op to an observer. counterpoint/torch_ops.h says when.
+/* Measures how long PyTorch takes to announce an op to an observer. counterpoint/torch_ops.h says
+ * when this is measured.
  *
- * To be included after NDEBUG is defined: the layout of at::RecordFunction depends on it.
+ * NDEBUG must be defined before this file is included, because the layout of at::RecordFunction
+ * depends on it.
  */
 #ifndef COUNTERPOINT_TORCH_ANNOUNCE_H_
 #define COUNTERPOINT_TORCH_ANNOUNCE_H_
@@ -21,15 +23,17 @@ namespace counterpoint {
 inline std::unique_ptr<at::ObserverContext> nothing_began(const at::RecordFunction&) { return nullptr; }
 inline void nothing_ended(const at::RecordFunction&, at::ObserverContext*) {}
 
-/* Returns an op that does nothing. It is never destroyed: threads may run ops until the process has ended. */
+/* Returns an op that does nothing. It is never destroyed, because threads may run ops until the
+ * process ends. */
 inline const c10::FunctionSchema& nothing() {
   static const auto& schema = *new c10::FunctionSchema("counterpoint::nothing", "", {}, {});
   return schema;
 }
 
-/* Has PyTorch announce an op that does nothing, as its dispatcher does, to an observer that does nothing,
- * so many times, and passes on the time of the last one. `ended` is what our observer calls at the end of an
- * op. While others observe ops as well, it is not us for whom ops are announced. */
+/* Makes PyTorch announce an empty op to an observer that does nothing, `times` times, in the same
+ * way as its dispatcher announces ops. Reports the times of the last announcement. `ended` is the
+ * function that our observer calls at the end of an op. If there are other observers, nothing is
+ * measured, because PyTorch would announce ops even without ours. */
 __attribute__((noinline, cold)) inline void announce(
     const counterpoint_torch_ops_t* table,
     at::RecordFunctionCallback::EndCallback ended,

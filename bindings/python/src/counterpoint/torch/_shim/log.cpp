@@ -1,19 +1,22 @@
-/* Hands over PyTorch's recordings as they are, without JSON (counterpoint/torch_log.h).
+/* Passes recordings of PyTorch's profiler to libcounterpoint.so, without writing JSON first
+ * (counterpoint/torch_log.h).
  *
- * Kineto writes a recording through an ActivityLogger. The one that PyTorch has makes trace files;
- * ours passes each event on. So that a recording means the same in both ways, this file follows
- * ChromeTraceLogger (Kineto's output_json.cpp, as in PyTorch 2.15) field by field, except that no
- * text is changed: trace files cannot hold quotation marks, backslashes, or letters beyond ASCII.
+ * Kineto passes the events of a recording to an ActivityLogger. PyTorch's own logger writes trace
+ * files; the logger in this file passes each event on. To give events the same meaning as in trace
+ * files, it follows ChromeTraceLogger (Kineto's output_json.cpp, as in PyTorch 2.15) field by
+ * field. There is one difference: this logger changes no texts, but trace files cannot contain
+ * quotation marks, backslashes, or letters beyond ASCII.
  *
  *     torch.profiler stops -> counterpoint_torch_log_save (Python calls it)
  *                               -> Kineto: save("cp:...") -> makes a Logger -> every event
  *
- * A loaded shim is never unloaded, because Kineto keeps the function that makes loggers.
+ * The shim must never be unloaded, because Kineto keeps a pointer to the function that makes
+ * loggers.
  */
 #include "shim.h"
 
-/* Before this version, arguments of events had no types. Recordings of such a PyTorch are taken over as trace files
- * (_log.py), and this file is empty. */
+/* Before this version, arguments of events had no types. For older versions this file is empty, and
+ * recordings are imported from trace files (_log.py). */
 #if COUNTERPOINT_TORCH_VERSION >= 21500
 
 #include <cmath>
@@ -55,7 +58,7 @@ const Table* table = nullptr;
 
 counterpoint_torch_text_t text(std::string_view from) { return {from.data(), from.size()}; }
 
-/* Returns the category of an event's type, as trace files have it. */
+/* Returns the category that trace files use for a type of events. */
 std::string_view name_of(ActivityType type) {
   for (const auto& known : libkineto::_activityTypeNames) {
     if (known.type == type) return known.name;
@@ -85,7 +88,7 @@ void append(std::string& json, std::string_view value) { append_quoted(json, val
 void append(std::string& json, const libkineto::RawJson& value) { json += value.value; }
 
 void append(std::string& json, double value) {
-  /* JSON has no infinities. */
+  /* JSON has no infinities and no NaN. */
   if (std::isfinite(value)) {
     fmt::format_to(std::back_inserter(json), "{}", value);
   } else {
@@ -113,7 +116,8 @@ void append(std::string& json, const std::vector<T>& values) {
   json += ']';
 }
 
-/* The arguments of one event. Texts of activities are not copied; they live longer. */
+/* The arguments of one event. Texts of activities are not copied, because they stay valid until the
+ * event was passed on. */
 class Arguments final : public libkineto::ITypedMetadataVisitor {
  public:
   void clear() {
@@ -132,7 +136,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     list_.push_back({text(key), {}, static_cast<std::int64_t>(value), COUNTERPOINT_TORCH_UNSIGNED, 0});
   }
 
-  /* Adds a text that lives until the event was handed over. */
+  /* Adds a text that stays valid until the event was passed on. */
   void add(std::string_view key, std::string_view value) {
     list_.push_back({text(key), text(value), 0, COUNTERPOINT_TORCH_TEXT, 0});
   }
@@ -148,7 +152,8 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     add_json(key, json);
   }
 
-  /* Keeps a text that does not live long enough, until the next event. */
+  /* Stores a text until the next event. It is for texts that would otherwise become invalid too
+   * early. */
   std::string_view keep(std::string&& from) { return fresh() = std::move(from); }
 
  private:
@@ -216,7 +221,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     append(*dict_, value);
   }
 
-  /* Returns an empty text that stays where it is until the next event. */
+  /* Returns an empty text that does not move in memory until the next event. */
   std::string& fresh() {
     if (used_ == texts_.size()) texts_.emplace_back();
     std::string& next = texts_[used_++];
@@ -232,7 +237,8 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
   std::size_t depth_ = 0;
 };
 
-/* Returns the number of a row as Kineto does: rows have no negative numbers. */
+/* Returns the number of a row in the same way as Kineto: without its sign, because rows have no
+ * negative numbers. */
 std::int64_t row_of(std::int64_t resource) {
   if (resource == INT64_MIN) return 0;
   return std::llabs(resource);
@@ -242,14 +248,16 @@ bool is_stream_sync(const ITraceActivity& op, std::string_view name) {
   return op.type() == ActivityType::CUDA_SYNC && name == "Stream Sync";
 }
 
-/* Waits for a stream are shown in a row next to that of the stream. */
+/* Events that wait for a stream are shown in a separate row, whose number is the stream's number
+ * plus this constant. */
 constexpr std::int64_t SYNC_ROWS = 1000000;
 
 class Logger final : public libkineto::ActivityLogger {
  public:
   explicit Logger(counterpoint_torch_trace_t* trace) : trace_(trace) {}
 
-  /* The recording is open here only if something was thrown, or if Kineto does not end its recordings. */
+  /* The recording is still open here only if an exception was thrown, or if Kineto did not end the
+   * recording. */
   ~Logger() override {
     if (trace_ != nullptr) table->end(trace_, 0);
   }
@@ -262,7 +270,8 @@ class Logger final : public libkineto::ActivityLogger {
     field("schemaVersion", "1");
     field("deviceProperties", "[" + device_properties + "]");
     for (const auto& [key, json] : metadata) field(key, json);
-    /* Trace files take the host's name from the environment. */
+    /* If the metadata lack the host's name, this adds it. (Trace files take it from the
+     * environment.) */
     char host[256] = "";
     if (metadata.count("host_name") == 0 && gethostname(host, sizeof host - 1) == 0) {
       std::string json;
@@ -313,16 +322,18 @@ class Logger final : public libkineto::ActivityLogger {
     moment("Iteration Start: " + span.name, span.startTime, "Traces", "Trace " + span.name);
   }
 
-  /* GenericTraceActivity is what most activities are. Its name need not be copied. */
+  /* Most activities have the type GenericTraceActivity. The name of such an activity need not be
+   * copied. */
   void handleGenericActivity(const GenericTraceActivity& op) override { handle(op, op.activityName); }
 
   void handleActivity(const ITraceActivity& op) override { handle(op, op.name()); }
 
   void finalizeMemoryTrace(const std::string&, const libkineto::Config&) override {}
 
-  /* `buffers` is of a type that PyTorch's headers only declare, so this file cannot destroy it, and
-   * need not: GCC's and Clang's ABI has the caller destroy a parameter of such a type. Nothing that
-   * Kineto owns is used after this. (A saved recording has null here: it keeps its buffers.) */
+  /* PyTorch's headers only declare ActivityBuffers, so this file cannot destroy the second
+   * parameter. This is not needed, because in the ABI of GCC and Clang the caller destroys a
+   * parameter of such a type. Nothing that Kineto owns is used after this call. (For a recording
+   * that is saved, the parameter is null, because the recording keeps its buffers.) */
   void finalizeTrace(
       const libkineto::Config&, std::unique_ptr<libkineto::ActivityBuffers>, std::int64_t end_time) override {
     moment("Record Window End", end_time, "", "");
@@ -362,7 +373,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds a moment of the whole recording. */
+  /* Adds an instant event that belongs to the whole recording. */
   void moment(const std::string& name, std::int64_t time, std::string_view process, const std::string& thread) {
     counterpoint_torch_entry_t entry = begin('i', name, time);
     entry.has =
@@ -385,7 +396,8 @@ class Logger final : public libkineto::ActivityLogger {
     std::int64_t time = op.timestamp();
     std::int64_t duration = std::max<std::int64_t>(op.duration(), 0);
     if (type == ActivityType::GPU_USER_ANNOTATION) {
-      /* The range begins together with the first work inside it, and must enclose that work. */
+      /* Extend the range by 1 ns on each side. It begins together with the first work inside it,
+       * and must enclose this work. */
       time -= 1;
       duration += 2;
     }
@@ -413,8 +425,8 @@ class Logger final : public libkineto::ActivityLogger {
     if (op.flowId() > 0) arrow(op, sync);
   }
 
-  /* Returns whether events of this type always have an "External id". Work of a device and calls of its
-   * interface have one only if they are linked. */
+  /* Returns whether events of this type always have an "External id". Events of a device's work, or
+   * of calls of the device's interface, have one only if they are linked with an op. */
   static bool has_own_id(ActivityType type) {
     switch (type) {
       case ActivityType::GPU_MEMCPY:
@@ -451,7 +463,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds one event for each series. */
+  /* Adds one event for each series of values. */
   void hardware_counters(const ITraceActivity& op) {
     const std::string process = fmt::format("GPU {} Counters", op.deviceId());
     for (const auto& [series, value] : op.counterValues()) {
@@ -485,7 +497,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds what a kernel says about the collective operation that launched it. */
+  /* Adds the facts about a collective operation to the arguments of a kernel that it launched. */
   void collective(const ITraceActivity& op) {
     const auto value = [&](const char* key) -> std::string_view {
       std::string found = op.getMetadataValue(key);
@@ -523,7 +535,8 @@ class Logger final : public libkineto::ActivityLogger {
   std::set<std::pair<std::int64_t, std::int64_t>> sync_rows_;
 };
 
-/* Takes the events of a recording that somebody saves while nothing records this process. */
+/* Discards the events of a recording. Used if a recording is saved while nothing records this
+ * process. */
 class Nothing final : public libkineto::ActivityLogger {
   void handleTraceStart(const std::unordered_map<std::string, std::string>&, const std::string&) override {}
   void handleDeviceInfo(const libkineto::DeviceInfo&, std::int64_t) override {}
@@ -543,9 +556,10 @@ std::unique_ptr<libkineto::ActivityLogger> make_logger(const std::string&) {
   return std::make_unique<Nothing>();
 }
 
-/* PyTorch's `save` works once for each result, and belongs to the program. The recording behind it
- * can be saved any number of times, but the member that holds it is private. An explicit
- * instantiation may name private members; that is how standard C++ lets us reach it. */
+/* PyTorch's `save` works only once for each result, and the program may need it. The recording
+ * inside the result can be saved any number of times, but it is in a private member. Standard C++
+ * allows code to name a private member in an explicit instantiation of a template, so this code
+ * reads the member in that way. */
 template <auto Member>
 struct Private {
   friend std::unique_ptr<TraceWrapper>& wrapper_of(ProfilerResult& result) { return result.*Member; }
@@ -555,12 +569,13 @@ template struct Private<&ProfilerResult::trace_>;
 
 }  // namespace
 
-/* Returns the type by which Python gets the address of a result from pybind11. */
+/* Returns the C++ type of a result. Python passes it to pybind11 to get the address of a result. */
 COUNTERPOINT_TORCH_EXPORT const void* counterpoint_torch_log_result_type() { return &typeid(ProfilerResult); }
 
-/* Hands the recording of a result over. 0: done; 1: it has none, or nothing is in it; else `why` says what
- * failed. The result must be whole (_whole.py). A second look at that: Kineto's recording without buffers,
- * which would crash here, has no activities. */
+/* Passes the recording of a result on. Returns 0 if it did, or 1 if the result has no recording or
+ * an empty one. Otherwise `why` says what failed. The result must be complete (_whole.py). The
+ * check for activities is a second safeguard: a recording of Kineto without buffers, which would
+ * crash here, has no activities. */
 COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_log_save(void* result, char* why, std::size_t capacity) {
   return counterpoint::begin(why, capacity, [result]() -> std::int32_t {
     const std::unique_ptr<TraceWrapper>& wrapper = wrapper_of(*static_cast<ProfilerResult*>(result));

@@ -1,4 +1,4 @@
-/* Finds out whether an object is on the stack of the calling thread. */
+/* Determines whether an object is on the stack of the calling thread. */
 #ifndef COUNTERPOINT_TORCH_ON_STACK_H_
 #define COUNTERPOINT_TORCH_ON_STACK_H_
 
@@ -9,7 +9,8 @@
 
 namespace counterpoint {
 
-/* Returns the address of the first byte above the stack of the calling thread; 0 if that is not known. */
+/* Returns the address of the first byte above the stack of the calling thread, or 0 if it is not
+ * known. */
 __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
   thread_local std::uintptr_t top = 0;
   if (top == 0) {
@@ -24,12 +25,13 @@ __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
   return top;
 }
 
-/* Number of bytes that the frames of a thread take up at least before it calls an observer: those of
- * PyTorch's dispatcher, and those with which the thread itself began. */
+/* A lower bound for the bytes of stack that a thread uses before it calls an observer. They are
+ * used by the frames of PyTorch's dispatcher and the frames with which the thread began. */
 constexpr std::uintptr_t LEAST_FRAMES = 2048;
 
-/* Returns whether an object is on the stack of the calling thread. Most are so close that the end of the stack,
- * which is in thread-local memory of a library, need not be known. */
+/* Returns whether an object is on the stack of the calling thread. Most objects are so close to the
+ * current frame that the first comparison is enough. Then the top of the stack is not needed, whose
+ * lookup in a library's thread-local memory is slower. */
 inline bool is_on_stack(const void* object) {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   const auto at = reinterpret_cast<std::uintptr_t>(object);

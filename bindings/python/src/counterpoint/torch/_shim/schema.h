@@ -1,6 +1,8 @@
-/* Finds out which op PyTorch calls, without its name. See counterpoint/torch_ops.h, `identity`.
+/* Identifies the op that PyTorch calls without reading its name. See `identity` in
+ * counterpoint/torch_ops.h.
  *
- * To be included after NDEBUG is defined: the layout of at::RecordFunction depends on it.
+ * NDEBUG must be defined before this file is included, because the layout of at::RecordFunction
+ * depends on it.
  */
 #ifndef COUNTERPOINT_TORCH_SCHEMA_H_
 #define COUNTERPOINT_TORCH_SCHEMA_H_
@@ -16,9 +18,10 @@
 
 namespace counterpoint {
 
-/* at::RecordFunction has a member that says which op it is: the op's schema, or a name. Its public functions
- * only tell the name, which takes several cache lines that nothing else needs. Naming a private member is
- * allowed in an explicit instantiation of a template. */
+/* at::RecordFunction has a private member that identifies the op: the op's schema, or a name. The
+ * public functions only return the name, and getting it reads several cache lines that nothing else
+ * needs. So the private member is read here. C++ allows code to name a private member in an
+ * explicit instantiation of a template. */
 struct Description {
   friend constexpr auto member(Description);
 };
@@ -28,13 +31,14 @@ struct Reveal {
 };
 template struct Reveal<&at::RecordFunction::fn_>;
 
-/* Returns the schema of an op; null if it has none, such as a node of autograd or a range. */
+/* Returns the schema of an op. Returns null if there is none, as for a node of autograd or a
+ * range. */
 inline const void* schema_of(const at::RecordFunction& function) {
   const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&(function.*member(Description())));
   return schema != nullptr ? &schema->get() : nullptr;
 }
 
-/* Tells the recorder of ops that PyTorch removes. */
+/* Notifies the recorder when PyTorch removes an op. */
 class Removed : public c10::OpRegistrationListener {
  public:
   explicit Removed(const counterpoint_torch_ops_t* table) : table_(table) {}
@@ -45,13 +49,15 @@ class Removed : public c10::OpRegistrationListener {
   const counterpoint_torch_ops_t* table_;
 };
 
-/* Starts telling the recorder, for ever: threads may run ops until the process has ended. */
+/* Registers a listener that notifies the recorder. It is never removed, because threads may run ops
+ * until the process ends. */
 inline void tell_of_removed_ops(const counterpoint_torch_ops_t* table) {
   new c10::RegistrationHandleRAII(
       c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Removed>(table)));
 }
 
-/* Returns whether PyTorch's dispatcher keeps this schema, so that we hear when it is removed. */
+/* Returns whether this schema is registered with PyTorch's dispatcher. Only then are we notified
+ * when it is removed. */
 inline bool is_registered(const void* address) {
   const auto* schema = static_cast<const c10::FunctionSchema*>(address);
   const auto op = c10::Dispatcher::singleton().findSchema(schema->operator_name());

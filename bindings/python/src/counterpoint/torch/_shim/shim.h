@@ -1,8 +1,8 @@
-/* All parts of the shim use these definitions. See counterpoint/torch.h.
+/* Definitions that all parts of the shim use. See counterpoint/torch.h.
  *
- * Every .cpp file of this folder is compiled on the user's machine against the headers of the
- * installed PyTorch, and all are linked into one shared object. COUNTERPOINT_TORCH_VERSION is
- * 10000 * major + 100 * minor + patch of that PyTorch: 21500 for 2.15.0.
+ * The .cpp files of this folder are compiled on the user's machine with the headers of the
+ * installed PyTorch, and linked into one shared object. COUNTERPOINT_TORCH_VERSION is the version
+ * of that PyTorch, as 10000 * major + 100 * minor + patch: 21500 for 2.15.0.
  */
 #ifndef COUNTERPOINT_TORCH_SHIM_H_
 #define COUNTERPOINT_TORCH_SHIM_H_
@@ -17,13 +17,13 @@
 
 namespace counterpoint {
 
-/* Returns whether a table, which begins with its size, has at least `needed` bytes. */
+/* Returns whether a table has at least `needed` bytes. The first field of the table is its size. */
 inline bool covers(const void* table, std::size_t needed) {
   return table != nullptr && *static_cast<const std::uint32_t*>(table) >= needed;
 }
 
-/* Runs the body of a `begin` function, and turns what it throws into a result. The body returns
- * one of the results of counterpoint/torch.h. */
+/* Runs the body of a `begin` function, which returns one of the results of counterpoint/torch.h. If
+ * the body throws an exception, writes its text to `why` and returns COUNTERPOINT_TORCH_FAILED. */
 template <typename Body>
 std::int32_t begin(char* why, std::size_t capacity, Body body) noexcept {
   try {

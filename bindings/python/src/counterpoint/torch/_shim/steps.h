@@ -1,12 +1,14 @@
-/* Has ops announced in some steps of the program only, in a run with a budget.
- * counterpoint/torch_ops.h says what is asked of the recorder.
+/* In a run with a budget, makes PyTorch announce ops only in some steps of the program.
+ * counterpoint/torch_ops.h describes the functions of the recorder that decide this. There are
+ * three observers:
  *
- *   ranges    an observer of named ranges alone: always there
- *   ops       an observer of everything else: taken away for whole steps
- *   canary    PyTorch calls it for one op in some hundred; for the others, it costs nothing. It gives the
- *             observer of ops back if a step does not end
+ *   ranges    an observer of named ranges only; it always stays enabled
+ *   ops       an observer of everything else; it is disabled for whole steps
+ *   canary    an observer that PyTorch calls for one op in 256, chosen at random; for other ops, it
+ *             costs nothing. It enables the observer of ops again if a step does not end
  *
- * To be included after NDEBUG is defined: the layout of at::RecordFunction depends on it.
+ * NDEBUG must be defined before this file is included, because the layout of at::RecordFunction
+ * depends on it.
  */
 #ifndef COUNTERPOINT_TORCH_STEPS_H_
 #define COUNTERPOINT_TORCH_STEPS_H_
@@ -24,10 +26,10 @@
 
 namespace counterpoint {
 
-/* The share of ops that PyTorch announces to the canary. */
+/* The fraction of ops that PyTorch announces to the canary. */
 constexpr double CANARY = 1.0 / 256;
 
-/* The observers. Protected by `lock`, which is held for the time of a call of PyTorch's. */
+/* The observers. `lock` protects them. It is held only during calls of PyTorch's functions. */
 struct Steps {
   std::mutex lock;
   at::CallbackHandle ops = at::INVALID_CALLBACK_HANDLE;
@@ -37,19 +39,20 @@ struct Steps {
   const counterpoint_torch_ops_t* table = nullptr;
 };
 
-/* Returns the observers. They are never destroyed: threads may run ops until the process has ended. */
+/* Returns the observers. They are never destroyed, because threads may run ops until the process
+ * ends. */
 inline Steps& the_steps() {
   static Steps& steps = *new Steps;
   return steps;
 }
 
-/* Returns how many ranges of this thread are in progress. */
+/* Returns the number of ranges of this thread that are in progress. */
 inline std::uint32_t& depth_of_ranges() {
   static thread_local std::uint32_t depth = 0;
   return depth;
 }
 
-/* Makes PyTorch announce ops from now on, or stop it. */
+/* Makes PyTorch announce ops from now on, or stop announcing them. */
 inline void announce_ops(bool wanted) {
   Steps& steps = the_steps();
   std::lock_guard<std::mutex> lock(steps.lock);
@@ -62,7 +65,8 @@ inline void announce_ops(bool wanted) {
   steps.is_away.store(!wanted);
 }
 
-/* Must be called right before a range begins, and `range_ended` when it has ended. */
+/* Must be called right before a range begins. `range_ended` must be called when the range has
+ * ended. */
 inline void range_begins(const char* name, bool must_see) noexcept {
   const std::int32_t wanted = the_steps().table->range_begins(name, depth_of_ranges()++, must_see);
   try {
@@ -73,7 +77,8 @@ inline void range_begins(const char* name, bool must_see) noexcept {
 
 inline void range_ended() {
   std::uint32_t& depth = depth_of_ranges();
-  /* A range may end on another thread than the one that began it. */
+  /* The depth may be 0 here, because a range may end on another thread than the one on which it
+   * began. */
   if (depth > 0) --depth;
 }
 
@@ -88,8 +93,9 @@ inline std::unique_ptr<at::ObserverContext> canary_began(const at::RecordFunctio
   return nullptr;
 }
 
-/* A child that is forked in a step without ops has them announced: it may have no steps. Nobody holds the lock
- * in the child, because the parent held it when it forked. */
+/* If a child is forked in a step without ops, ops are announced in the child from the begin,
+ * because the child may have no steps. The parent holds the lock while it forks, so no other thread
+ * can hold it in the child. */
 inline void observe_forks() {
   static const int registered = pthread_atfork(
       [] { the_steps().lock.lock(); },
@@ -117,7 +123,8 @@ inline void observe_nothing() {
   steps.is_away.store(false);
 }
 
-/* Registers the observer `ops`, and `ranges` for ranges if the recorder wants to know of steps. */
+/* Registers the observer `ops`. If the recorder uses steps, also registers the observer `ranges`
+ * for ranges, and the canary. */
 inline void observe(
     const counterpoint_torch_ops_t* table,
     const at::RecordFunctionCallback& ops,

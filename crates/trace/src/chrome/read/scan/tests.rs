@@ -1,5 +1,5 @@
-//! Compares the scanner, alone and with a learnt shape, with serde_json. The scanner must either
-//! read the same event with the same end, or decline the event.
+//! Compares the scanner, alone and with a learnt shape (the text of an earlier event), with
+//! serde_json. The scanner must either read the same event with the same end, or decline the event.
 
 use proptest::prelude::*;
 use serde_json::json;
