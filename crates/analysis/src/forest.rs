@@ -41,8 +41,17 @@ use crate::clusters::PageSpan;
 use crate::gaps::{Ended, Gathered, Stretch};
 use crate::innermost::Innermost;
 
-/// Number of calls that a round takes. Up to twice as many calls are in memory, at 48 bytes each.
+/// Number of calls that a round takes at first. Up to twice as many calls are in memory, at 48 bytes
+/// each, and as many of their decoded pages, so a small round stays in the processor's caches.
+const FIRST_ROUND: usize = 1 << 14;
+
+/// The largest number of calls that a round takes. Rounds become larger if pages have calls of many
+/// rounds, as in imported traces in any order: otherwise each of these rounds would decode all of
+/// these pages.
 pub(crate) const ROUND: usize = 1 << 18;
+
+/// A round is too small if it looks at this many times as many calls as it takes.
+const LOOKED_AT: usize = 3;
 
 /// Stands for "no row" or "no node".
 pub(crate) const NO_ROW: u32 = u32::MAX;
@@ -207,19 +216,25 @@ pub(crate) struct Marker<'a, 'b> {
     profile: &'a Profile,
     decoded: Decoded<'a>,
     brackets: &'b Brackets,
+    /// The number of calls that a round takes now, and the largest number.
     round: usize,
+    largest_round: usize,
     calls: Vec<Begun>,
     rows: Vec<u32>,
 }
 
 impl<'a, 'b> Marker<'a, 'b> {
     pub fn new(profile: &'a Profile, brackets: &'b Brackets, round: Option<usize>) -> Self {
-        let round = round.unwrap_or(ROUND).max(1);
+        let (round, largest_round) = match round {
+            Some(round) => (round.max(1), round.max(1)),
+            None => (FIRST_ROUND, ROUND),
+        };
         Self {
             profile,
             decoded: Decoded { profile, most: 2 * round, pages: Vec::new() },
             brackets,
             round,
+            largest_round,
             calls: Vec::new(),
             rows: Vec::new(),
         }
@@ -370,6 +385,7 @@ impl Marker<'_, '_> {
         // outer one last. Imported traces and plugins have the outer one first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
+        let mut looked_at = 0;
         self.calls.clear();
         for (place, page) in (0u32..).zip(pages) {
             if after.is_some_and(|after| page.last_begin < after.begin) {
@@ -379,6 +395,7 @@ impl Marker<'_, '_> {
                 break;
             }
             let columns = self.decoded.get(page.key);
+            looked_at += columns.len();
             let number = place as usize;
             if left[number].is_none() {
                 left[number] = Some(columns.len());
@@ -412,6 +429,10 @@ impl Marker<'_, '_> {
             keep(&mut self.calls, self.round);
         }
         self.calls.sort_unstable();
+        if looked_at > LOOKED_AT * self.calls.len() {
+            self.round = (2 * self.round).min(self.largest_round);
+            self.decoded.most = 2 * self.round;
+        }
         most.is_some()
     }
 }
