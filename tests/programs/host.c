@@ -1,4 +1,5 @@
-// A host that calls a library's functions in all ways in which injected code has ever crashed.
+// A host that calls a library's functions in all ways in which code that is injected into programs
+// has ever crashed.
 //
 //     host LIBRARY MODE [NUMBER…]
 //
@@ -108,8 +109,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
     call(1);
     ++*returned;
     if (pause_us) usleep(pause_us);
-    // If a test has written a number there, this program replaces itself by a new one that makes
-    // this number of calls.
+    // If a test has written a number to the second word, this process executes the program anew,
+    // with this number of calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);

@@ -1,5 +1,5 @@
 // Stands in for PyTorch and for Counterpoint's shim in it (include/counterpoint/torch_log.h): hands
-// recordings of PyTorch's profiler over.
+// recordings of PyTorch's profiler over to Counterpoint's library.
 //
 //     log_host MODE
 //

@@ -1,4 +1,4 @@
-// A program with instrumented loops. How often each loop is hit is known; see loops/instrumented.h.
+// A program with instrumented loops, whose numbers of hits are known; see loops/instrumented.h.
 //
 //   loops_host nest N M          one call
 //   loops_host threads N M       two threads, nest(N, M) and nest(2 N, M), and one in main before
@@ -14,7 +14,7 @@
 //   loops_host longjmp N         leaves nest(2, 3) N times from inside of its outer loop
 //   loops_host recurse D         nest(1, 1), in whose loop nest(1, 1), …, D deep
 //   loops_host library PATH TIMES  loads PATH, calls its `run`, unloads it, so many times
-//   loops_host early PATH         as `library`, twice at the same time, from two copies of the file
+//   loops_host early PATH PATH    loads two copies of a library, calls `run` of the second twice
 //   loops_host all               enters loops 0 to IDS - 1 once each
 //   loops_host bad               registers what is no descriptor, and prints the results
 //   loops_host exit N            ends in the loop of nest(N, 3) by exit, whose handler runs nest(1, 1)

@@ -72,8 +72,9 @@ static int open_counter(uint64_t config) {
   return fd;
 }
 
-// Returns the leader of the recorder's group. The leader has the lowest of the recorder's
-// descriptors, and only a read of the leader returns the values of the whole group.
+// Returns the descriptor of the leader of the recorder's group of counters. The leader has the
+// lowest of the recorder's descriptors, and only a read of the leader returns the values of the
+// whole group.
 static int recorder_group(void) {
   DIR* open_files = opendir("/proc/self/fd");
   int lowest = -1;

@@ -4,7 +4,8 @@
  *
  *     torch_ops_host LIBTORCH_CPU [TIMES | fork | positions | stacks | removed | nested]
  *
- * It does everything twice, or TIMES times. Number of pages that each op writes to each time:
+ * Without a word or with TIMES, it does the following work twice or TIMES times. Each time, the ops
+ * write to these numbers of pages:
  *
  *   aten::outer     40 itself, and calls the next two
  *   aten::touch    100
@@ -12,16 +13,18 @@
  *   MulBackward0     7, the backward of aten::mul, which writes to 3
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
  *
- * When the recorder asks how long announcing an op takes, it answers 1,000 and 100 ticks.
+ * When the recorder asks how long announcing an op takes, the program answers 1,000 and 100 ticks.
  *
- * Ops have an identity, like ops of PyTorch that have a schema, except ops of autograd.
+ * Ops have an identity (an address by which the recorder recognises them), like ops of PyTorch that
+ * have a schema. Ops of autograd have none.
  *
  * With `removed`, ops are removed, and other ops get their identities (see the function `removed`).
  *
  * With `nested`, it calls aten::nested 100 times: a region with two tasks, each of which has a region of its own.
  *
- * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead
- * (`forks`), and prints its process ids. With `positions`, it calls an op after each of many forks (`positions`).
+ * With `stacks`, it calls ops on small stacks (small_stacks.h). With `fork`, it calls ops around
+ * forks (see the function `forks`) and prints process ids. With `positions`, it calls an op after
+ * each of many forks (see the function `positions`).
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -172,8 +175,9 @@ static void in_child(void) {
  *   aten::after   50, the first op after a fork
  *   aten::around   9, of which a child writes none; it forks inside
  *
- * All memory that the parent writes to in `op` was written to after the fork, before the op begins, or
- * is new; so no page is copied inside of the first op after a fork. */
+ * In `op`, the parent writes only to new memory, and to memory to which it has already written
+ * between the fork and the begin of the op. So the kernel copies no page inside of the first op
+ * after a fork. */
 static int forks(void) {
   int children = 0, failed = 0;
   op(COUNTERPOINT_TORCH_OP, "aten::child", -1, 1);
@@ -237,8 +241,8 @@ static void positions(void) {
 }
 
 /* Calls an op five times, removes it, and does the same with the next op, which has the same
- * identity. Then calls a thousand ops twice; each has its own identity, and one of them is
- * removed. */
+ * identity. Then calls a thousand ops twice. Each of them has its own identity, and one has the
+ * identity of the removed ops. */
 static void removed(void) {
   static const char* const names[] = {"aten::first", "aten::second", "aten::third"};
   static char identities[1000][64];
@@ -297,7 +301,7 @@ int main(int count, char** arguments) {
     table->watch_parallel();
     table->ready();
   }
-  /* The first region starts OpenMP's threads. It is not inside an op. */
+  /* The first parallel region starts OpenMP's threads. It is not inside an op. */
   touch_in_parallel(fresh(2), 2);
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 

@@ -16,11 +16,11 @@
  *
  * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of
  * aten::worker in each step; with `worker`, that thread makes 72. With `alone` and `worker`, the
- * processor time of the process is simulated (see `clock_gettime`). With `fork`, a child that is
- * forked in the middle of each hundredth step makes 7 calls of aten::child. With `inside`, that
- * child is forked inside of aten::around, and leaves aten::around after its calls. With `kill`, the
- * program kills itself after the last step. With `none` and the others, aten::first is called 4
- * times before the first step.
+ * processor time of the process is simulated (see `clock_gettime`). With `fork`, the program forks
+ * a child after the calls of each hundredth step, and the child makes 7 calls of aten::child. With
+ * `inside`, that child is forked inside of aten::around, and leaves aten::around after its calls.
+ * With `kill`, the program kills itself after the last step. In every mode, the program calls
+ * aten::first 4 times before the first step.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,14 +40,16 @@
 static const counterpoint_torch_ops_t* table;
 static int by_steps;
 static volatile int wanted = 1;
-/* What PyTorch's sampling does. */
+/* The number of ops that were not announced. As in PyTorch's sampling, each 256th of them asks the
+ * recorder whether announcing is overdue. */
 static unsigned canary;
 
 /* The simulated processor time of the process in ns, and whether `clock_gettime` returns it. */
 static uint64_t simulated_ns;
 static int is_simulated;
 
-/* In simulated time: the duration of an op, and the additional time for announcing an op. */
+/* In simulated time: the duration of an op, and the additional time for announcing the op to the
+ * recorder. */
 enum { OP_NS = 100, ANNOUNCING_NS = 1000 };
 
 static void pass(uint64_t ns) { __atomic_fetch_add(&simulated_ns, ns, __ATOMIC_RELAXED); }
@@ -64,7 +66,8 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
   return 0;
 }
 
-/* Returns whether the beginning of the op was announced; if so, its end must be announced, too. */
+/* Begins an op, and returns whether its beginning was announced to the recorder. If so, the caller
+ * must announce its end, too. */
 static int begin(counterpoint_torch_call_t* what, const char* name) {
   memset(what, 0, sizeof(*what));
   what->size = sizeof(*what);

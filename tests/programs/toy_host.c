@@ -3,7 +3,8 @@
  *
  *     toy_host [idle]
  *
- * After a run that nobody is told of, it runs its model three times, and once more on another thread. Pages written to in each run:
+ * First, it runs its model without announcing the run. Then it runs the model three times, and once
+ * more on another thread. The numbers of pages to which each run writes:
  *
  *   forward     2 itself, the run, and calls the next four
  *   toy.alloc   7, bookkeeping

@@ -4,8 +4,8 @@
 //
 //     tvm_host LIBRARY MODE [RUN_FILE...]
 //
-// Without a preloaded agent, LIBRARY is loaded late, as Python's ctypes does; with "-", it is not
-// loaded.
+// If the agent is not preloaded, the program loads LIBRARY late, as Python's ctypes does. If
+// LIBRARY is "-", the program loads no library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -78,8 +78,8 @@ __attribute__((visibility("default"))) int TVMFFIEnvModRegisterContextSymbol(con
   return 0;
 }
 
-// --- the runtime: task 0 runs on the calling thread, and task i on thread i - 1 of a pool that
-// exists as long as the process
+// --- the runtime: task 0 of a parallel region runs on the calling thread, and task i on thread i -
+// 1 of a pool that exists as long as the process
 enum { WORKERS = 3 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -293,8 +293,8 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// Calls each entry function once. Returns the code of the first entry function, which must add one
-// to its argument.
+// Calls each entry function once. Returns the result code of the entry function `main`, whose
+// result must be its argument plus one.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -595,8 +595,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // Calls ops in more levels than are recorded. Then calls an op that throws, and ops from deeper
-    // and from higher up the stack.
+    // Calls ops nested in more levels than the agent records. Then calls an op that throws, and
+    // three nested ops.
     begin(argv[3]);
     int levels = 40;
     vm_call(raw("subgraph"), recursive, &levels, NULL, 0);

@@ -1,7 +1,7 @@
 //! Creates a profile with many calls of a virtual machine's ops, for measuring `counterpoint ops`:
 //! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`. Every run
-//! has 100 ops. One of the ops contains another op, one allocates, and one is a parallel launch
-//! with two tasks.
+//! of the virtual machine calls 100 ops. One of these calls contains another op, one allocates
+//! memory, and one contains a parallel launch with two tasks.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -37,8 +37,8 @@ fn main() {
     let alloc = process.op(vm, Role::Op, "vm.builtin.alloc_storage", "");
     let region = process.op(vm, Role::Region, "fused_matmul0_add_relu", "");
     let task = process.op(vm, Role::Task, "fused_matmul0_add_relu", "");
-    // Each thread has one reading of its clocks, so that the script creates the threads and the
-    // metadata.
+    // The script creates the metadata, and for each thread a first page with one reading of the
+    // thread's clocks. The pages with the calls are appended below.
     for name in ["main", "worker"] {
         process.thread(name).then(Item::Clock(2_000, 900, 2_000));
     }

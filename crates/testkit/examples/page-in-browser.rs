@@ -1,16 +1,16 @@
-//! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`: `cargo
-//! run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of the
-//! form `NAME VALUE UNIT`: the time until the first view is visible and until the timeline is
-//! drawn, the longest and the median frame while the timeline is zoomed and moved, and the memory
-//! that the page keeps.
+//! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`:
+//! `cargo run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of
+//! the form `NAME VALUE UNIT`: the time until the first view is visible and until the timeline is
+//! drawn, the longest and the median frame while the timeline is zoomed and moved, and the size of
+//! the page's JavaScript heap after a garbage collection.
 
 use std::path::Path;
 use std::time::Instant;
 
 use testkit::Browser;
 
-/// JavaScript that zooms, moves, goes from call to call, and holds each key long enough for the
-/// page to draw.
+/// JavaScript that presses keys to zoom and move the timeline and to go from call to call. After
+/// each key, it waits until the page has drawn. It returns the duration of each frame.
 const FRAMES: &str = "(async () => { \
     const canvas = document.querySelector('canvas'); canvas.focus(); const times = []; \
     const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done))); \

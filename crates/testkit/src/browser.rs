@@ -1,7 +1,8 @@
-//! A browser for the tests of pages. It is Chromium without a window. The tests control it through
-//! a pair of pipes (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
+//! Chromium without a window, for the tests of the HTML pages of `report --html`. The tests control
+//! it through a pair of pipes (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
 //!
-//! Tests wait for each answer. If the browser does not answer within `PATIENCE`, the test fails.
+//! After each request, the test waits for the browser's answer. If the browser does not answer
+//! within `PATIENCE`, the test fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,18 +19,19 @@ use crate::{Scratch, skip_this};
 /// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A shell command that starts Chromium. It connects the command's own input and output to the
-/// descriptors 3 and 4, which Chromium reads from and writes to.
+/// A shell command that starts Chromium. It makes the shell's standard input and output the
+/// descriptors 3 and 4, from which Chromium reads requests and to which it writes answers.
 const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
-/// A browser with one page. Dropping this value terminates the browser.
+/// A running Chromium with one page. Dropping this value terminates the browser.
 pub struct Browser {
     child: Child,
     requests: Option<ChildStdin>,
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// What the page did but must not do: console messages, exceptions, requests.
+    /// What the page did but must not do: console messages, entries of the browser's log,
+    /// exceptions, and requests to other addresses than `file:` and `about:`.
     complaints: Vec<String>,
     /// The file to which the browser's standard error is written.
     said: PathBuf,
@@ -47,7 +49,8 @@ impl Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(program) = std::env::split_paths(&path)
             .flat_map(|folder| names.map(|name| folder.join(name)))
-            // Some programs with these names only print how to install the browser.
+            // Some systems have programs with these names that only print how to install the
+            // browser.
             .find(|program| program.is_file() && says_its_version(program))
         else {
             skip_this("no browser: install the package chromium");
@@ -58,11 +61,12 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
-            // The sandbox is turned off because it does not work for root. The pages are our own.
+            // The sandbox is turned off because it does not work for root. The pages are made by
+            // our own tests.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
-            // With these options, figures of memory are exact and the garbage collector can be
-            // called.
+            // With these options, the browser reports exact amounts of memory, and pages can call
+            // the garbage collector.
             .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
             .arg(format!("--user-data-dir={}", home.path().display()))
             .arg("about:blank")
@@ -104,7 +108,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method of the protocol and returns its result.
+    /// Calls a method of the DevTools protocol and returns its result.
     ///
     /// # Panics
     /// Panics if the browser reports an error.
@@ -155,15 +159,16 @@ impl Browser {
         }
     }
 
-    /// Returns the console messages, exceptions and requests since the last call of this function.
+    /// Returns what the page did but must not do since this function was called before: console
+    /// messages, exceptions and requests.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// Returns the value of an expression in the page. If the value is a promise, waits for its
-    /// result.
+    /// Returns the value of a JavaScript expression in the page. If the value is a promise, waits
+    /// for its result.
     ///
     /// # Panics
     /// Panics if the expression throws.
@@ -178,10 +183,10 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until a JavaScript expression in the page is true.
     ///
     /// # Panics
-    /// Panics if the expression does not become true.
+    /// Panics if the expression does not become true within `PATIENCE`.
     pub fn wait_for(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(&format!("!!({expression})")) != true {
@@ -190,7 +195,8 @@ impl Browser {
         }
     }
 
-    /// Opens a file with a fragment. The page is always loaded again.
+    /// Opens a file at a fragment (empty, or `#` and a name). The browser loads the file again even
+    /// if it is already open.
     pub fn open(&mut self, file: &Path, fragment: &str) {
         self.call("Page.navigate", json!({"url": "about:blank"}));
         self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");
@@ -245,7 +251,7 @@ impl Browser {
     }
 }
 
-/// Returns whether the program is a browser that can be started.
+/// Returns whether the program can be started and prints its version.
 fn says_its_version(program: &Path) -> bool {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     said.is_ok_and(|said| said.status.success() && !said.stdout.is_empty())

@@ -8,8 +8,8 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns the newest clang of this machine, such as `clang-22` or plain `clang`. `None` if there
-/// is no clang of at least this version.
+/// Returns the path of the newest clang of this machine, such as `clang-22`, or of plain `clang`.
+/// `None` if there is no clang of version `least` or newer.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
     versioned.chain(["clang".to_owned()]).find_map(|name| {
@@ -21,7 +21,7 @@ pub fn clang(least: u32) -> Option<PathBuf> {
     })
 }
 
-/// Returns the path of a compiler. The names `clang` and `clang++` stand for any version.
+/// Returns the path of a compiler. For the names `clang` and `clang++`, this is the newest version.
 pub fn compiler(name: &str) -> Option<PathBuf> {
     let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
     let c = clang(0)?;

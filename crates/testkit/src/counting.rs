@@ -33,19 +33,19 @@ pub const fn software(config: u64) -> PerfAttr {
     }
 }
 
-/// Returns one of perf's counters in group `group`.
+/// Returns a counter in group `group` that perf reads.
 pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
     Counter::new(name, Unit::Count, group, Source::Perf(attr))
 }
 
-/// Returns a simulated counter in group `group`.
+/// Returns a simulated counter in group `group`, which has these readings one after the other.
 pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     let source = Source::Sim(SimScript { readings: readings.to_vec() });
     Counter::new(name, Unit::Count, group, source)
 }
 
-/// Returns whether this machine lets us count at all. If it does not, adds the calling test to the
-/// log of skips.
+/// Returns whether the kernel lets this process count its page faults. If it does not, reports the
+/// calling test as skipped.
 pub fn can_count() -> bool {
     match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
         Ok(fd) => {
@@ -66,7 +66,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Writes to `pages` new pages of memory. Each of them causes one page fault.
+/// Writes to `pages` new pages of memory of 4 KiB. Each of them causes one page fault.
 pub fn touch_fresh_pages(pages: usize) {
     const PAGE: usize = 4096;
     let memory = Fresh::new(pages * PAGE);
@@ -100,7 +100,7 @@ impl Fresh {
         Self { start, len }
     }
 
-    /// Writes to one page.
+    /// Writes to the page with this index.
     pub fn touch_page(&self, page: usize) {
         assert!(page * 4096 < self.len);
         // SAFETY: the assertion above keeps the address inside of the mapping.
@@ -124,9 +124,10 @@ impl Drop for Fresh {
     }
 }
 
-/// Runs `body` in a forked child and returns the child's exit code. This is for things that a
-/// process cannot undo, such as giving up root or lowering a limit. `body` must not panic or
-/// allocate much, because it runs in a copy of a process with several threads.
+/// Runs `body` in a forked child process and returns the child's exit code, which is the result of
+/// `body`. Tests use it for things that a process cannot undo, such as giving up root or lowering a
+/// limit. `body` must not panic or allocate much, because it runs in a copy of a process with
+/// several threads.
 pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs `body` and exits with _exit, without unwinding into the test harness.
     unsafe {

@@ -1,9 +1,10 @@
-//! Firefox without a window, for the tests of pages. The tests control it with WebDriver BiDi over
-//! a WebSocket of the loopback interface (`--remote-debugging-port=0`). This module has the part of
-//! [`crate::browser::Browser`] that they need.
+//! Firefox without a window, for the tests of the HTML pages of `report --html`. The tests control
+//! it with WebDriver BiDi over a WebSocket of the loopback interface (`--remote-debugging-port=0`).
+//! This module has only those methods of [`crate::browser::Browser`] that these tests need.
 //!
-//! The WebSocket has only the part of RFC 6455 that two programs on one machine need: text frames,
-//! our own messages masked and in one frame, and pings.
+//! The module's own WebSocket implements only the part of RFC 6455 that two programs on one machine
+//! need: text frames, pings and the end of the connection. Messages to Firefox are masked and have
+//! one frame.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,12 +17,13 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// Longer than any answer takes, because both processors may be busy.
+/// The longest time to wait for an answer. It is far longer than any answer takes, because both
+/// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Settings that keep everything on this machine. Every address except the page's file is behind a
-/// proxy that does not exist, and Firefox's own requests are turned off. `SCHEME` is 0 for dark and
-/// 1 for light.
+/// Firefox's preferences. They keep all traffic on this machine: HTTP and HTTPS go to a proxy that
+/// does not exist, and Firefox's own requests are turned off. `SCHEME` is replaced by 0 for the
+/// dark colour scheme and by 1 for the light one.
 const PREFERENCES: &str = r#"
 user_pref("layout.css.prefers-color-scheme.content-override", SCHEME);
 user_pref("network.proxy.type", 1);
@@ -41,7 +43,7 @@ user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
 user_pref("toolkit.telemetry.enabled", false);
 "#;
 
-/// A browser with one page. Dropping this value terminates the browser.
+/// A running Firefox with one page. Dropping this value terminates the browser.
 pub struct Firefox {
     child: Child,
     socket: BufReader<TcpStream>,
@@ -163,7 +165,7 @@ impl Firefox {
         match message["method"].as_str() {
             Some("log.entryAdded") => self.complaints.push(parameters.to_string()),
             // Requests for `data:` addresses do not leave the machine. Firefox loads the font of
-            // its controls from one.
+            // its controls from such an address.
             Some("network.beforeRequestSent") => {
                 let address = parameters["request"]["url"].as_str().unwrap_or_default();
                 if !["file:", "about:", "data:"].iter().any(|own| address.starts_with(own)) {
@@ -174,20 +176,22 @@ impl Firefox {
         }
     }
 
-    /// Returns the console messages, exceptions and requests since the last call of this function.
+    /// Returns what the page did but must not do since this function was called before: console
+    /// messages, exceptions, and requests to other machines.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// Returns the value of an expression in the page. If the value is a promise, waits for its
-    /// result.
+    /// Returns the value of a JavaScript expression in the page. If the value is a promise, waits
+    /// for its result.
     ///
     /// # Panics
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        // The value is passed as text, because the protocol has its own notation for objects.
+        // The page returns the value as JSON text, because the protocol has its own notation for
+        // objects.
         let text = format!("(async () => JSON.stringify([await ({expression})]))()");
         let target = json!({"context": self.context});
         let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
@@ -197,10 +201,10 @@ impl Firefox {
         serde_json::from_str::<Value>(text).expect("what stringify wrote")[0].clone()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until a JavaScript expression in the page is true.
     ///
     /// # Panics
-    /// Panics if the expression does not become true.
+    /// Panics if the expression does not become true within `PATIENCE`.
     pub fn wait_for(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(&format!("!!({expression})")) != true {
@@ -209,7 +213,7 @@ impl Firefox {
         }
     }
 
-    /// Opens a file. The page is always loaded again.
+    /// Opens a file.
     pub fn open(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         let context = self.context.clone();
@@ -231,7 +235,8 @@ impl Firefox {
     }
 }
 
-/// Returns the address at which Firefox listens, as Firefox has printed it: `127.0.0.1:PORT`.
+/// Waits until Firefox has printed the address at which it listens, and returns this address:
+/// `127.0.0.1:PORT`.
 fn address(said: &Path, child: &mut Child) -> String {
     const SAYS: &str = "WebDriver BiDi listening on ws://";
     let end = Instant::now() + PATIENCE;
@@ -248,7 +253,7 @@ fn address(said: &Path, child: &mut Child) -> String {
     }
 }
 
-/// Opens the WebSocket.
+/// Opens a WebSocket to Firefox at this address.
 fn connect(address: &str) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(address).expect("it listens there");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
@@ -270,7 +275,8 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// Makes a frame of a client, whose content must be masked. A mask of zeros changes nothing.
+/// Makes a frame that starts with the byte `first`. RFC 6455 requires clients to mask the content
+/// of their frames.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

@@ -14,7 +14,8 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A program under test and the directory of its golden files.
+/// A program under test, the directory of its golden files (files with the expected output), and
+/// the replacements in its output.
 #[derive(Clone, Debug)]
 pub struct Golden {
     program: PathBuf,
@@ -29,8 +30,8 @@ impl Golden {
         Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
     }
 
-    /// Adds a replacement of `text` by `by`, which is applied to all output before it is compared.
-    /// This is for paths and versions.
+    /// Makes the harness replace `text` by `by` in all output, before the output is compared or
+    /// returned. Tests use this for paths and versions.
     pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
         self.scrub.push((text.into(), by.into()));
         self
@@ -72,9 +73,9 @@ impl Golden {
         serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
     }
 
-    /// Runs the program, and compares stdout with `NAME.out` and stderr, if there is any, with
-    /// `NAME.err`. If `UPDATE_GOLDEN=1` is in the environment, writes these files instead. Review
-    /// the difference before you commit it.
+    /// Runs the program, and compares stdout with `NAME.out` and stderr with `NAME.err`. A missing
+    /// file is the same as an empty one. If `UPDATE_GOLDEN=1` is in the environment, a file that
+    /// differs is written instead. Review the difference before you commit it.
     ///
     /// # Panics
     /// Panics if the output differs or the exit code is not `code`.

@@ -1,6 +1,6 @@
-//! The descriptions of the hosts (frameworks) that Counterpoint supports. They are the descriptions
-//! of the adapters themselves, so profiles from scripts have the same descriptions as recorded
-//! profiles.
+//! The descriptions of the hosts (frameworks) that Counterpoint supports. These descriptions come
+//! from the source files of the agent's adapters, so profiles from scripts have the same
+//! descriptions as recorded profiles.
 
 #[path = "../../agent/src/adapters/iree/description.rs"]
 mod iree;

@@ -16,8 +16,7 @@
 //! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!
-//! This crate is only for development. No release contains it, and its functions may panic, like
-//! tests.
+//! This crate is only for development. No release contains it. Like tests, its functions may panic.
 
 pub mod browser;
 pub mod c;

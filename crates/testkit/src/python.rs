@@ -36,8 +36,8 @@ pub fn run(python: &Path, program: &str, input: &str) -> String {
         .expect("start Python");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let output = std::thread::scope(|scope| {
-        // A program that ends early does not read all of its input. Its exit status says whether it
-        // failed.
+        // A Python program that ends early does not read all of its input, so errors of writing are
+        // ignored. The exit status says whether the program failed.
         scope.spawn(move || {
             let _ = stdin.write_all(input.as_bytes());
         });

@@ -19,7 +19,7 @@ impl Random {
         self.next() % end.max(1)
     }
 
-    /// Returns an index into a list of this length.
+    /// Returns an index into a list of this length, or 0 if the list is empty.
     pub fn place(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
@@ -29,7 +29,7 @@ impl Random {
         all[self.place(all.len())]
     }
 
-    /// Returns true once in `one_in` times on average.
+    /// Returns true with the probability 1 / `one_in`.
     pub fn odd(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }

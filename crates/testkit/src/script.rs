@@ -27,10 +27,11 @@ use crate::hosts;
 pub struct ProfileScript {
     /// The manifest. `clock` and `counters` are also written to `run.bin`.
     pub manifest: Manifest,
-    /// The processes, in the order in which they claim rows of the pool.
+    /// The processes. If the profile has a pool, they claim the pool's rows in this order.
     pub processes: Vec<ProcessScript>,
-    /// Whether the profile has a pool, as after a crash or while recording. Each thread decides
-    /// which of its pages are still in the pool.
+    /// Whether the profile has a pool, the file with the pages that are not flushed yet, as after a
+    /// crash or while recording. [`ThreadScript::unflushed`] says whether a thread's last page is
+    /// in the pool.
     pub pool: bool,
 }
 
@@ -40,19 +41,20 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// The process's generation: the number of parts that the same process made before.
+    /// The process's generation: the number of parts of the profile that the same process made
+    /// before this one, for example before an `exec`.
     pub generation: u32,
-    /// Hosts besides those of [`crate::hosts`], with their numbers.
+    /// Hosts (frameworks) in addition to those of [`crate::hosts`], each with its number.
     pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
     /// The functions that the process's virtual machines call.
     pub op_exports: Vec<OpExport>,
-    /// The meaning of the process's values.
+    /// What the keys in [`CallScript::values`] mean in this process.
     pub value_keys: Vec<ValueKey>,
-    /// Texts that values refer to.
+    /// Texts that calls' values refer to.
     pub texts: Vec<Text>,
-    /// Snapshots in the process's metadata.
+    /// Snapshots of the clocks in the process's metadata.
     pub snapshots: Vec<Snapshot>,
     pub calibrations: Vec<Calibration>,
     pub clock_steps: Option<Granularity>,
@@ -68,10 +70,11 @@ pub struct ProcessScript {
     pub job_name: Option<String>,
     /// The processor times of the threads that the process had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// The cost of the last pages of the process's threads.
+    /// The cost of appending the threads' last pages to the file.
     pub leaving: Option<Leaving>,
     pub threads: Vec<ThreadScript>,
-    /// Losses in the process's row of the pool or in its ledger: loss, count, errno.
+    /// The process's losses: kind, count and errno. They are written to the process's row of the
+    /// pool if the profile has a pool, and otherwise to the process's `ledger.json`.
     pub losses: Vec<(model::Loss, u64, i32)>,
     /// Whether to write no metadata at all.
     pub without_metadata: bool,
@@ -89,22 +92,23 @@ pub struct ThreadScript {
     pub mask: u32,
     /// The base values of the thread's first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
-    /// The steps that the thread records.
+    /// What the thread does, in this order.
     pub items: Vec<Item>,
     /// Whether the last page stays in the pool instead of being flushed (needs
     /// [`ProfileScript::pool`]).
     pub unflushed: bool,
     /// The number of calls in progress at the end, and the export of the outermost of them.
     pub open: (u32, u32),
-    /// Ticks spent flushing before the last page was begun.
+    /// The ticks that flushing a page takes. Every page after the thread's first one contains this
+    /// number.
     pub flush_ticks: u64,
     /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// For each page, the thread's usage at the page's start and at its end. `None` if it is not
-    /// known.
+    /// For each page, what the thread had used (see [`Usage`]) at the page's start and at its end.
+    /// `None` if it is not known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of the thread's calls. They are in the pool if `unflushed` is set,
-    /// otherwise in the file.
+    /// The exact counts of the thread's calls. They are in the pool if `unflushed` is set and the
+    /// profile has a pool, otherwise in the part's file of counts.
     pub counted: Vec<CountsRow>,
     /// The numbers of calls for each step of the program.
     pub steps: Option<ThreadSteps>,
@@ -112,22 +116,24 @@ pub struct ThreadScript {
     pub spent: Spent,
 }
 
-/// One step of a thread.
+/// One thing that a thread does.
 #[derive(Clone, Debug)]
 pub enum Item {
     Call(CallScript),
     /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
-    /// The page is flushed. The next page begins at these ticks, CPU time and monotonic time.
+    /// The thread flushes its page. Its next page begins at these ticks, CPU time and monotonic
+    /// time.
     NextPage(u64, u64, u64),
-    /// The page is discarded, and the next one begins. This causes a gap in the sequence of pages.
+    /// The thread's page is discarded, and its next page begins at these ticks, CPU time and
+    /// monotonic time. This causes a gap in the sequence of pages.
     LostPage(u64, u64, u64),
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct CallScript {
     pub call: record::Call,
-    /// The readings of each group of the page.
+    /// The readings of the counters: one element for each group of counters.
     pub groups: Vec<GroupRead>,
     /// The call's values: pairs of a key and the value's bits.
     pub values: Vec<(u32, u64)>,
@@ -146,7 +152,7 @@ pub struct GroupRead {
 }
 
 impl CallScript {
-    /// Creates a call on CPU 0. It is the only workgroup of a dispatch.
+    /// Creates a call on CPU 0 that is the only workgroup of its dispatch.
     pub fn new(export: u32, start: u64, duration: u64) -> Self {
         let end = start.wrapping_add(duration);
         let call = record::Call { export, count: [1; 3], start, end, ..Default::default() };
@@ -160,13 +166,14 @@ impl CallScript {
         script
     }
 
-    /// Adds a value.
+    /// Adds a value with this key.
     pub fn value(mut self, key: u32, bits: u64) -> Self {
         self.values.push((key, bits));
         self
     }
 
-    /// Makes the call the workgroup number `id` of `count` workgroups in the dimension x.
+    /// Sets the id of the call's workgroup and the number of workgroups of its dispatch, both in
+    /// the dimension x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self
@@ -178,12 +185,14 @@ impl CallScript {
         self
     }
 
-    /// Adds a group that was enabled and running for this long, and the values of its counters.
+    /// Adds the reading of a group that was enabled and running for this long, with the values of
+    /// its counters.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// Adds a group that was running only for a part of the time for which it was enabled.
+    /// Adds the reading of a group that was running only for a part of the time for which it was
+    /// enabled.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
@@ -211,14 +220,14 @@ impl ThreadScript {
         self
     }
 
-    /// Adds the numbers for an export: all calls, the timed calls, and the calls for which counters
-    /// were read. This needs a profile with a budget.
+    /// Adds the exact counts of an export: all calls, the timed calls, and the calls for which
+    /// counters were read. This needs a profile with a budget.
     pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
         self.counted.push(CountsRow { export, calls, timed, counted });
         self
     }
 
-    /// Appends a step.
+    /// Appends something that the thread does.
     pub fn then(&mut self, item: Item) -> &mut Self {
         self.items.push(item);
         self
@@ -226,7 +235,7 @@ impl ThreadScript {
 }
 
 impl ProcessScript {
-    /// Loads a library. Its exports are numbered after the existing ones.
+    /// Adds a library of IREE. Its exports are numbered after those of the earlier libraries.
     pub fn library(&mut self, name: &str, exports: &[&str]) -> &mut Library {
         let first: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let exports = exports.iter().enumerate().map(|(i, export)| Export {
@@ -262,7 +271,7 @@ impl ProcessScript {
         });
     }
 
-    /// Creates a virtual machine of TVM. Returns the machine's number.
+    /// Adds a virtual machine of TVM. Returns the machine's number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
         library.host = hosts::TVM;
@@ -270,7 +279,8 @@ impl ProcessScript {
     }
 
     /// Adds a function that a machine calls, on `cpu0`. Returns the function's export id. Call this
-    /// method after the last library with exports was added.
+    /// method after all libraries with exports were added, because ops are numbered after the
+    /// exports.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;
@@ -340,7 +350,7 @@ impl ProfileScript {
         self.manifest.clock.into()
     }
 
-    /// Adds a counter of events.
+    /// Adds a counter that is not simulated and has the unit `count`.
     pub fn counter(&mut self, name: &str, group: u16) -> &mut profile::CounterInfo {
         self.manifest.counters.push(profile::CounterInfo {
             name: name.to_owned(),

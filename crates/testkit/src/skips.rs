@@ -1,14 +1,15 @@
 //! Reports tests that cannot run on this machine.
 //!
-//! If a test lacks something (a PMU, root, a Python module), it calls [`skip`] and returns. `cargo
-//! xtask test` lists all skips at its end. With `--strict`, which CI uses, it fails if a skip is
-//! not in the list of expected skips (`xtask/src/test/skips.rs`).
+//! If a test lacks something (a PMU, root, a Python module), it calls [`skip`] and returns.
+//! `cargo xtask test` lists all skips at its end. With `--strict`, which CI uses,
+//! `cargo xtask test` fails if a skip is not in the list of expected skips
+//! (`xtask/src/test/skips.rs`).
 
 use std::io::Write;
 
 /// Reports that `test` does not run here, and why. The report goes to standard error. If
 /// `COUNTERPOINT_SKIP_LOG` names a file, the line `TEST: WHY` is also appended to that file. The
-/// caller must return afterwards.
+/// test must return afterwards.
 ///
 /// `test` is a unique name without a colon. The list of expected skips contains such names.
 ///
@@ -25,8 +26,8 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// Like [`skip`]. The name of the test is the name of the calling thread, which is the test's own
-/// path.
+/// Like [`skip`]. The name of the test is the name of the calling thread, which is the path of the
+/// running test, with `/` instead of `::`.
 ///
 /// # Panics
 /// Same as for [`skip`].

@@ -53,8 +53,8 @@ static register_t_ *runtime;
 static int32_t registered = -2;
 
 // Priority 101: this constructor runs before those of the program, as in modules that were
-// instrumented. Both are weak references: `dlsym` is missing in some programs, and the other
-// function in most.
+// instrumented. The references to `dlsym` and to `counterpoint_loops_register` are weak, because
+// some programs do not have the former, and most do not have the latter.
 #ifndef __cplusplus
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 #endif

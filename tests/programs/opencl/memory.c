@@ -1,6 +1,6 @@
-// Uses every function that moves memory and is not used in vector.c once, in one queue. Writes the
-// resulting data to the file that its first argument names. A line "lacks NAME" says that the
-// device does not have a function.
+// Calls every function that moves memory, except for those that vector.c calls, once and in one
+// queue. Writes the resulting data to the file that its first argument names. A line "lacks NAME"
+// says that the device does not have a function.
 //
 // Expected, in bytes: a region of 8×4×2 bytes is written, one of 4×4×2 is copied, and one of 4×2×2
 // is read; two buffers of 256 bytes are migrated. Images have 16×16 elements of 4 bytes: all

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Chooses the size of a record in CUDA 13.0 or in 11.8. */
+/* Chooses the size of a record: `now` in CUDA 13.0, and `then` in CUDA 11.8. */
 #ifdef CUDA11
 #define OF(now, then) (then)
 #else
@@ -71,7 +71,8 @@ static void (*called)(void *, uint32_t, uint32_t, const void *);
 static size_t dropped;
 static uint64_t op;
 
-/* The buffer that is being filled, the offsets of its records, and its sizes. */
+/* The buffer that is being filled, the offsets and the number of its records, the bytes that they
+ * use, its size, and the index of the record that was read last. */
 static uint8_t *buffer;
 static size_t places[30000], count, used, size, current;
 /* The mistake that cuptiActivityGetNextRecord makes. */
@@ -193,7 +194,7 @@ int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
     return SUCCESS;
 }
 
-/* Hands the buffer back. `more` bytes beyond its records are declared as valid. */
+/* Gives the buffer back to the plugin, and says that `more` bytes beyond its records are valid. */
 static void hand_over(size_t more) {
     if (buffer != NULL) give(NULL, 0, buffer, size, used + more);
     buffer = NULL;
@@ -206,8 +207,8 @@ int cuptiActivityFlushAll(uint32_t flag) {
     return SUCCESS;
 }
 
-/* Returns memory for a record of this kind and size; NULL if there is no room. A record of a kind
- * that is not collected is written to a buffer that nobody reads. */
+/* Returns memory for a record of this kind and size; NULL if the plugin provides no buffer. A
+ * record of a kind that is not collected is written to a buffer that nobody reads. */
 static uint8_t *record(uint32_t kind, size_t bytes) {
     static uint8_t nowhere[256];
     size_t most = 0;
@@ -365,7 +366,8 @@ static void normal(void) {
     kernel(7, 8, "double_plus_one", begin + 7600, 50, 22);
     kernel(11, 8, "double_plus_one", 0, 0, 0);
     hand_over(0);
-    /* CUPTI may free a name after the buffer that refers to it was given back. */
+    /* CUPTI may free a kernel's name after it has given back the buffer that refers to the name. So
+     * the name is overwritten here. */
     memset(gone, 'x', sizeof gone - 1);
 }
 
@@ -403,22 +405,22 @@ static void ranges(void) {
 }
 
 static void garbage(void) {
-    /* A record of a kernel with only half of its bytes, and a record of an unknown kind. */
+    /* Makes a record of a kernel with only half of its bytes, and a record of an unknown kind. */
     record(10, 96);
     record(5000, 64);
     hand_over(0);
-    /* A buffer whose valid bytes end beyond the buffer. */
+    /* Gives back a buffer, and says that its valid bytes end beyond the buffer. */
     record(5, 40);
     hand_over((size_t)1 << 30);
-    /* Three mistakes: the second record is outside of the buffer; it is the first record again;
-     * there is an error. */
+    /* cuptiActivityGetNextRecord makes three mistakes: the second record is outside of the buffer;
+     * it is the first record again; the function fails. */
     for (trick = OUTSIDE; trick <= FAILING; trick++) {
         call(1, 3, now(), 0);
         call(2, 3, now(), 0);
         hand_over(0);
     }
     trick = RIGHT;
-    /* A buffer that was never requested, and no buffer. */
+    /* Gives back a buffer that the plugin never provided, and a null pointer. */
     static uint8_t foreign[64];
     give(NULL, 0, foreign, sizeof foreign, sizeof foreign);
     give(NULL, 0, NULL, 0, 0);

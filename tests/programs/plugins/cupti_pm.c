@@ -1,6 +1,6 @@
-/* cupti.c with the part of CUPTI's interface that samples counters (CUDA 12.6 and later). Each struct must have
- * the size of CUDA 13's and its fields at their places, which are written as words here. `double_run` has two
- * more scenarios:
+/* cupti.c with the part of CUPTI's interface that samples counters (CUDA 12.6 and later). Each
+ * struct that the caller passes must have the size and the places of fields of CUDA 13. The code
+ * here reads and writes the fields as 64-bit words. `double_run` has two more scenarios:
  *
  *   counters  makes contexts on the devices 0 and 1, and the records of `normal`
  *   silent    the same contexts, and a launch whose kernel CUPTI does not give
@@ -245,8 +245,8 @@ int cuptiPmSamplingStop(uint64_t *p) {
     return SUCCESS;
 }
 
-/* The words of an image are: MAGIC, the device, the first sample, the number of samples, and
- * whether there is a sample of no length. */
+/* Writes an image of samples. Its words are: MAGIC, the device, the first sample, the number of
+ * samples, and whether there is a sample of no length. */
 int cuptiPmSamplingDecodeData(uint64_t *p) {
     SIZE(45);
     DEVICE(p[2]);

@@ -1,6 +1,7 @@
-/* cupti_pm.c with the part of CUPTI's interface that counts in ranges (update 2 of CUDA 12.6 and later), in place of
- * samples. Each struct must have the size of CUDA 13.5's and its fields at their places, which are written as words
- * here. The numbers of the driver's functions are those of cupti_driver_cbid.h. `double_run` has these scenarios:
+/* cupti_pm.c with the part of CUPTI's interface that counts in ranges (update 2 of CUDA 12.6 and
+ * later), in place of samples. Each struct that the caller passes must have the size and the places
+ * of fields of CUDA 13.5. The code here reads and writes the fields as 64-bit words. The numbers of
+ * the driver's functions are those of cupti_driver_cbid.h. `double_run` has these scenarios:
  *
  *   launches  what the table says, on contexts of the devices 0 and 1
  *   crowd     two threads, each with 20 launches of `of_crowd` on the context of device 0
@@ -68,15 +69,15 @@ static uint8_t wanted[1024];
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t ids[2] = {1, 2};
 static int is_capturing;
-/* The event for which the threads of `stuck` and `late` wait, and whether a launched kernel waits
- * for it. */
+/* Whether another thread has launched `awaited`, and whether the kernel of `late`, which waits for
+ * this, was launched. */
 static volatile int is_launched, waits_for_launch;
 
 #define RANGES(word)                                          \
     struct ranges *context = (struct ranges *)(size_t)(word); \
     if (context != &contexts[0] && context != &contexts[1]) return INVALID
 
-/* Checks the size of a struct: in CUDA 13.5, or in CUDA 12.6. */
+/* Checks the size of a struct. It is `now` in CUDA 13.5, and `then` in CUDA 12.6. */
 #ifdef CUDA12
 #define SINCE(now, then) SIZE(then)
 #else
@@ -155,7 +156,8 @@ int cuptiRangeProfilerSetConfig(uint64_t *p) {
     int is_kernel = range == 1 && replay == 2, is_user = range == 2 && replay == 3;
     if (p[3] != 40 || p[5] != context->length || (!is_kernel && !is_user) || p[8] != context->most) return INVALID;
     if (levels != 1 || least != 1 || p[10] != 0 || level != 1 || context->runs) return INVALID;
-    /* The counters need two passes, for which the user would have to run the work twice. */
+    /* If the counters of a user's range need more than one pass, the range is refused, because the
+     * user would have to run the work again. */
     if (is_user && ((const uint8_t *)(size_t)p[4])[39] != 1) return INVALID;
     context->data = (uint8_t *)(size_t)p[6];
     context->is_user = is_user;
@@ -213,7 +215,7 @@ int cuptiRangeProfilerStop(uint64_t *p) {
     RANGES(p[2]);
     if (!context->runs || context->is_pushed) return INVALID;
     if (is_capturing) made += 1000;
-    /* CUPTI waits for the device. */
+    /* Like CUPTI, this function waits until the device has run its kernels. */
     wait_for_launch(waits_for_launch);
     context->runs = 0;
     /* The pass of a user's range is complete, and the next pass needs a new configuration. */
@@ -222,7 +224,7 @@ int cuptiRangeProfilerStop(uint64_t *p) {
     return SUCCESS;
 }
 
-/* The words of the data are: MAGIC, the context. */
+/* Writes the counter data: the word MAGIC and the address of the context. */
 int cuptiRangeProfilerDecodeData(uint64_t *p) {
     SIZE(32);
     RANGES(p[2]);
@@ -276,8 +278,8 @@ static size_t stream;
 
 static void *launch_awaited(void *unused);
 
-/* Makes a call of the driver on a device, and launches `kernels` kernels if the call does not
- * fail. */
+/* Acts as a program that calls a function of the driver on a device. The call launches `kernels`
+ * kernels and returns `code`. Before and after it, the subscriber's callback is called. */
 static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
     uint64_t user = 0;
     /* The beginnings of cuLaunchKernel_params, CUlaunchConfig, cuLaunchKernelEx_params and cuGraphLaunch_params. */
@@ -305,7 +307,7 @@ static void drive(uint32_t function, int device, uint32_t correlation, const cha
     for (int i = 0; i < kernels; i++) {
         int number = kernel_number++;
         if (!context->runs || context->is_user) continue;
-        /* The kernel of this function gets two ranges. */
+        /* A kernel of cuLaunchKernel_ptsz gets two ranges. */
         for (int again = 0; again < 1 + (function == LAUNCH_PTSZ); again++) context->kernels[context->count++] = number;
     }
     pthread_mutex_unlock(&one);
@@ -325,12 +327,14 @@ static void *launch_awaited(void *unused) {
     return unused;
 }
 
-/* Destroys a context. A later context has the same address and another number. */
+/* Destroys a device's context. The subscriber hears of it only if `is_told`. A later context has
+ * the same address and another number. */
 static void destroy(int device, int is_told) {
     void *data[3] = {(void *)(size_t)(100 + device), NULL, NULL};
     if (is_told) called(NULL, 3, 2, data);
     if (contexts[device].is_enabled && is_told) made += 100;
-    /* The context's object is destroyed with it. */
+    /* If the context has an object for counting in ranges, the object is destroyed with the
+     * context. */
     if (contexts[device].is_enabled) made--;
     contexts[device].is_enabled = 0;
     ids[device] += 2;

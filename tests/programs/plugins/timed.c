@@ -1,5 +1,6 @@
-/* A plugin whose events have real times: one kernel from start to stop, which a launch on the thread
- * that started it points to. It has the extension, and the user's text says what else it does:
+/* A plugin that hands over two events with real times: a kernel that lasts from start to stop, and
+ * a launch on the thread that started it, with an arrow to the kernel. It implements
+ * kineto_plugin_extension.h, and the user's text says what else it does:
  *
  *   events=N          hands over N more kernels, named `more`
  *   hang=WHERE        waits for ever in stop, process or flush
@@ -9,7 +10,7 @@
  *   leave=WHERE       ends the thread that calls it, by pthread_exit
  *   linger=WHERE      has the thread that calls it wait for ever in a destructor, when it ends
  *   thread            has a thread while it records, which stop ends
- *   late              uses the trace builder in destroy, after its call
+ *   late              uses the trace builder in destroy, after the call in which it got the builder
  *   log               logs a line in start
  *
  * While it records, `flush` hands over a kernel named `flushed N`. NAME is the kernel's name, and VARIABLE the
@@ -105,7 +106,8 @@ static void use_late(void) {
   const KinetoPlugin_ProfileEvent event = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE};
   char forged[64] = {0};
-  /* The host's struct still exists, but each of its functions must return an error. */
+  /* The struct of Counterpoint's trace builder still exists, but its functions must return an
+   * error. */
   if (!kept->addEvent(kept->pTraceBuilderHandle, &event)) abort();
   if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)forged, &event)) abort();
   if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)16, &event)) abort();

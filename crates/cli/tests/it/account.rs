@@ -14,7 +14,8 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch, python};
 
 use crate::support::OFTEN_STARTED;
 
-/// Adds nested and recursive calls. Some are shorter than the brackets of the calls inside of them.
+/// Adds nested and recursive calls. Some calls are shorter than the time that recording the calls
+/// inside of them takes.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScript>) {
     let mut at = begin;
     while at < end && r.below(6) > 0 {
@@ -67,14 +68,14 @@ pub fn script(r: &mut Random) -> ProfileScript {
         }
     }
     other_source(r, &mut script);
-    // The program was killed, so nobody recorded how it ended.
+    // One profile of four looks as if its recording had never been finished.
     if r.below(4) == 0 {
         script.manifest.state = profile::State::Recording;
     }
     script
 }
 
-/// Adds functions that contain some of the calls of some threads, as if the host's own profiler had
+/// Adds functions that contain some of the calls of some threads, as if a profiler plugin had
 /// recorded these functions.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
@@ -87,8 +88,8 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // All of the thread's calls are inside of the first function. The second function
-                // ends at a time at which no call is running.
+                // The first function contains all of the thread's calls. The second function ends
+                // at a time at which none of the thread's calls is running.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -149,7 +150,8 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-/// Whether a view shows raw values because the corrected ones contradict each other.
+/// Returns whether a view shows raw values because values without the cost of recording would
+/// contradict each other.
 fn is_contradicted(view: &Value) -> bool {
     view["losses"].as_array().unwrap().iter().any(|loss| loss["name"] == "inconsistent")
 }
@@ -159,7 +161,7 @@ struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether numpy's numbers are raw: nothing was subtracted.
+    /// Whether numpy's numbers are raw, without subtracting the cost of recording.
     raw: bool,
     /// The number of the pass of each process. The first pass has the number 1.
     passes: Vec<u32>,
@@ -192,8 +194,8 @@ impl<'a> Judged<'a> {
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Compares every view. Returns whether the corrected values contradict each other. Views then
-    /// show the recorded values.
+    /// Compares every view with numpy's numbers. Returns whether the corrected values contradict
+    /// each other. In this case, views show the raw values, which are not compared.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -329,8 +331,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// Compares the numbers that tables for people show. They must be equal to the last printed
-    /// digit.
+    /// Compares the numbers in the tables of text. They must be correct to the last printed digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
             let mut report = Command::new(&*OFTEN_STARTED);
@@ -422,7 +423,7 @@ fn a_slow_program_computes_the_same_numbers() {
     let scratch = Scratch::new();
     let (mut compared, mut contradicted, mut numbers) = (0, 0, first..first + profiles);
     loop {
-        // One Python process computes the numbers of many profiles.
+        // One Python process computes the numbers of up to 50 profiles.
         let some: Vec<u64> = numbers.by_ref().take(50).collect();
         if some.is_empty() {
             break;
@@ -526,8 +527,7 @@ fn printed<'a>(text: &'a str, label: &str) -> &'a str {
     text[from..].split_whitespace().next().unwrap()
 }
 
-/// `report`, `stats` and `ops` have the same numbers for ops inside of ops, in text and for
-/// programs.
+/// `report`, `stats` and `ops` have the same numbers for ops inside of ops, in text, CSV and JSON.
 #[test]
 fn three_views_of_the_same_ops() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -538,7 +538,8 @@ fn three_views_of_the_same_ops() {
         let head: Vec<String> = lines.next().unwrap();
         let rows: Vec<Vec<String>> = lines.collect();
         move |op: &str, column: &str| {
-            // Shapes contain commas, so columns are counted from the end.
+            // The column with shapes contains commas, so the test counts columns from the end of
+            // the line.
             let back = head.len() - head.iter().position(|name| name == column).unwrap();
             let row = rows.iter().find(|row| row[0] == op).unwrap();
             row[row.len() - back].clone()

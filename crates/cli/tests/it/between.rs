@@ -1,5 +1,5 @@
 //! Tests what a report says about the time between calls, and about the time in which more threads
-//! would have work. The numbers follow from arithmetic on paper.
+//! would have work. The expected numbers were computed on paper.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,7 +67,7 @@ fn gaps_are_after_one_op_and_before_another() {
     };
     assert_eq!([level(0), level(1)], [[0.0, 20.0, 30e6, 39e6], [1.0, 10.0, 10e6, 10e6]]);
     assert_eq!(json["levels"].as_array().unwrap().len(), 2, "helper has one level");
-    // The table by op must show the same sum.
+    // The report by op must show the same sum.
     let by_op = text(&profile, &["--width", "200"]);
     let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");
     assert!(by_op.lines().any(is_it), "{by_op}");
@@ -145,7 +145,8 @@ fn long_names_leave_room_for_numbers() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
-/// A usual report contains this line. A line break never separates a number from its unit.
+/// A report by op contains a line that begins with `between:`. A line break never separates a
+/// number from its unit.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {
     let (_scratch, profile) = alternating().written();
@@ -225,8 +226,8 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     assert_eq!(json["rows"][0]["workers"], 2);
 }
 
-/// There are ten runs of two dispatches of 1 ms, with 1 ms between the two. Before each later run
-/// are 2 ms, and before the last one 47 ms.
+/// There are ten runs of two dispatches of 1 ms, with 1 ms between the two. Before each later run,
+/// nothing runs for 2 ms, and before the last one for 47 ms.
 #[test]
 fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     let mut script = ProfileScript::monotonic();
@@ -298,7 +299,8 @@ fn ops_around_gaps_have_the_names_of_the_table() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "9 gaps after …16_matmul_128x64x256_f32 and before …0_reduction_128x64_f32;";
     assert!(said.contains(expected), "{said}");
-    // In a wide table, names are whole. The line still has the parts in which they differ.
+    // In a wide table, names are whole. The line that begins with `between:` shortens them, but
+    // still has the parts in which they differ.
     let said = text(&profile, &["--width", "300"]);
     let line = said.lines().find(|line| line.starts_with("between: ")).unwrap();
     assert!(line.contains(" and before tblock$async_…0…n_128x64_f32;"), "{line}");

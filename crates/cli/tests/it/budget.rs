@@ -1,5 +1,6 @@
-//! Tests runs with a budget. Every call is counted, whatever happens to the program. Calls are
-//! chosen for timing with the probabilities that their records state.
+//! Tests runs with a budget, in which every call is counted and only some calls are timed. Every
+//! call is counted, whatever happens to the program. Calls are chosen for timing with the
+//! probabilities that their records state.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -35,9 +36,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// The records of a profile, read directly from its files without the usual reader. For each
-/// process, thread and export, there is a list of the timed calls: how the call was chosen for
-/// timing, its duration in ticks, and whether its counters were read.
+/// The records of timed calls in a profile, which the tests read directly from its files, without
+/// the usual reader. For each process, thread and export, there is a list of the timed calls: how
+/// the call was chosen for timing, its duration in ticks, and whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -71,8 +72,8 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// Checks what must be true in any profile of a finished run. The number of records follows from
-/// the exact counts, and no two records stand for the same call.
+/// Checks what must be true in any profile of a finished run. The exact counts say how many records
+/// there are, and the records together stand for at most as many calls as were counted.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -119,8 +120,8 @@ fn same_with_a_budget(
     }
 }
 
-/// Runs the programs in the modes of `programs.rs`. All calls are counted, also calls that were
-/// abandoned or cut short.
+/// Runs the test program `host.c` in modes that `programs.rs` also uses. All calls are counted,
+/// also calls that were abandoned or cut short.
 #[test]
 fn every_call_is_counted() {
     let Some(program) = counterpoint("counted programs") else { return };
@@ -189,7 +190,7 @@ fn calls_that_exceptions_leave_are_counted() {
 }
 
 /// A signal handler interrupts calls and the recorder at arbitrary instructions, and makes calls
-/// itself. The program prints how many calls the handler made.
+/// itself. The program prints how many calls its handler made.
 #[test]
 fn calls_of_signal_handlers_are_counted() {
     let Some(program) = counterpoint("counted signals") else { return };
@@ -240,8 +241,8 @@ fn a_kill_loses_no_count() {
     }
 }
 
-/// If `run` is killed as well, the counts are in the pool. They stay there until somebody opens the
-/// profile.
+/// With `counterpoint env`, there is no `run`. So when the program has aborted, its counts are
+/// still in the pool, where readers find them.
 #[test]
 fn counts_survive_the_death_of_everything() {
     let Some(program) = counterpoint("counted deaths") else { return };
@@ -289,8 +290,8 @@ fn a_table_grows() {
     }
 }
 
-/// IREE's own hook calls our library twice for each call. The second of these calls only has the
-/// name of the export.
+/// IREE's own hook calls our library twice for each call. In the second of these calls, our library
+/// only gets the name of the export.
 #[test]
 fn calls_of_the_hook_are_counted() {
     let Some(program) = counterpoint("counted hooks") else { return };
@@ -386,7 +387,8 @@ fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let (period, gaps) =
         gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
     assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
-    // The ten cells have probabilities that are as equal as possible with whole numbers.
+    // The gaps are sorted into up to ten cells, whose probabilities are as equal as possible with
+    // whole numbers.
     let q = 1.0 - 1.0 / f64::from(*period);
     let mut bounds: Vec<u64> =
         (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();

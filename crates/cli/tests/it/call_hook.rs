@@ -78,7 +78,7 @@ fn an_unknown_workgroup_is_missing() {
     assert_eq!(hosts, ["IREE"], "of two libraries");
 }
 
-/// Counters and the filter work in the same way as with stubs.
+/// Counters and the filter work in the same way as for calls that stubs record.
 #[test]
 fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };

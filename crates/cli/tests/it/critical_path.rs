@@ -41,9 +41,10 @@ fn output(words: &[&str]) -> String {
 ///          10                                330
 /// ```
 ///
-/// The path consists of mm 100, gap 20, conv 10 until the region, gap 20, task 1 240, region 10
-/// until 400, conv 10, and add 40. So conv has 270 on the path. Without conv, copy ends at 330
-/// instead of 450, and the path takes only 100 + 20 + 20 + 40.
+/// The critical path consists of mm 100, gap 20, conv 10 until the region, gap 20, task 1 240,
+/// region 10 until 400, conv 10, and add 40. The region and its tasks belong to conv, so conv has
+/// 270 on the path. Without conv, the other parts of this path would take only 100 + 20 + 20 + 40,
+/// and copy would end last, at 330 instead of 450.
 fn by_hand() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -77,7 +78,8 @@ fn what_the_end_waited_for() {
     let document: Value =
         serde_json::from_str(&output(&["critical-path", &dir, "--format", "json"])).unwrap();
     assert_eq!(document["length_ns"], 450.0);
-    // The path is in calls from 0 to 100, from 120 to 130, and from 150 to 450.
+    // The path is in calls from 0 to 100, from 120 to 130, and from 150 to 450. It is between calls
+    // for the other 40 ns.
     assert_eq!(document["between_ns"], 40.0);
     let row = |name: &str| {
         let rows = document["rows"].as_array().unwrap();
@@ -85,8 +87,8 @@ fn what_the_end_waited_for() {
         ["own_ns", "on_path_ns", "gaps_ns", "gain_ns"].map(|key| row[key].as_f64().unwrap())
     };
     assert_eq!(row("mm"), [100.0, 100.0, 0.0, 100.0]);
-    // The own time of conv is 10 before the region, 10 for the launch and 60 for the task on this
-    // thread, 240 for the other task, and 10 and 10 at the end.
+    // The own time of conv is 10 before the region, 10 for the launch and 60 for task 0 on the main
+    // thread, 240 for task 1, 10 for the end of the region, and 10 after it.
     assert_eq!(row("conv"), [340.0, 270.0, 40.0, 120.0]);
     assert_eq!(row("add"), [40.0, 40.0, 0.0, 40.0]);
     assert_eq!(row("copy"), [320.0, 0.0, 0.0, 0.0]);
@@ -102,7 +104,7 @@ fn what_the_end_waited_for() {
 /// ```
 ///
 /// Without `step` and all calls inside of it, only `add` and the gap before the task remain of the
-/// 130.
+/// path's 130 ns.
 #[test]
 fn a_range_gains_what_is_inside_of_it() {
     let mut script = ProfileScript::monotonic();
@@ -149,8 +151,9 @@ fn a_range_gains_what_is_inside_of_it() {
 ///                                            45         65
 /// ```
 ///
-/// All time between the start and the end of `conv`, on any thread, is own time of `conv` and is
-/// inside of `step`. All threads are on the path. The gaps before the tasks are 10 and 5.
+/// All calls between the start and the end of `conv`, on any thread, belong to the own time of
+/// `conv`, and they are inside of `step`. The critical path goes through all three threads. The
+/// gaps before the two tasks are 10 and 5.
 #[test]
 fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let mut script = ProfileScript::monotonic();
@@ -162,8 +165,8 @@ fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let task = process.op(vm, Role::Task, "parallel", "");
     let at = |op, begin: u64, end: u64| CallScript::op(op, 1_000 + begin, end - begin);
     let of = |number, call: CallScript| call.value(KEY_CORRELATION, number);
-    // The thread of the inner region is the first one, so the inner region is read before the
-    // region around it.
+    // The thread with region 2 is the first thread of the profile, so `critical-path` reads region
+    // 2 before region 1, which is around it.
     process.thread("worker").call(of(2, at(region, 40, 70))).call(of(1, at(task, 30, 75)));
     process
         .thread("main")
@@ -221,8 +224,8 @@ fn what_was_launched_waits_and_is_waited_for() {
     output(&["trace", "import", trace, "-o", dir]);
     let found: Value =
         serde_json::from_str(&output(&["critical-path", dir, "--format", "json"])).unwrap();
-    // The times are in ns. From the end of the first launch to the start of the first kernel, the
-    // path is in no call.
+    // The times are in ns. From the end of launch 1 at 5 µs to the start of k1 at 8 µs, the path is
+    // in no call.
     assert_eq!([&found["length_ns"], &found["between_ns"]], [100_000.0, 3_000.0]);
     assert_eq!([&found["links"]["launches"], &found["links"]["waits"]], [2, 1]);
     let row = |name: &str| {
@@ -232,12 +235,12 @@ fn what_was_launched_waits_and_is_waited_for() {
     };
     assert_eq!(row("A"), [7.0, 2.0, 2.0]);
     assert_eq!(row("B"), [7.0, 0.0, 0.0]);
-    // Without the launches, k1 begins 3 µs earlier.
+    // Without the launches, k1 would begin 3 µs earlier.
     assert_eq!(row("cudaLaunchKernel"), [6.0, 3.0, 3.0]);
-    // Without k1, k2 begins when its launch begins, at 15.
+    // Without k1, k2 could begin when launch 2 ends, at 15 instead of 60.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // The time until 95 is not own time, because the call waits.
+    // The call of `synchronize` waits for k2 until 95. Waiting is not own time.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
@@ -262,7 +265,7 @@ fn random(r: &mut Random) -> ProfileScript {
         for _ in 0..6 {
             let start = at;
             let in_run = r.below(3) > 0;
-            // There can be a range around the calls, and a second range around the first one.
+            // There are 0, 1 or 2 ranges around the calls. The second one is around the first one.
             let in_ranges = r.below(3) as usize;
             for _ in 0..1 + r.below(3) {
                 let begin = at + r.below(20);
@@ -284,7 +287,7 @@ fn random(r: &mut Random) -> ProfileScript {
                     let from = launch.max(free) + r.below(6);
                     free = from + 1 + r.below(20);
                     theirs.push(of(1, from, free - from));
-                    // The task contains a region, which has a task on another thread.
+                    // This task contains a region, which has a task on another thread.
                     if free - from > 6 && r.below(2) == 0 {
                         let number = 1_000 + number;
                         let length = free - from - 2;
@@ -329,7 +332,7 @@ fn random(r: &mut Random) -> ProfileScript {
     let mut calls = [Vec::new(), Vec::new()];
     for _ in 0..8 {
         let (export, count) = (r.below(2) as u32, 1 + r.below(4) as u32);
-        // Some dispatches begin before the previous one has ended.
+        // A dispatch of the two workers may begin before the previous dispatch has ended.
         let begin =
             if r.below(4) > 0 { ends.iter().copied().max().unwrap() + r.below(9) } else { 0 };
         for id in 0..count {
@@ -354,8 +357,8 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares a profile with the oracle. Numbers may differ by `most_ns`. Returns the length of the
-/// path.
+/// Compares what `critical-path` computes for a profile with what `critical_oracle.py` computes.
+/// Numbers may differ by `most_ns`. Returns the length of the path.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =
@@ -391,8 +394,8 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     }
 }
 
-/// For a model that IREE runs on two workers, the critical path is the same as that of the Python
-/// program.
+/// For a model that IREE runs on two workers, `critical-path` and `critical_oracle.py` compute the
+/// same critical path.
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";

@@ -132,7 +132,8 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // The recording determines the rank and the run, and not the environment of the export.
+    // The rank and the run are those of the recording. The environment of the export has no
+    // influence on them.
     let mut script = sampled::paper();
     script.manifest.rank = Some(3);
     script.manifest.job_name = Some("job/5".to_owned());
@@ -159,8 +160,8 @@ fn a_rank_is_known_or_asked_for() {
         let said = added(other, &[]);
         assert!(said.ends_with("rank 3 of run job/5 is already there\n"), "{said}");
     }
-    // The process's own launcher takes precedence over that of the recording command. Then come a
-    // label and an option.
+    // What the process's launcher says takes precedence over what the launcher of the recording
+    // command says. A label takes precedence over both, and an option over all.
     script.processes[0].job = Some(profile::Job { rank: 2, size: Some(8) });
     script.processes[0].job_name = Some("inner".to_owned());
     script.write(&profile);
@@ -237,7 +238,7 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
-    // The merge would remove this file, so it is refused.
+    // The merge would remove `notes.txt`, so it is refused.
     let mine = a.join("notes.txt");
     std::fs::write(&mine, "x").unwrap();
     let refused = run(&["merge", "-o", path, path]);

@@ -1,9 +1,8 @@
 //! Tests `run --dataset` while the program runs. Each call is in exactly one file, whatever is
 //! killed, and readers see only complete parts.
 //!
-//! In the program's k-th call, the counter's value is k; after [`CALLS`], values begin again at 1.
-//! So lost or duplicate rows are found without comparing times.
-//! 1. So lost or duplicate rows are found without comparing times.
+//! In the program's k-th call, the value of the simulated counter is k; after [`CALLS`], values
+//! begin again at 1. So the tests find lost or duplicate rows without comparing times.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -53,8 +52,8 @@ impl Job {
         run.arg("-o").arg(scratch.join("p.cpt")).arg("--").arg(&programs.host);
         run.arg(&programs.library).arg("count-for-ever").arg(scratch.join("counted"));
         run.arg(PAUSE_US).stdout(Stdio::null()).stderr(Stdio::piped());
-        // The process group can be killed as a whole, as by a batch system. Exports have their own
-        // groups.
+        // `run` and the program form a process group, which the test can kill as a whole, as a
+        // batch system does. The exports that `run` starts have their own groups.
         let run = run.process_group(0).spawn().unwrap();
         let program = program.to_owned();
         Self { program, scratch, run }
@@ -129,8 +128,8 @@ impl Job {
         assert!(done.status.success(), "{done:?}");
     }
 
-    /// Kills what `victim` names. Before `run` alone is killed, its export is stopped, so that it
-    /// cannot end by itself and must end because of `run`.
+    /// Kills what `victim` names. Before the test kills `run` alone, it stops the export that `run`
+    /// has started. So this export cannot end by itself, and must end because `run` ends.
     fn kill(&self, victim: Victim) {
         let run = self.run.id().cast_signed();
         let dir = self.dataset();
@@ -162,7 +161,8 @@ impl Job {
         late
     }
 
-    /// Adds the whole profile while an earlier export is stopped, which then continues.
+    /// Exports the whole profile while the earlier export `late` is stopped. When the new export
+    /// waits for `late` or has ended, `late` continues.
     fn export_beside(&self, mut late: Child) {
         let mut last = self.exporting(&self.dataset()).stdout(Stdio::null()).spawn().unwrap();
         let pid = last.id().cast_signed();
@@ -171,7 +171,8 @@ impl Job {
         });
         signal(late.id().cast_signed(), libc::SIGCONT);
         assert!(last.wait().unwrap().success());
-        // It may fail, because data that it was reading from memory is in the profile now.
+        // The earlier export may fail, because data that it was reading from memory is in the
+        // profile now.
         late.wait().unwrap();
     }
 
@@ -271,7 +272,8 @@ fn parts_are_written_while_the_program_runs() {
     for files in [1, 3, 5] {
         let part = job.wait_for_files(files);
         assert!(part.members[0].unfinished && part.schema.ends_with("/2"));
-        // There are more calls, and none from the first one on is missing.
+        // The dataset has more calls than before, and none of the calls before the last one is
+        // missing.
         let now = job.rows();
         numbered(&now);
         assert!(now.len() > last.len(), "{} {}", now.len(), last.len());
@@ -295,7 +297,8 @@ fn parts_are_written_while_the_program_runs() {
             let said = String::from_utf8(done.stderr).unwrap();
             assert!(said.contains(incomplete), "{said}");
         }
-        // The dataset cannot be replaced now, because what `run` adds would be lost.
+        // `merge` must not replace the dataset now, because the calls that `run` adds later would
+        // be lost.
         let dir = dir.to_str().unwrap();
         let refused = job.ask(&["merge", "-o", dir, dir]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -312,21 +315,22 @@ fn parts_are_written_while_the_program_runs() {
     job.check_whole();
 }
 
-/// The files have a limit in bytes, but no limit in time.
+/// `run` gets a limit for the size of files of calls, and no option for the interval between files.
 #[test]
 fn a_file_of_calls_is_as_large_as_was_asked_for() {
     let Some(program) = counterpoint("run --dataset") else { return };
     let limit = ["--calls", "--dataset-bytes", "60000", "--dataset-share", "100"];
     let mut job = Job::begin(&program, &limit);
     let part = job.wait_for_files(3);
-    // The first file may have another size, because sizes of calls are not known yet.
+    // The first file may have another size, because `run` does not know yet how many bytes a call
+    // takes in a file.
     let later: Vec<u64> = part.files_of("calls").skip(1).map(|file| file.bytes).collect();
     assert!(later.iter().all(|bytes| *bytes >= 50_000), "{later:?}");
     assert!(job.stop().status.success());
     job.check_whole();
 }
 
-/// A short program has one part, which is written at the end.
+/// The part of a short program is written only at the end, and has one file of calls.
 #[test]
 fn a_short_program_has_one_part() {
     let Some(program) = counterpoint("run --dataset") else { return };
@@ -346,10 +350,10 @@ fn a_short_program_has_one_part() {
 enum Victim {
     /// `run`, the program and the running export, as by a batch system.
     Everything,
-    /// `run` alone, while an export runs, which ends with it.
+    /// `run` alone, while an export runs that it has started. This export ends, too.
     Run,
-    /// `run` alone, while an export runs that is not its child. That export ends after the whole
-    /// recording was added.
+    /// `run` alone, while also an export runs that is not its child. That export ends after another
+    /// export has added the whole recording.
     RunBesideAnExport,
     /// The running export alone.
     Export,
@@ -383,7 +387,7 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
             assert!(job.stop().status.success());
         } else {
             if victim != Victim::Everything {
-                // The program goes on without `run`.
+                // The program is not killed and goes on without `run` until the test stops it.
                 job.stop();
             }
             let _ = job.run.wait();

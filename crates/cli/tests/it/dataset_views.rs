@@ -16,8 +16,9 @@ use crate::support::counterpoint;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Makes a rank that repeats three things: it computes in `conv`, waits in `all_reduce` until the
-/// iteration has taken 100 µs, as on every rank, and then makes a short call. One tick is 1 ns.
+/// Makes a rank with ten iterations. In each iteration, the rank computes in `conv`, waits in
+/// `all_reduce` until the iteration has taken 100 µs, as on every rank, and then makes a short call
+/// of `norm`. One tick is 1 ns.
 fn script(rank: u32, conv: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 8);
@@ -86,8 +87,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     let dir = scratch.join("job");
     planted(&dir);
     let dir = dir.to_str().unwrap();
-    // Ten iterations take 3 µs more each. The noise of rank 17 is (37·17 mod 11) · 10 = 20 ns,
-    // compared with a median of 50.
+    // On rank 17, `conv` takes 3 µs more in each of ten iterations. The noise of rank 17 is (37·17
+    // mod 11) · 10 = 20 ns, compared with a median of 50.
     let first = "rank 17 is slow because of conv: 431 µs there without calls inside, 29.7 µs (7.40 %) above the \
                  median of 64 ranks";
     for by in ["op", "rank"] {
@@ -103,7 +104,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     assert_eq!(found[0]["above_ns"], 29_700.0);
     let slow = &ranks["rows"][0];
     assert_eq!((&slow["rank"], &slow["stands_out"]), (&17.into(), &"!".into()));
-    // All ranks take nearly the same time, because they wait for each other.
+    // All ranks take nearly the same time in all, because they wait for each other.
     assert!(ranks["runs"][0]["imbalance"].as_f64().unwrap() < 1.001);
     let ops = json(&["report", dir]);
     let conv = row(&ops, "op", &"conv".into());
@@ -357,8 +358,8 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
-    // The profile contains what its launcher stated, so it is added under the same name in any
-    // environment.
+    // The profile contains the rank and the name of the run that its launcher stated. So `export`
+    // adds it under the same name in any environment.
     for rank in 0..3 {
         let mut export = Command::new(&program);
         export.arg("export").arg(format!("counterpoint.rank{rank}.cpt"));
@@ -381,7 +382,7 @@ fn a_run_adds_itself() {
     assert!(!scratch.join("c.cpt").exists(), "the program has not run");
 }
 
-/// Kills `run` and everything that it started with SIGKILL. The moments of the kills are
+/// With SIGKILL, kills `run` and everything that it has started. The moments of the kills are
 /// distributed over the whole life of `run`.
 #[test]
 fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
@@ -417,7 +418,8 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let mut child =
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
-        // The group may have ended by itself. SAFETY: `killpg` takes numbers only. The child is
+        // The group may have ended by itself.
+        // SAFETY: `killpg` takes numbers only. The child is
         // waited for only after this call, so the number still belongs to the child.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();

@@ -30,7 +30,7 @@ fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
 
-/// Makes the same run, but with softmax only if `has_softmax` is true.
+/// Makes the same run as [`script`], but with softmax only if `has_softmax` is true.
 fn with_softmax(
     side: Side,
     round: u32,
@@ -50,7 +50,7 @@ fn with_softmax(
     let main = process.thread("main");
     for i in 0..20u64 {
         let at = 1_000_000 + 100_000 * i;
-        // The durations of calls scatter in the same way in each run.
+        // The durations of calls within a run differ by up to 40 ns, in the same way in each run.
         let long = matmul + 10 * (i % 5);
         for workgroup in 0..2 {
             let begin = at + 20_000 * u64::from(workgroup);
@@ -65,8 +65,8 @@ fn with_softmax(
 }
 
 /// Makes a series in which matmul takes 10,000 ns in A and `b` ns in B. From round to round, times
-/// scatter by ± 1 %, equally for both runs of a round. Between the two runs of a round, they
-/// scatter by 0.2 %.
+/// differ by up to ± 1 %, equally for both runs of a round. The two runs of a round additionally
+/// differ by up to 0.16 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),
@@ -116,7 +116,7 @@ fn processor_time_is_said_beside_the_whole() {
     for round in 1..=8 {
         for (side, used) in [(Side::A, 1_000_000_000), (Side::B, 900_000_000)] {
             let mut script = script(side, round, 10_000, 0);
-            // Values scatter between rounds.
+            // The processor time differs by up to ± 1 % between rounds.
             let process_cpu_ns = used / 100 * (99 + u64::from(round) % 3);
             script.processes[0].cost = Some(ProcessCost { process_cpu_ns, ..Default::default() });
             let run = Series::run_at(&at, round, side);
@@ -151,8 +151,8 @@ fn processor_time_is_said_beside_the_whole() {
     assert_eq!(mark["kind"], "less", "{mark}");
 }
 
-/// The page has the sentences of the text and the cells of its table. The positions of the marks
-/// agree with the numbers in JSON.
+/// The page of `diff --html` has the sentences of the text and the cells of its table. The
+/// positions of the marks in its charts agree with the numbers in JSON.
 #[test]
 fn the_page_says_what_the_text_says() {
     let scratch = Scratch::new();
@@ -195,12 +195,12 @@ fn the_page_says_what_the_text_says() {
     texts.extend(counters[0][1].as_array().unwrap().iter().filter_map(cell));
     for one in texts.iter().filter(|text| !["not tested", "whole"].contains(&text.as_str())) {
         let is_of_whole = one.starts_with("faster") && !printed.contains(one);
-        // The verdict about the total time is in the sentence, after "B is".
+        // In the text, the verdict about the total time is in a sentence, after "B is".
         let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
         assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
     }
-    // matmul is 11.97 % faster, so its mark is left of the middle of the axis, and inside of its
-    // interval.
+    // matmul is 11.97 % faster, so the mark of its change is left of the middle of the axis, and
+    // inside of the change's interval.
     let mark = &compare["rows"]["plots"][0]["rows"][0];
     assert_eq!(mark["kind"], "faster");
     let place = |value: &Value| value.as_f64().unwrap();
@@ -240,7 +240,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("wrote ") && said.contains("a.html ("), "{said}");
     assert_eq!(head("a.html")["program"], "sh");
-    // While the program runs, the directory for the page is removed.
+    // The program removes the directory for the page.
     std::fs::create_dir(scratch.join("out")).unwrap();
     let (code, said) =
         run(&["-o", "b.cpt", "--html", "out/b.html", "--", "sh", "-c", "rmdir out; exit 4"]);
@@ -274,7 +274,8 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("wrote ") && said.contains("-f.html ("), "{said}");
     assert_ne!(head("-f.html")["compare"], Value::Null);
-    // The second round cannot be started, because its program is gone.
+    // The second round cannot be started, because B has removed the program of A in the first
+    // round.
     let away = "--against=sh -c 'rm -f tool'";
     std::fs::copy("/bin/true", scratch.join("tool")).unwrap();
     let series = ["-o", "g.series", "--repeat", "3", "--warm-up", "0", away, "--html", "g.html"];
@@ -284,7 +285,8 @@ fn run_writes_the_page_of_what_it_recorded() {
 }
 
 /// A signal that is sent only to `run` ends the process that writes the page, and nothing else. The
-/// page's file is a pipe that nobody reads, so the writer would otherwise wait for ever.
+/// page's file is a pipe that nobody reads, so without the signal the writing process would wait
+/// for ever.
 #[test]
 fn a_signal_ends_the_writing_of_the_page() {
     let Some(counterpoint) = counterpoint("a_signal_ends_the_writing_of_the_page") else { return };
@@ -306,7 +308,7 @@ fn a_signal_ends_the_writing_of_the_page() {
             break status;
         }
         if since.elapsed() > Duration::from_secs(60) {
-            // Opening and closing the pipe ends the writer.
+            // Opening and closing the pipe ends the process that writes the page.
             drop(std::fs::File::open(scratch.join("page")));
             run.kill().unwrap();
             panic!("it still waits");
@@ -327,15 +329,15 @@ fn the_numbers_are_those_of_the_script() {
     let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
-    // Without the scatter, B takes 0.88 times as long as A. Both have a scatter of 10 to 50 ns, so
-    // typical calls take 10,020 and 8,820 ns. The ratio is 0.88024.
+    // The script gives B 0.88 times the duration of A, and adds 0 to 40 ns to each call. So typical
+    // calls take 10,020 and 8,820 ns. The ratio is 0.88024.
     let change = row["change"].as_f64().unwrap();
     assert!((change + 0.1197).abs() < 0.001, "{change}");
     let low = row["change_low"].as_f64().unwrap();
     let high = row["change_high"].as_f64().unwrap();
     assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
     // In each of the 20 dispatches, two workgroups are 1,200 ns shorter, which makes 48,000 ns in a
-    // run. The scatter changes this by a factor of about 1 − 0.0005.
+    // run. The differences between rounds change this by a factor of about 1 − 0.0005.
     let part = row["part"]["ns"].as_f64().unwrap();
     assert!((part + 48_000.0).abs() < 300.0, "{part}");
     assert_eq!(row["counters"][0]["result"], "fact");
@@ -350,7 +352,7 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     let scratch = Scratch::new();
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
-    // B is 6 % slower, which is certainly more than 5 % but not certainly more than 6 %.
+    // B is about 6 % slower. The interval of this change is above 5 %, but not above 7 %.
     series(&at, 8, 10_600, 1);
     let at = at.to_str().unwrap();
     let failing = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]);
@@ -375,7 +377,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
     series(&at, 8, 10_600, 1);
-    // In this run, softmax was not called.
+    // In the run of B in round 2, softmax was not called.
     let without = Series::run_at(&at, 2, Side::B);
     std::fs::remove_dir_all(&without).unwrap();
     with_softmax(Side::B, 2, 10_600, 1, false).write(&without);
@@ -405,7 +407,8 @@ fn a_run_counts_once() {
     }
 }
 
-/// The command that records a series holds a lock. A series with such a lock is not moved.
+/// While a command records a series, it has a lock on the file `series.json`. Another `run` must
+/// not move a series with such a lock away.
 #[test]
 fn a_series_is_not_moved_while_it_is_recorded() {
     let scratch = Scratch::new();
@@ -449,7 +452,7 @@ fn without_pairs_nothing_is_tested() {
     // The profiles themselves contain the information that the runs are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // A run of A has no partner. This means that somebody has selected runs.
+    // A run of A has no partner among the runs of B, so somebody must have selected runs.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
     // The sides are exchanged: the runs of A were recorded as B.
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
@@ -481,8 +484,8 @@ fn rows_of_one_side_come_last_and_the_parts_add_up() {
     assert!(text.contains("in calls of a run (medians); the differences of pairs have the mean +"));
 }
 
-/// After Ctrl-C, the last round is incomplete: it has no run of B, or the program of a run was
-/// ended by the signal.
+/// Round 8 has no run of B, and in round 3, Ctrl-C (signal 2) has ended the program of A. Both
+/// rounds are incomplete.
 #[test]
 fn incomplete_rounds_are_left_out() {
     let scratch = Scratch::new();
@@ -527,7 +530,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let (first, order) = record("first", "5");
     let (_, again) = record("again", "5");
     assert_eq!(order, again);
-    // The warm-up has one run of each program, and so has every round.
+    // The warm-up and each of the six rounds have one run of each program.
     assert_eq!((&order[..2], order.len()), ("AB", 14));
     let rounds: Vec<&str> = (1..7).map(|round| &order[2 * round..2 * round + 2]).collect();
     assert!(rounds.contains(&"AB") && rounds.contains(&"BA"), "{rounds:?}");
@@ -550,7 +553,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
 fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
     let Some(counterpoint) = counterpoint("diff: signal in the warm-up") else { return };
     let scratch = Scratch::new();
-    // The program itself ignores the signal and succeeds.
+    // The program sends the signal to `run`, ignores it itself, and succeeds.
     let output = Command::new(&counterpoint)
         .args(["run", "-e", "none", "--repeat", "2", "-o", "x.series", "--"])
         .args(["sh", "-c", "trap '' INT; kill -INT $PPID; exit 0"])
@@ -606,8 +609,8 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
     let scratch = Scratch::new();
     let (at, count) = (scratch.join("x.series"), scratch.join("count"));
-    // The seventh run waits for the signal. It is in the third round, after two runs of the
-    // warm-up.
+    // The seventh run of a program waits for the signal. It is in the third round, because the
+    // warm-up and the first two rounds have six runs.
     let program =
         format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
     let mut run = Command::new(counterpoint);

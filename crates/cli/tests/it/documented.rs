@@ -1,4 +1,4 @@
-//! Runs every example of every page.
+//! Runs the shell commands in the examples of README.md, docs/ and the Python package's README.
 //!
 //! A fenced block of README.md, docs/ or the Python package's README states its language:
 //!
@@ -10,7 +10,8 @@
 //! | `rust` | run by `crates/measure/tests/documented.rs` |
 //! | `text` | not an example |
 //!
-//! A comment before a block gives instructions. Readers of the page do not see it:
+//! A comment immediately before a block gives instructions to these tests. Readers of the page do
+//! not see it:
 //!
 //! | comment | meaning |
 //! |---|---|
@@ -86,7 +87,8 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns the block's lines for a shell. `None` if it has none.
+    /// Returns the block's lines for a shell. `None` if the block's language is neither `sh` nor
+    /// `console`.
     fn commands(&self) -> Option<String> {
         match self.language.as_str() {
             "sh" => Some(self.text.clone()),
@@ -249,8 +251,8 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers are combined to one program, which finds the agent and adds its
-/// collector.
+/// The test combines the examples in the headers' comments to one program, which finds the agent
+/// and adds the example's collector.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";

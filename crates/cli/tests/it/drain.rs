@@ -1,5 +1,6 @@
-//! Tests that `run` moves full pages out of the pool (drains them) while the program runs. Whatever
-//! happens to `run`, every call is in the profile exactly once.
+//! Tests that `run` moves full pages of calls out of the pool (the shared memory of the program and
+//! `run`) to files while the program runs. This is called draining. Whatever happens to `run`,
+//! every call is in the profile exactly once.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// A program under `run` that makes calls for ever. The number of calls that have returned is in a
-/// shared file.
+/// A program under `run` that makes calls for ever. It writes the number of calls that have
+/// returned to a file, which the test reads.
 struct Recording {
     program: PathBuf,
     scratch: testkit::Scratch,
@@ -64,7 +65,7 @@ impl Recording {
         start
     }
 
-    /// Returns how many pages have been offered to `run` so far.
+    /// Returns how many full pages the program has offered to `run` so far.
     fn offers(&self) -> u32 {
         u32::from_le_bytes(*self.pool()[28..].first_chunk().unwrap())
     }
@@ -138,9 +139,11 @@ fn begin(test: &str) -> Option<Recording> {
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
     it.wait_for("offers", || it.offers() >= 8);
-    // However many pages were filled, the thread uses only its current page and two offered ones.
+    // However many pages the program's thread has filled, it uses only its current page and two
+    // offered ones.
     assert!(it.claims() <= 3, "{} pages", it.claims());
-    // A view during the recording sees at least the calls that had returned before.
+    // A view during the recording shows at least the calls that have returned before the view
+    // starts.
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
     assert!(seen >= returned, "{seen} of {returned} calls");
@@ -180,7 +183,8 @@ fn a_program_goes_on_alone_after_run_was_killed() {
     it.check();
 }
 
-/// Each thread fills several pages and ends. At that time, `run` may be draining one of its pages.
+/// Each thread fills several pages and ends. When a thread ends, `run` may be draining one of its
+/// pages.
 #[test]
 fn threads_that_end_leave_no_page_behind() {
     let Some(program) = counterpoint("threads that end") else { return };
@@ -193,7 +197,7 @@ fn threads_that_end_leave_no_page_behind() {
         run.args([threads, 150_000].map(|n: u32| n.to_string()));
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         if stop {
-            // `run` is stopped several times, at arbitrary moments.
+            // The test stops `run` several times, at arbitrary moments.
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(3));
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
@@ -211,8 +215,8 @@ fn threads_that_end_leave_no_page_behind() {
     }
 }
 
-/// While `run` is stopped, the program is replaced by another one. Pages that were offered at that
-/// time are not lost.
+/// While `run` is stopped, the program replaces itself by another one with `exec`. Pages that it
+/// has offered before are not lost.
 #[test]
 fn an_exec_while_pages_are_offered_loses_nothing() {
     let Some(mut it) = begin("exec while pages are offered") else { return };
@@ -244,7 +248,8 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
 }
 
 /// The calls of each thread stay in their order, whether the thread or `run` wrote their pages to
-/// the file. The host uses the workgroup to number the calls.
+/// the file. The program (`host.c`) numbers the calls of each thread: the id of a call's workgroup
+/// is its number.
 #[test]
 fn calls_stay_in_order() {
     const CALLS: u32 = 150_000;
@@ -307,9 +312,9 @@ fn every_pass_is_drained() {
     }
 }
 
-/// The program may not make a file longer than 256 KiB, so `run` does not drain pages as long as
-/// the program runs. Pages that the program cannot write to the file stay in memory, and `run`
-/// moves them at the end.
+/// Neither `run` nor the program may make a file longer than 256 KiB, so `run` does not drain pages
+/// while the program runs. Pages that the program cannot write to the file stay in memory, and
+/// `run` moves them at the end.
 #[test]
 fn a_limit_of_file_sizes_loses_nothing() {
     let Some(program) = counterpoint("limited files") else { return };
@@ -402,7 +407,8 @@ fn a_program_that_truncates_its_own_pool() {
         assert!(said.contains(pool.to_str().unwrap()), "{said}");
         let report = report(&program, &profile);
         let calls = report["total"]["calls"].as_u64().unwrap();
-        // A call takes 3 to 5 bytes of a page. At most two pages of a thread wait for `run`.
+        // A call takes 3 to 5 bytes of a page. At most two pages of a thread wait for `run`, so
+        // more than half of the 200,000 calls are in the file.
         assert!((100_000..=200_000).contains(&calls), "{report}");
         let losses = report["losses"].as_array().unwrap();
         assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{report}");

@@ -36,7 +36,7 @@ fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     (output, changes.collect(), rules.collect())
 }
 
-/// Whether a rule allows more than reading.
+/// Returns whether a rule of Landlock allows more than reading.
 fn allows_changes(rule: &str) -> bool {
     ["_WRITE_FILE", "_REMOVE_", "_MAKE_", "_REFER", "_TRUNCATE"].iter().any(|r| rule.contains(r))
 }
@@ -124,7 +124,8 @@ fn recover_does_the_same_with_and_without_landlock() {
     }
 }
 
-/// Pools whose profile no longer exists are found in all places where pools can be.
+/// `recover` finds and frees pools whose profile no longer exists, in all places where pools can
+/// be.
 #[test]
 fn recover_frees_pools_that_are_left_over() {
     for (name, options) in KERNELS {
@@ -187,8 +188,8 @@ fn hook_report_removes_the_profile_and_writes_its_tables_only() {
     assert_eq!(table.lines().count(), 3, "{table}");
 }
 
-/// Tables are written to files with the names that the original hook used. A user may have made
-/// links with these names.
+/// `hook report` writes tables to files with the names that IREE's original hook used. A user may
+/// have made links with these names.
 #[test]
 fn hook_report_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {

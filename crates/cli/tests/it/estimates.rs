@@ -1,6 +1,6 @@
 //! Tests that every view marks numbers of calls that are estimates. They are estimates if a host
-//! announced its calls to the recorder only in some steps. The mark for people is `~`. Programs get
-//! the ends of the interval.
+//! announced its calls to the recorder only in some steps. In text, the mark is `~`. JSON and CSV
+//! contain the ends of the interval.
 
 use std::path::Path;
 use std::process::Command;
@@ -106,7 +106,7 @@ fn every_view_marks_estimated_calls() {
     let counts = csv(&["export", "--what", "counts"]);
     assert_eq!(ends(&row(&counts, "mm"), "calls"), within);
     assert_eq!(ends(&row(&counts, "first"), "calls"), ["4", "4"].map(str::to_owned));
-    // The page has the cells of the report, and the text about how many calls there are.
+    // The page has the cells of the report, and a text with the estimated number of calls.
     let page = scratch.join("page.html");
     run(&["report", dir, "--html", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
@@ -115,8 +115,8 @@ fn every_view_marks_estimated_calls() {
     assert!(head["tables"].to_string().contains("\"~100"), "{}", head["tables"]);
 }
 
-/// One of the two runs is a sample. Its numbers of calls are marked, and `diff` does not report
-/// them as differences.
+/// One of the two runs has estimated numbers of calls. `diff` marks them, and does not report
+/// differences in them.
 #[test]
 fn diff_marks_them_and_finds_no_difference_in_them() {
     let (_a, a) = script().written();

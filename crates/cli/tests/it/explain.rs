@@ -56,7 +56,8 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
-    // The op can also be given as an option, as in `stats`.
+    // The op and the profile can be given in either order; the op can also be given as an option,
+    // as in `stats`.
     let named = golden.run(&["explain", "matmul", &profile]);
     let swapped = golden.run(&["explain", &profile, "matmul"]);
     assert_eq!(swapped.stdout, named.stdout);

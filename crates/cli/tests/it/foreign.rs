@@ -1,5 +1,5 @@
-//! Tests profiles that somebody made to harm their readers. No view writes, deletes, follows links,
-//! or waits for ever.
+//! Tests profiles that somebody made to harm their readers. No view of such a profile changes or
+//! deletes files, follows links, or waits for ever.
 //!
 //! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
@@ -21,8 +21,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 use crate::support::memory::Memory;
 
-/// Makes a profile with two threads of a process that ended long ago. Each thread has 2 calls in a
-/// page that was not written to the file, and one call in a page that was.
+/// Makes a profile of a process that ended long ago. One thread has one call, in a page that was
+/// written to the file. Two other threads have 2 calls each, in pages that are still in the pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -42,7 +42,8 @@ fn crashed() -> ProfileScript {
 
 const PART: &str = "processes/4000711-1000-0";
 
-/// Returns command lines for all views of a profile. They write their output files to `out`.
+/// Returns command lines for views and for other commands that read a profile. Commands with an
+/// output file write it to `out`.
 fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     let (dir, out) = (dir.as_os_str(), out.as_os_str());
     let view = |words: &[&str], with_output: bool| {
@@ -76,7 +77,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     .collect()
 }
 
-/// Runs a command. It must end by itself within a minute.
+/// Runs `counterpoint` with these arguments. The command must end by itself within a minute.
 fn run(words: &[OsString]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
         .args(words)
@@ -98,7 +99,7 @@ fn run(words: &[OsString]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // This only checks that the command ends, and not how fast it is.
+        // This check is only for commands that never end, not for slow ones.
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -111,7 +112,8 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Returns the kind, size, content, owner and time of change of everything below a directory.
+/// Returns a text about everything below a directory: mode, number of links and owner, and the time
+/// of change and the content of files.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -130,8 +132,8 @@ pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Runs every view on the profile. Nothing below `watched` may change. Returns the report as JSON,
-/// if there is one.
+/// Runs every command of [`views`] on the profile. No command may change anything below `watched`.
+/// Returns the JSON of `report`, if it could print one.
 fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     let out = Scratch::new();
     let before: Vec<_> = watched.iter().map(|path| everything(path)).collect();
@@ -158,7 +160,7 @@ fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     report
 }
 
-/// Returns the name and count of each loss.
+/// Returns the name and count of each loss in a report.
 fn losses(report: &Option<Value>) -> Vec<(String, u64)> {
     let report = report.as_ref().expect("a report");
     let losses = report["losses"].as_array().unwrap();
@@ -175,9 +177,9 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// The manifest names the path of a victim as its pool. In all variants, the victim stays
-/// unchanged: it is text, or the real pool of another profile; the path leads through links, into
-/// the profile, or to the place where pools are.
+/// The manifest of a profile names the path of a victim as the profile's pool. In all variants, the
+/// victim stays unchanged. The victim is a text or the real pool of another profile. Its path is
+/// absolute, relative or empty, contains `..`, is a link, or is in the place where pools are.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -205,7 +207,8 @@ fn a_manifest_that_names_a_victim() {
             PathBuf::new(),
             shm.join("pool"),
         ];
-        // Now a victim is at the correct place of the pool. It is text or another profile's pool.
+        // `shm` is a directory in which a pool of this user may be. The file in it is a text or
+        // another profile's pool.
         fs::DirBuilder::new().mode(0o700).create(&shm).unwrap();
         for in_shm in [&b"precious"[..], &real] {
             fs::write(shm.join("pool"), in_shm).unwrap();
@@ -213,15 +216,16 @@ fn a_manifest_that_names_a_victim() {
                 change(&dir, |manifest| {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
-                    // Every pool here has the scripted id. With another id, a pool would not even
-                    // be examined.
+                    // Every pool of this test has the same id as the manifest, so no pool is
+                    // refused just because of its id. Only at the correct place does the manifest
+                    // have another id, because the pool could be its own otherwise.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // This path looks like the pool's path of a profile that was moved, but no pool is
-                // there.
+                // A profile whose pool is inside of it and that was moved has a manifest with such
+                // a path. But this profile contains no pool.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -232,8 +236,8 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// A pool that is inside of its profile, or links in the profile that lead out of it. Nothing may
-/// be appended to the targets of the links.
+/// A profile with a pool inside of it contains links that lead out of it, a pipe, or a file without
+/// an end. No command may append anything to the targets of the links.
 #[test]
 fn files_that_lead_out_of_the_profile() {
     type Trap = (&'static str, fn(&Path, &Path));
@@ -283,7 +287,8 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// Pipes and devices are put in the place of every file. No view may even open them.
+/// The test puts a pipe or a device in the place of each of these files and directories. No view
+/// may even open it.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -326,7 +331,7 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // These files are read only by exports, or they are not read because the pool has newer
+            // `report` does not read these files: only exports read them, or the pool has newer
             // data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
@@ -390,8 +395,8 @@ fn a_copy_is_read_and_the_original_collects() {
 
     let moved = scratch.join("moved.cpt");
     fs::rename(&dir, &moved).unwrap();
-    // The pool contains the path of its profile. Another directory at this path is not the profile,
-    // either.
+    // The pool contains the path of its profile. A copy that was put at this path is still not the
+    // profile of the pool.
     copy(&copied, &dir);
     let report = look(&dir, &[scratch.path(), &shm], "a copy under the old name");
     assert_eq!(losses(&report), [("pool_of_original".to_owned(), 1)]);
@@ -450,7 +455,8 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// open, so that a path cannot lead through something that another thread has put there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    // The exchange fails while the other thread has moved one of the files. It is then tried again.
+    // The exchange fails if another thread has moved one of the files away. This does no harm,
+    // because the threads repeat their exchanges until the commands end.
     //
     // SAFETY: the names are C strings that outlive the call.
     unsafe {
@@ -460,8 +466,8 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     }
 }
 
-/// While views and `recover` run, another thread exchanges every file and directory of the profile
-/// for links, hard links and pipes that lead to a victim's files of the same names. Whenever this
+/// While a view and `recover` run, two other threads exchange files and directories of the profile
+/// for pipes, and for links and hard links to a victim's files of the same names. Whenever this
 /// happens, the victim's files stay unchanged, nothing is created next to them, and every command
 /// ends. `COUNTERPOINT_RACE_S` is the duration of the test in seconds.
 #[test]
@@ -548,8 +554,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool with a second name is not deleted. A pool that was renamed to the name of another pool is
-/// not trusted.
+/// A pool with a second name is not deleted. A pool is refused if its directory was replaced by a
+/// link to the directory.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -582,10 +588,10 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The profile of a killed recording is deleted. `doctor` shows the memory that the recording still
-/// uses, and the next `recover` frees it. The memory is not freed if the profile was moved, may
-/// have been moved, or is still being recorded. The test has its own directory for pools, so that
-/// `recover` in other tests does not find them.
+/// The profile of a killed recording is deleted. `doctor` shows the memory that the recording's
+/// pool still uses, and the next `recover` frees it. The memory is not freed if the profile was
+/// moved, may have been moved, or is still being recorded. The test has its own directory for
+/// pools, so that `recover` in other tests does not find them.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let Some(memory) = Memory::new("memory of deleted profiles") else { return };
@@ -621,8 +627,8 @@ fn memory_of_deleted_profiles_is_freed() {
     assert!(all().is_empty() && shm.exists(), "another process uses it");
     drop(writer);
     assert!(shown(&shm));
-    // Without the right to look up a file by its handle, it is not known whether the profile was
-    // moved.
+    // A process without the right to look up a file by its handle cannot know whether the profile
+    // was moved or deleted.
     let unable = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search"];
     let other = scratch.join("other.cpt");
     crashed().write(&other);
@@ -657,7 +663,7 @@ fn the_next_run_frees_what_a_kill_left() {
             .spawn()
             .unwrap();
         let watched = loop {
-            // The processes are `run` itself, and the program that it has started.
+            // `watch` contains two processes: `run` itself, and the program that it has started.
             match Manifest::read(&dir) {
                 Ok(manifest) if manifest.watch.len() == 2 => break manifest,
                 _ => assert!(run.try_wait().unwrap().is_none(), "ended"),
@@ -697,7 +703,8 @@ fn the_next_run_frees_what_a_kill_left() {
     kill(run_of_second, &second);
     fs::remove_dir_all(&moved).unwrap();
     next();
-    // Without the right to look up files by their handles, the memory is only freed after a day.
+    // Only root has the right to look up files by their handles. For other users, the memory is
+    // freed after a day.
     if profile::pools::user() == 0 {
         assert!(!pool(&first).exists() && !pool(&second).exists());
         assert!(!pool(&first).parent().unwrap().exists(), "its directory is removed, too");

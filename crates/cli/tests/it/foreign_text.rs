@@ -1,5 +1,6 @@
 //! Tests names with characters that control a terminal, or that hide or reorder text. No command
-//! prints such a character to a terminal, in any format. Programs get every byte.
+//! prints such a character to a terminal, in any format. Programs that read JSON or CSV get every
+//! byte of the names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
 
-/// Whether a character must not reach a terminal, according to the Unicode Standard and ECMA-48.
-/// The test has its own list, because it must not rely on the program's list.
+/// Returns whether a character must not reach a terminal, according to the Unicode Standard and
+/// ECMA-48. The test has its own list, because it must not rely on the program's list.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -231,8 +232,8 @@ fn no_hostile_character_reaches_a_terminal() {
     }
 }
 
-/// Text for people contains none of these characters, even if it is written to a file, because
-/// somebody may read the file on a terminal later.
+/// Messages and tables contain none of these characters, even if they are written to a file,
+/// because somebody may read the file on a terminal later.
 #[test]
 fn no_hostile_character_is_in_messages_and_tables() {
     let scratch = Scratch::new();
@@ -247,7 +248,7 @@ fn no_hostile_character_is_in_messages_and_tables() {
     }
 }
 
-/// Colours are printed, but only our own ones.
+/// On a terminal, a report has colours, but only our own ones.
 #[test]
 fn only_our_own_colours_are_printed() {
     let scratch = Scratch::new();
@@ -283,7 +284,7 @@ fn programs_get_every_byte() {
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
-    // Before the document is a message about the profile's metric.
+    // A message about the profile's metric comes before the document.
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 

@@ -1,6 +1,6 @@
 //! Tests the checks of `cargo xtask hardware` (tests/hardware) on machines without the hardware.
-//! Counters of the kernel replace the PMU. Each check must succeed with them. It must fail with a
-//! program that does not do what its source says.
+//! Software counters of the kernel replace the PMU. Each check must succeed with them, and must
+//! fail with a program that does not do what its source says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,8 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Whether a breakpoint can be opened on this machine. Some virtual machines have no breakpoints.
+/// Returns whether a hardware breakpoint can be opened on this machine. Some virtual machines have
+/// no breakpoints.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -65,7 +66,7 @@ fn has_breakpoints(test: &str) -> bool {
 /// environment.
 const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "ops of PyTorch"];
 
-/// Whether a check may be absent on some machines.
+/// Returns whether a check may be absent on some machines.
 fn may_be_absent(name: &str) -> bool {
     name.ends_with("perf stat")
         || ["ops of TVM", "PAPI itself", "instrumented loops"].contains(&name)

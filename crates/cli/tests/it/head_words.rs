@@ -1,5 +1,6 @@
 //! Tests the words around numbers in the first lines and notes of a report, which keep readers from
-//! mistaking one number for another. A reader had missed each of them.
+//! mistaking one number for another. Each of these words was added because a reader had made such a
+//! mistake.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ fn run(words: &[&str], profile: &Path) -> (String, String) {
     let out = command.arg(command_name).arg(profile).args(options).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     assert!(out.status.success(), "{words:?}: {}", text(out.stderr));
-    // Lines are joined, because they can be broken anywhere except before a unit.
+    // Lines are joined, because the report can break them anywhere except before a unit.
     let printed = text(out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     (printed, text(out.stderr))
 }
@@ -40,7 +41,8 @@ fn one_waits(names: [&str; 2]) -> ProfileScript {
     script
 }
 
-/// A sum over both threads would say 478 of 492 ms, which is misleading.
+/// The first lines of a report name one thread. A sum over both threads would say 478 of 492 ms,
+/// which is misleading.
 #[test]
 fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
     let said = report(&one_waits(["main", "waiter"]));
@@ -73,7 +75,7 @@ fn calls_that_wait(on: u64, gap: u64) -> ProfileScript {
     script
 }
 
-/// If calls wait, the time in calls is not work.
+/// If calls wait, the time in calls is not all work, and the first lines of the report say so.
 #[test]
 fn the_head_says_if_calls_were_mostly_off_a_cpu() {
     let said = report(&calls_that_wait(3, 0));
@@ -111,7 +113,8 @@ fn the_first_line_has_the_time_of_the_run() {
     assert!(!report(&imported).contains("the run took"));
 }
 
-/// Linux gives all threads the program's name. If the names differ, nothing is added.
+/// Linux gives all threads the program's name, so the report adds `main` to the name of the main
+/// thread. If the threads' names differ, it adds nothing.
 #[test]
 fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     let said = report(&one_waits(["python3", "python3"]));
@@ -134,7 +137,7 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
 }
 
 /// Makes a thread with 100 calls of 10 ms each, without gaps. It was on a CPU for 600 ms of this
-/// second, and lost the CPU `involuntary` times.
+/// second, lost the CPU `involuntary` times, and gave it up `voluntary` times.
 fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

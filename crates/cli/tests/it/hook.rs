@@ -1,5 +1,5 @@
-//! Tests the replacement for IREE's original call hook. To use it, a user only preloads the library
-//! and sets variables.
+//! Tests the replacement for IREE's original call hook. To use it, a user only preloads
+//! `libcounterpoint.so` and sets variables of the form `IREE_HOOK_…`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 
-/// An environment with the library that is preloaded, and with its own directory for temporary
-/// files.
+/// What a test of the hook needs: the built library, which is preloaded, and a directory of its own
+/// for temporary files.
 struct Dropped {
     scratch: testkit::Scratch,
     program: PathBuf,
@@ -24,7 +24,7 @@ impl Dropped {
         self.program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
     }
 
-    /// Runs `command` with variables of the form `IREE_HOOK_…`.
+    /// Runs `command` with the preloaded library and variables of the form `IREE_HOOK_…`.
     fn run(&self, command: &mut Command, variables: &[(&str, &str)]) -> Output {
         command.env("LD_PRELOAD", self.library()).env("TMPDIR", self.scratch.path());
         for (name, value) in variables {
@@ -33,7 +33,7 @@ impl Dropped {
         command.output().unwrap()
     }
 
-    /// Returns the paths that are left in the directory for temporary files.
+    /// Returns the paths of the hook's profiles that are left in the directory for temporary files.
     fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
@@ -71,7 +71,8 @@ struct Part {
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
-    // The last line of the host may not end with a line feed.
+    // The program's own output may not end with a line feed, so a line feed is added before each
+    // part of the report.
     for line in text.replace("Statistics for", "\nStatistics for").lines() {
         if let Some(rest) = line.strip_prefix("Statistics for ") {
             let rest = rest.strip_suffix(':').unwrap();
@@ -244,8 +245,8 @@ fn counters_that_do_not_work_are_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// If the variable for the list is set, the program ends at its first executable. The program's
-/// earlier output comes before the list.
+/// If `IREE_HOOK_LIST_EVENT_TYPES` is set, the hook prints a list of events when the program loads
+/// its first executable, and then ends the program.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -285,8 +286,9 @@ fn a_program_without_executables_is_left_alone() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The host does not notice the helper processes. Its own children, SIGCHLD, timers, descriptors,
-/// signal mask and errno are the same as without the library.
+/// The program `watchful` does not notice the helper processes that the hook starts. The program's
+/// own children, SIGCHLD, timers, descriptors, signal mask and errno are the same as without the
+/// library.
 #[test]
 fn the_program_does_not_notice() {
     let Some(dropped) = Dropped::new("hook watchful") else { return };
@@ -326,8 +328,7 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The name contains what was counted. It was only user mode, because the user typed no
-        // mode.
+        // The counter's name says that only user mode was counted, because the user typed no mode.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -421,7 +422,7 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    // The files also keep the calls of different functions apart.
+    // The CSV files also keep the calls of different functions apart.
     let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();

@@ -1,5 +1,6 @@
-//! Injects a panic at every point of the agent where this is possible. The agent must turn itself
-//! off and report this as a loss. The host must continue as if nothing had happened.
+//! Injects a panic at every point of the agent (the recording library) where this is possible. The
+//! agent must turn itself off and report this as a loss. The host (the recorded program) must
+//! continue as if nothing had happened.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -49,8 +50,8 @@ fn tvm_host() -> Command {
     command
 }
 
-/// Returns a host with instrumented loops. In this mode, their hits are timed and counted, or
-/// logged.
+/// Returns a host with instrumented loops. `mode` is the compiler's flag that says whether the hits
+/// are timed, counted or logged.
 fn loops_host(mode: &str) -> Command {
     let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
     let mut command = Command::new(host);
@@ -167,8 +168,8 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(never.is_empty(), "nothing reaches {never:?}");
 }
 
-/// Returns a program with a profiler plugin. The plugin is asked for its events while the program
-/// runs.
+/// Returns a program with a profiler plugin. The agent asks the plugin for its events while the
+/// program runs.
 fn with_plugin(plugin: &str) -> Host<'_> {
     let mut command = Command::new(Programs::get().other("plugged"));
     command.arg("threads");
@@ -214,8 +215,9 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
 }
 
-/// At each point, a signal handler forks, and the child returns from the handler and continues.
-/// Both processes succeed, and no data of the parent is lost.
+/// At each injection point that `entries` reaches, a signal handler of the program forks, and the
+/// child returns from the handler and continues. Both processes succeed, and no data of the parent
+/// is lost.
 #[test]
 fn a_handler_may_fork_anywhere() {
     let Some(program) = injecting("fork in a handler") else { return };
@@ -230,7 +232,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // If the signal arrived, one more child has run.
+        // If the signal arrived at this point, one more child has run and printed a line.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);

@@ -22,14 +22,14 @@ fn marked() -> Command {
     command
 }
 
-/// Returns the line that the library prints about the calls that it has seen.
+/// Returns the line that the interposer prints about the calls that it has seen.
 fn seen(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
     lines.join("\n")
 }
 
-/// The calls that the library sees. Its own constructor calls `mmap` once. The program makes all
+/// The calls that the interposer sees. Its own constructor calls `mmap` once. The program makes all
 /// other calls.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 

@@ -1,6 +1,6 @@
 //! Tests the import of bundles from IREE's own profiler, and adding bundles to a profile of the
-//! same run. The bundle in `fixtures/iree` is a real one. The expected result is computed here from
-//! the lines of the bundle.
+//! same run. The bundle in `fixtures/iree` is a real one, and the tests compute the expected result
+//! from its lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,8 +131,8 @@ fn a_bundle_is_joined_with_a_profile_by_dispatch_and_clock() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert!(into.status.success(), "{}", said(&into));
     assert!(said(&into).contains("4 of 4 dispatches are those of 4711"), "{}", said(&into));
-    // The dispatches are already in the profile and are not added again. The operations of the
-    // queue are added.
+    // The dispatches of the bundle are already in the profile, so the import does not add them
+    // again. It adds the operations of the queue.
     assert_eq!(calls(dir, |op| op.starts_with("mlp_dispatch")), before);
     assert_eq!(calls(dir, |op| op == "execute")["execute"].0, 1);
     // The times of the events are converted to the profile's clock. In a timeline, an event then
@@ -179,7 +179,7 @@ fn what_does_not_fit_is_refused() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert_eq!(into.status.code(), Some(2));
     assert!(said(&into).contains("none of its 4 dispatches ran there"), "{}", said(&into));
-    // IREE's own format cannot be read. The message says what to type instead.
+    // Counterpoint cannot read IREE's own format. The message says which command converts the file.
     let bundle = scratch.join("x.ireeprof");
     std::fs::write(&bundle, b"IRPF\x01\0\x06\0 and more").unwrap();
     let import = run(&["trace", "import", bundle.to_str().unwrap(), "-o", dir]);

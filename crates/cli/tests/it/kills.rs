@@ -1,5 +1,5 @@
-//! Kills programs with SIGKILL at random moments. No complete record is lost, no record is
-//! invented, and each loss is reported with its name.
+//! Kills programs with SIGKILL at random moments. No complete record of a call is lost, no record
+//! is invented, and each loss is reported with its name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// Returns how often the two tests together kill a program. The default is 1,000.
+/// Returns how often the tests with and without counters together kill a program:
+/// `COUNTERPOINT_KILLS`, or 1,000.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
@@ -63,8 +64,8 @@ impl Numbers {
         };
     }
 
-    /// Whether each number from 0 to the greatest one occurs once. (Another test checks that the
-    /// numbers increase from page to page.)
+    /// Returns whether each number from 0 to the greatest one occurs once. (Another test checks
+    /// that the numbers increase from page to page.)
     fn are_complete(&self) -> bool {
         let n = u128::from(self.calls);
         n == 0 || (self.highest + 1 == self.calls && self.sum == n * (n - 1) / 2)
@@ -143,7 +144,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // The process that recovers the data may be killed, too. It is then started again.
+        // `recover` may be killed, too. The test kills it four times and starts it again.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -155,7 +156,8 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // Otherwise the test would have checked almost nothing.
+    // If most victims were killed before their first call, the test would have checked almost
+    // nothing.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 
@@ -175,7 +177,7 @@ fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
-/// The process that is killed during a recording.
+/// Which process is killed during a recording: the recorded program, `run`, or both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
     Target,

@@ -73,8 +73,8 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// The output path is a link to a profile. The profile is moved aside, and the new profile takes
-/// its place.
+/// The output path is a link to a profile. `run` moves this profile aside, and the new profile
+/// takes its place.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };

@@ -31,7 +31,8 @@ impl Session {
         }
         let of = || theirs.try_clone().unwrap();
         command.stdin(of()).stdout(of()).stderr(of());
-        // The terminal gets its own session, so that pressed keys become signals for the program.
+        // The program gets a session of its own with this terminal, so that pressed keys become
+        // signals for the program.
         let setup = || {
             // SAFETY: the calls take numbers only, and change the child in which they run.
             let done = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
@@ -96,7 +97,8 @@ impl Session {
     }
 }
 
-/// A program that calls dispatches of IREE for ever, or until it is told to stop.
+/// A Python program that calls dispatches of IREE until the file exists that its second argument
+/// names.
 const PROGRAM: &str = r#"
 import os, sys, time
 import numpy as np

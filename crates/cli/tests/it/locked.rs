@@ -53,7 +53,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// The limit is 8 MiB, which is Linux's default.
+/// The limit of locked memory is 8 MiB, which is Linux's default.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };

@@ -1,5 +1,5 @@
-//! Tests what `loops report --asm` and `--source` show for programs that clang compiled, also if
-//! the files were stripped, changed or removed.
+//! Tests what `loops report --asm` and `--source` show for a program that clang compiled, also if
+//! the program's file was stripped, changed or removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,8 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The kernels, instrumented in mode timed, with the files that are needed to record them.
+/// A program with kernels such as `matmul_ijk`, instrumented in mode timed, and what is needed to
+/// record it.
 struct Kernels {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -75,7 +76,7 @@ fn report(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the only module of a report.
+/// Returns the only module in the JSON of `loops report`.
 fn module(profile: &Path, options: &[&str]) -> Value {
     let text = report(profile, &[&["--format", "json"], options].concat());
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -140,7 +141,7 @@ fn the_code_of_a_program_s_file_is_shown() {
         let sum = counts["all"].as_u64().unwrap() + counts["hooks"].as_u64().unwrap();
         assert_eq!(sum, count, "{row}");
     }
-    // The kept text equals the text of the file, line by line.
+    // The lines of LLVM IR in the report equal the lines of the file `k.ll`.
     let text = fs::read_to_string(kernels.scratch.join("k.ll")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let kept = found["texts"][0]["lines"].as_array().unwrap();
@@ -170,18 +171,18 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
-    // The code is described in words. The innermost loop multiplies a row by a column, and the
-    // stride of the column is in a register.
+    // The report describes the code in words. The innermost loop multiplies a row by a column, and
+    // the stride of the column is in a register.
     let words =
         shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
     assert_eq!(words.count(), 4, "{shown}");
     let rows = module(&profile, &["--asm"]);
     let words = &row(&rows, "matmul_ijk", Some(2))["code"]["words"];
     assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
-    // In a narrow terminal, the texts are below each other.
+    // In a narrow terminal, the LLVM IR and the machine code are below each other.
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
-    // The margin contains the hits. The inner loop has 16 × 24 hits.
+    // The margin next to the source contains the hits. The innermost loop has 16 × 24 hits.
     let shown = report(&profile, &["--source"]);
     let inner = module(&profile, &[]);
     let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
@@ -288,7 +289,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     let plain = kernels.record("plain.cpt", &[]);
     let kept = kernels.record("kept.cpt", &["--keep-code"]);
     let same = module(&plain, &["--asm"]);
-    // The file is replaced by another program.
+    // The test replaces the program's file by another program.
     fs::remove_file(&kernels.program).unwrap();
     fs::copy("/bin/true", &kernels.program).unwrap();
     let changed = module(&plain, &["--asm"]);
@@ -313,7 +314,8 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     }
 }
 
-/// The program is removed while it runs, so its code is copied from memory.
+/// The program's file is removed before the program runs, so `--keep-code` copies the code from
+/// memory.
 #[test]
 fn code_of_a_deleted_program_is_kept_from_memory() {
     let test = "code_of_a_deleted_program_is_kept_from_memory";
@@ -344,8 +346,8 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
 fn code_that_has_no_room_is_a_loss() {
     let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
     let profile = kernels.scratch.join("full.cpt");
-    // Bytes after the end of an ELF file are not loaded into memory. A block of the limit has 512
-    // or 1,024 bytes.
+    // The test makes the program's file larger than the limit. Bytes after the end of an ELF file
+    // are not loaded into memory. A block of the limit has 512 or 1,024 bytes.
     let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
     std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
     drop(program);
@@ -360,7 +362,7 @@ fn code_that_has_no_room_is_a_loss() {
     let document: Value = serde_json::from_str(&text).unwrap();
     let lost = document["losses"].as_array().unwrap();
     assert!(lost.iter().any(|loss| loss["name"] == "code_not_kept"), "{lost:?}");
-    // The file still exists.
+    // The program's file still exists, so its code can be shown.
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
 

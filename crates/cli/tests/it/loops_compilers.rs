@@ -48,7 +48,8 @@ fn has(test: &str, program: &str) -> bool {
 }
 
 /// Records a program and checks what it prints. Returns `(function, depth of the loop, hits)` for
-/// each function and loop that was hit, sorted.
+/// each function and loop with hits, sorted. A hit is one execution of a function or of a whole
+/// loop.
 fn hits(
     program: &Path,
     recorded: &Path,
@@ -113,7 +114,7 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // As without instrumentation, the file of dependencies names the object.
+    // The file of dependencies names the object, as it does without instrumentation.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
     // A call of a kernel adds up 0 + 1 + 2 + 3 = 6 products. Kernel k is called k times.
@@ -233,8 +234,8 @@ fn what_clang_says_and_does_stays() {
     fs::write(folder.join("undefined.c"), "int g(void);\nint main(void) { return g(); }\n")
         .unwrap();
     fs::write(folder.join("arguments"), "-O2 -c\n\"a.c\" -o from-file.o").unwrap();
-    // In these cases, clang compiles nothing or finds an error. The output and the status must be
-    // those of clang alone.
+    // In these cases, clang compiles nothing, prints a warning, or finds an error. The output and
+    // the status must be those of clang alone.
     for words in [
         &["-E", "a.c"][..],
         &["-M", "a.c"],
@@ -262,7 +263,8 @@ fn what_clang_says_and_does_stays() {
             "{words:?}"
         );
     }
-    // These commands compile without instrumentation. One line says so.
+    // `counterpoint cc` executes these commands without instrumentation, and prints one line that
+    // says so.
     for (words, made, why) in [
         (&["-S", "-O2", "a.c"][..], "a.s", "it asks for assembly"),
         (&["-c", "-O2", "-flto", "a.c", "-o", "lto.o"], "lto.o", "-flto leaves"),
@@ -297,7 +299,8 @@ fn what_clang_says_and_does_stays() {
     }
     // The exit status is the number of products: 0 + 1 + 2.
     assert_eq!(run(&mut Command::new(folder.join("prog"))).status.code(), Some(3));
-    // The linker's errors are passed on, and so are errors in the options that select loops.
+    // `counterpoint cc` passes on the linker's errors. It also reports errors in the options that
+    // select loops.
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
     assert_eq!(ours.status.code(), clang_failed.status.code());
     assert!(String::from_utf8_lossy(&ours.stderr).contains("undefined reference to `g'"));
@@ -328,8 +331,8 @@ fn what_clang_says_and_does_stays() {
     }
 }
 
-/// Checks commands that `counterpoint cc` may misunderstand. It says so in one line and lets clang
-/// execute them unchanged.
+/// Checks commands that `counterpoint cc` may misunderstand. It prints one line with the reason,
+/// and lets clang execute the command unchanged.
 fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::create_dir(folder.join("folder")).unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
@@ -388,7 +391,8 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
     assert!(!run(&mut command).status.success());
     assert!(!folder.join("bad.o").exists());
-    // A wrong file of defaults causes one line of output, and no failure.
+    // An error in `counterpoint.toml`, the file with default options, causes one line of output,
+    // and no failure.
     let project = folder.join("folder");
     fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
     let mut command = Command::new(program);

@@ -1,5 +1,6 @@
-//! Tests `loops compile-iree` with the stock compiler. Also tests what the compiled modules count
-//! in stock runtimes and in our own loader (`tests/programs/iree_elf.c`).
+//! Tests `loops compile-iree` with the stock compiler. Also tests how many hits of functions and
+//! loops the compiled modules count in IREE's stock runtimes and in our own loader
+//! (`tests/programs/iree_elf.c`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -113,13 +114,13 @@ impl Setup {
     }
 }
 
-/// Returns the rows of the only module of a document.
+/// Returns the rows of the only module in a document of `loops report`.
 fn rows(document: &Value) -> &Vec<Value> {
     assert_eq!(document["modules"].as_array().unwrap().len(), 1, "{document}");
     document["modules"][0]["rows"].as_array().unwrap()
 }
 
-/// Checks the hits and iterations of the product, which was computed `times` times.
+/// Checks that the hits and iterations are those of [`PAPER`], times `times`.
 fn as_on_paper(document: &Value, times: u64, what: &str) {
     let rows = rows(document);
     assert_eq!(rows.len(), PAPER.len(), "{what}");
@@ -129,8 +130,9 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // All hits have the same number of iterations. All of them are timed, because there are so
-        // few.
+        // All hits of a loop have the same number of iterations. In mode sampled, all of these hits
+        // are timed, because there are so few, so the report has the numbers of iterations of all
+        // hits.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {
@@ -275,8 +277,8 @@ fn logged_hits_have_workgroups() {
     assert_eq!(begun, paper.collect());
 }
 
-/// Every workload has exactly the same output with and without recording. Each dispatch function
-/// has as many hits as IREE's own profiler counts workgroup calls.
+/// The model of every fixture has exactly the same output with and without recording. Each dispatch
+/// function has as many hits as IREE's own profiler counts workgroup calls.
 #[test]
 fn all_workloads_compute_the_same() {
     let Some(setup) = setup("loops of IREE: workloads") else { return };
@@ -339,9 +341,9 @@ fn all_workloads_compute_the_same() {
     }
 }
 
-/// Runs an executable in a loader that does not belong to IREE. The executable is unmapped and
-/// mapped again, loaded twice, used in a forked child, used with read-only or shared data, and
-/// loaded before the recorder itself.
+/// Runs an executable of IREE in the loader `iree_elf`, which does not belong to IREE. The
+/// executable is unmapped and mapped again, loaded twice, used in a forked child, used with
+/// read-only or shared data, and loaded before the recorder itself.
 #[test]
 fn executables_come_and_go() {
     let Some(setup) = setup("loops of IREE: loader") else { return };
@@ -393,8 +395,8 @@ fn executables_come_and_go() {
     as_on_paper(&setup.loops(&path), 1, "late");
 }
 
-/// One Python process loads two models twenty times on each device. The numbers of hits are exact,
-/// and each module is listed once.
+/// On each device, a Python process loads a module twice at the same time, and does this twenty
+/// times. The numbers of hits are exact, and the module is listed once.
 #[test]
 fn python_loads_and_unloads() {
     let Some(setup) = setup("loops of IREE: python") else { return };
@@ -402,7 +404,7 @@ fn python_loads_and_unloads() {
     let module = setup.matmul("sampled", &[], &[]);
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(setup.iree.tool("python"));
-        // The same module is given twice, so it is loaded twice at the same time.
+        // The script gets the same module twice, so it loads it twice at the same time.
         command.args(["-c", SCRIPT, device]).arg(&module).arg(&module);
         let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
         let alone = plain(&mut command, setup.scratch.path());
@@ -463,7 +465,8 @@ fn mlir_and_llvm_ir_agree() {
     assert_eq!(ok(&mut alone).stdout, product);
 }
 
-/// Tests the files that are written beside the module, and the last line that is printed.
+/// Tests the files that `loops compile-iree` writes beside the module, and the last line that it
+/// prints.
 #[test]
 fn the_module_has_its_text_and_tables_beside_it() {
     let Some(setup) = setup("loops of IREE: files") else { return };
@@ -487,8 +490,8 @@ fn the_module_has_its_text_and_tables_beside_it() {
     let function = table["entries"][0]["text"][0].as_u64().unwrap() as usize;
     assert!(lines[function - 1].contains("llvm.func @mm_dispatch_0"), "{}", lines[function - 1]);
     assert!(!text.contains("counterpoint"));
-    // This file equals the table that is embedded in the module. The report can read either of
-    // them.
+    // `out.loops.json` equals the table that is embedded in the module. `loops report` can read
+    // either of them.
     let mut command = run_module(&setup.iree, &output, "local-sync");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);

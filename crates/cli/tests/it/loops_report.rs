@@ -1,5 +1,6 @@
-//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The counts
-//! follow from the source, and a deliberate delay is shown in the right loop.
+//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The expected
+//! counts follow from the source (`tests/programs/loops/siblings.c`), and the report shows a
+//! deliberate delay in the right loop.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +12,8 @@ use crate::stacks_export::folded;
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
-/// The line of each of the four loops in `siblings.c`, and how often the loop's body runs in a hit.
+/// The line of each of the four inner loops in `siblings.c`, and how often the loop's body runs in
+/// a hit (one execution of the whole loop).
 const SIBLINGS: [(u64, u64); 4] = [(26, 50), (27, 60), (28, 70), (29, 80)];
 const ROUNDS: u64 = 300;
 
@@ -62,8 +64,8 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Records a run in which the loop with the number `slow` waits. Returns the rows of the
-    /// report.
+    /// Records a run in which the inner loop with the number `slow` waits. Returns the rows of
+    /// `loops report`.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -85,7 +87,7 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
-        // In folded stacks, the loops are in no call and have their own times.
+        // In folded stacks, the loops are in no recorded call and have their self times.
         let own = modules[0]["rows"].as_array().unwrap().iter();
         let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
@@ -162,7 +164,8 @@ fn children_and_self_are_the_parent() {
     assert_eq!(children + own, number(&outer["measured_ticks"]));
 }
 
-/// Mode log also writes the table, with the loops' addresses in the machine code, and slices.
+/// For a program in mode log, `loops report --format lwp-csv` prints the loops' offsets in the
+/// machine code, and `trace export` writes slices of the hits.
 #[test]
 fn mode_log_has_offsets_and_slices() {
     let test = "mode_log_has_offsets_and_slices";
@@ -210,7 +213,7 @@ fn mode_log_has_offsets_and_slices() {
 
 /// Perfetto's trace processor nests the hits as in the source. (It reads times of Chrome's JSON as
 /// doubles, which are wrong by up to 1 ns. That can separate hits of some nanoseconds, so this test
-/// uses the other format.)
+/// uses the format `pftrace`.)
 #[test]
 fn perfetto_nests_the_hits() {
     let test = "perfetto_nests_the_hits";
@@ -265,7 +268,8 @@ fn parquet_says_what_csv_says() {
     }
 }
 
-/// The other views show the loops or refer to them, and so does the line that `recover` prints.
+/// The views other than `loops report` show the loops or refer to them, and so does the line that
+/// `recover` prints.
 #[test]
 fn other_views_know_loops() {
     let test = "other_views_know_loops";

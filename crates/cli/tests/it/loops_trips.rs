@@ -1,5 +1,5 @@
-//! Tests the numbers of iterations of single hits. The recorded numbers must be those that the
-//! program was written to have.
+//! Tests the recorded numbers of iterations of single hits (executions of a whole loop). They must
+//! be the numbers that follow from the source of the program (`tests/programs/loops/trips.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -140,7 +140,7 @@ fn every_hit(test: &str, mode: &str) {
         })
         .collect();
     assert_eq!(rows.matches(&own.join(" ")).count() as u64, threads, "{rows}");
-    // Without the option, only the sums of iterations are recorded.
+    // Without the option `trips`, only the sums of iterations are recorded.
     let [work, fixed] = program.rows(&program.record("", threads));
     assert_eq!((&work["trips"], &fixed["trips"]), (&Value::Null, &Value::Null));
     assert_eq!(work["iterations"], all);
@@ -188,8 +188,8 @@ fn first_hits_do_not_speak_for_the_others() {
     }
 }
 
-/// At one time, there are more threads than a pool usually has pages. All of them are counted only
-/// if the user asked for a larger pool.
+/// More threads exist at a time than the pool (the shared memory for counts) usually has pages. The
+/// hits of all threads are counted only if the user asked for a larger pool.
 #[test]
 fn more_threads_than_the_usual_pool_has_pages() {
     let Some(program) = Planted::new("more_threads_than_the_usual_pool_has_pages", "count") else {

@@ -1,4 +1,4 @@
-//! Tests what all commands have in common: the pager, colours, completions, manual pages, and the
+//! Tests what many commands have in common: the pager, colours, completions, manual pages, and the
 //! suggestion of the next command.
 
 use std::fs::File;
@@ -45,7 +45,7 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let (status, text) = marked(&["report", &profile]);
     assert_eq!(status, Some(0));
     assert!(text.lines().count() > 10 && text.lines().all(|l| l.starts_with("PAGE:")), "{text}");
-    // The text has the width of the terminal, and it has colours.
+    // The text fits into the terminal, and it has colours.
     assert!(text.contains("\x1b[") && text.lines().all(|l| l.chars().count() < 120), "{text}");
     // Without the pager, the text is the same.
     let (_, plain) = marked(&["report", "--no-pager", &profile]);
@@ -136,8 +136,8 @@ fn a_page_that_was_asked_for_is_not_suggested() {
     assert!(with.starts_with(without.trim_end()) && with.contains("--html=iree.html"), "{with}");
 }
 
-/// If one view accepts the name of a format or a way to choose ops, the other views accept it as
-/// well.
+/// If one view accepts the name of a format or an option that chooses ops, the other views accept
+/// it as well.
 #[test]
 fn views_take_each_others_words() {
     let scratch = Scratch::new();
@@ -218,10 +218,10 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// Returns what a command shows on a terminal while it reads a FIFO. The last part of the content
-/// is written to the FIFO when the command has returned to the start of its line `times` times. If
-/// `times` is 0, the last part is written after the time at which the command would have shown its
-/// first line.
+/// Returns what a command shows on a terminal while it reads a FIFO. The test writes the last part
+/// of the content to the FIFO when the command has erased its line of progress `times` times. If
+/// `times` is 0, the test writes the last part after the time at which the command would have shown
+/// its first line of progress.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
@@ -262,7 +262,8 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
 fn progress_is_shown_on_a_terminal_and_erased() {
     let scratch = Scratch::new();
     let words = ["trace", "check"];
-    // The line is drawn several times. The name is shortened to the width of the terminal.
+    // The command draws its line of progress several times. The name is shortened to the width of
+    // the terminal.
     let text = shown_while_it_waits(&scratch, &words, 3);
     let parts: Vec<&str> = text.split(pty::ERASE).collect();
     for line in &parts[1..3] {
@@ -308,7 +309,7 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
         let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let quiet = words_of(&told(&[&["-q"], words].concat()));
         assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
-        // With `--verbose`, steps are named, each with its time.
+        // With `--verbose`, the command prints its steps, each with its time.
         let verbose = told(&[words, &["--verbose"]].concat());
         let steps: Vec<&str> = verbose.lines().filter(|line| !plain.contains(line)).collect();
         assert!(!steps.is_empty(), "{words:?}: {verbose}");
@@ -320,8 +321,8 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Views read the settings of their appearance from the files of defaults. If such a file has a
-/// mistake, the mistake is reported and the view is shown.
+/// Views read settings of their appearance from the files of defaults (`counterpoint.toml`). If
+/// such a file has a mistake, a view reports the mistake and prints its output nevertheless.
 #[test]
 fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let scratch = Scratch::new();

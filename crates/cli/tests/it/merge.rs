@@ -1,5 +1,5 @@
-//! Tests `counterpoint merge`, which makes one profile from several profiles. The numbers of the
-//! profiles were computed on paper.
+//! Tests `counterpoint merge`, which makes one profile from several profiles. The expected numbers
+//! were computed on paper.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,8 +18,8 @@ fn golden(scratch: &Scratch) -> Golden {
 }
 
 /// Makes the profile of rank *n* of a job with two ranks. Rank *n* has 2 + n calls of `f`, which
-/// take 100 + n ns each. The first one begins at 1,000 ns, and one begins every 1,000 ns. Each call
-/// reads 3 + n of its first counter.
+/// take 100 + n ns each. The first call begins at 1,000 ns, and each later one 1,000 ns after the
+/// one before. In each call, the first counter counts 3 + n.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");
@@ -105,7 +105,8 @@ fn pick<'a>(rows: &'a Value, fields: &[&str]) -> Vec<Vec<&'a Value>> {
     rows.map(|row| fields.iter().map(|field| &row[*field]).collect()).collect()
 }
 
-/// Rank 1 does not have one of the counters. Its values of that counter are missing, and not 0.
+/// Rank 1 does not have the counter `page-faults`. Its values of this counter are missing, and not
+/// 0.
 #[test]
 fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let (a, b) = (rank(0, &["page-faults", "migrations"]), rank(1, &["migrations"]));
@@ -138,7 +139,7 @@ fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let truncated: Vec<&Value> = lost.iter().filter(|l| l["name"] == "name_truncated").collect();
     assert_eq!(truncated[0]["count"], 3, "1 of rank 0 and 2 of rank 1");
 
-    // Both processes have the function `f`. It is one op.
+    // Both processes have the function `f`, which is one op in the report.
     let all = made.json(&["report", "all.cpt", "--raw"]);
     assert_eq!(json!(pick(&all, &["op", "calls"])), json!([["f", 5]]));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
@@ -180,7 +181,7 @@ fn what_was_merged_can_be_merged_again() {
     }
     made.done(&["merge", "again.cpt", "-o", "alone.cpt"]);
     assert_eq!(export("alone.cpt"), expected);
-    // The rank is not known, so the row has the name of the profile.
+    // The rank of `c.cpt` is not known, so its row has the name of the profile.
     let report = made.csv(&["report", "again.cpt", "--by", "rank"]);
     let mut rows: Vec<&str> = report.iter().map(|row| row["rank"].as_str()).collect();
     rows.sort_unstable();
@@ -289,8 +290,8 @@ fn kernel(made: &Made, name: &str, lasts: i64) {
 }
 
 /// Two ranks have the same process id. In each rank, a call has the id 7 and has launched a kernel.
-/// Rank 1 also has a thread without calls. Its number is the same as that of a thread of rank 0
-/// that has calls.
+/// Rank 1 also has a thread without calls. Its id is the same as that of a thread of rank 0 that
+/// has calls.
 #[test]
 fn equal_ids_of_several_profiles_are_not_confused() {
     let mut scripts = [rank(0, &[]), rank(1, &[])];

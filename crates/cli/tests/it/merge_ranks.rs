@@ -71,8 +71,7 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // If the number of a stream cannot be the number of a thread, the stream is a track of the
-    // process itself.
+    // A stream whose number cannot be a thread's number is a track of the process itself.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -123,8 +122,8 @@ fn the_name_of_a_job_is_recorded() {
     assert_eq!(both, [some("77"), some("t")]);
 }
 
-/// The number of the rank comes from the launcher's variables. A number that a person gives takes
-/// precedence.
+/// The number of the rank comes from the launcher's variables. The options `--rank` and
+/// `--world-size` take precedence.
 #[test]
 fn ranks_come_from_launchers_and_from_people() {
     let Some(program) = counterpoint("variables of launchers") else { return };

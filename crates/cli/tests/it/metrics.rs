@@ -1,5 +1,5 @@
-//! Tests metrics in `report`, `stats` and `export`. The expected values are computed on paper. For
-//! random profiles and expressions, a Python program computes them with fractions.
+//! Tests metrics in `report`, `stats` and `export`. The expected values were computed on paper. For
+//! random profiles and expressions, a Python program computes them with exact fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -75,7 +75,7 @@ fn a_rows_metric_is_computed_from_the_sums() {
     // The value is (6,000 + 2,000) / (3,000 + 4,000). It is not the mean of the ratios 2 and 0.5,
     // which would be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
-    // The two calls have 7,000 cycles in 3,000 ns.
+    // The two calls with readings have 7,000 cycles in 3,000 ns.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
     assert_eq!(row(0, "cache-mpki"), (Some(5.0), 2, "ratio".into()));
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
@@ -184,7 +184,7 @@ fn metrics_cannot_have_names_of_columns() {
     }
 }
 
-/// If somebody edited the manifest, only the damaged metrics are missing.
+/// If somebody has damaged metrics in the manifest, the report leaves out only these metrics.
 #[test]
 fn a_bad_metric_of_the_profile_is_left_out() {
     let mut script = script();

@@ -1,4 +1,4 @@
-//! Tests what people type when they do not know a name. Each message leads to what they want, and
+//! Tests what people type when they do not know a name. Each message says what to type instead, and
 //! never suggests a wrong name. No test here needs a PMU, because `run` reports the error before it
 //! looks for its library.
 
@@ -118,7 +118,8 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// `list` prints the reason that `run` would print. It does not suggest running `list`.
+/// If `list` finds no counter, it prints the reason that `run` would print. It does not suggest
+/// running `list`.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

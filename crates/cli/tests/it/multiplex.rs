@@ -1,5 +1,5 @@
-//! Tests counters that take turns. The expected estimates are computed on paper. Every view must
-//! mark them as estimates.
+//! Tests counters that take turns (multiplexing), so that their values are estimates. The expected
+//! values were computed on paper. Every view must mark them as estimates.
 
 use std::path::Path;
 
@@ -115,8 +115,8 @@ fn a_run_whose_counters_take_turns() {
     assert_eq!(counters[1]["covered"], 1.0);
 }
 
-/// A counter is in error state for some readings. Its values are then missing and never 0, and this
-/// is reported as a loss.
+/// A counter is in error state for some readings. The values of these calls are missing and never
+/// 0, and the missing values are reported as a loss.
 #[test]
 fn a_group_in_error_state_is_missing_and_a_loss() {
     let Some(program) = counterpoint("error-state") else { return };

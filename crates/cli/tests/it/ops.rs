@@ -1,5 +1,5 @@
-//! Tests `ops` and the other views on scripted profiles. The golden files show the layout. The
-//! numbers in them are computed on paper here.
+//! Tests `ops` and the other views on scripted profiles. The golden files show the layout of the
+//! tables. The comments and tests here have the expected numbers, which were computed on paper.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns the call of task `number` of `of` tasks in region `region`.
+/// Returns the call of task `number` in region `region`, which has `of` tasks.
 fn task(export: u32, (number, of): (u32, u32), region: u64, start: u64, end: u64) -> CallScript {
     CallScript::new(export, start, end - start).workgroup(number, of).value(KEY_CORRELATION, region)
 }
@@ -29,8 +29,8 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
     CallScript::op(export, start, end - start)
 }
 
-/// Returns a profile of two machines and three threads. One tick is 1 ns. Page faults are in
-/// brackets, and `c` is the CPU.
+/// Returns a profile of two virtual machines and three threads. One tick is 1 ns. Page faults are
+/// in brackets, and `c` is the CPU.
 ///
 /// ```text
 ///  main    run main 1,000 – 11,000 [100]
@@ -51,10 +51,10 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 ///              region 2  3,000 – 4,900 [6]:  task 0  3,050 – 4,050 c2 [5]
 /// ```
 ///
-/// In the first run, the own times are 500 + 1,000, the times between ops are 400 + 1,000, and the
-/// self times are 100, 4,000, 1,000, 500, 1,100 and 400. They add up to 10,000. In the second run,
-/// the own times are 500 + 900, the time between ops is 500, and the self times are 1,000 + 100.
-/// They add up to 3,000.
+/// In the first run, the run's own times (before the first op and after the last one) are 500 +
+/// 1,000, the times between ops are 400 + 1,000, and the self times of ops are 100, 4,000, 1,000,
+/// 500, 1,100 and 400. They add up to 10,000. In the second run, the own times are 500 + 900, the
+/// time between ops is 500, and the self times are 1,000 + 100. They add up to 3,000.
 pub fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -106,7 +106,8 @@ pub fn nested() -> ProfileScript {
     script
 }
 
-/// Returns a profile of a run whose book-keeping calls were only timed. One tick is 1 ns.
+/// Returns a profile of a run in which the calls of two book-keeping functions (`vm.builtin.…`)
+/// were only timed, and no counter was read for them. One tick is 1 ns.
 ///
 /// ```text
 ///  run main 1,000 – 2,000 [100], failed: matmul threw
@@ -116,8 +117,9 @@ pub fn nested() -> ProfileScript {
 ///    matmul                   1,600 – 1,900 [40]
 /// ```
 ///
-/// The run's own count is without the ops that were counted: 100 − 5 − 40 = 55. The probes took 68
-/// ns: three calls took 20 ns each, and two calls took 4 ns each.
+/// The run's own page faults are those that no op with a reading has: 100 − 5 − 40 = 55. Recording
+/// took 68 ns: 20 ns for each of the three calls with a reading, and 4 ns for each of the other
+/// two.
 fn timed_only(calibrated: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -177,7 +179,8 @@ fn counts_of_timed_only_book_keeping_belong_to_its_caller() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
-    // The sum is unknown, because the time of a probe that reads no counter was not measured.
+    // The sum is unknown, because this profile does not say how long recording a call without a
+    // reading takes.
     let (_scratch, dir) = timed_only(false).written();
     assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
 }
@@ -280,7 +283,8 @@ fn runs_and_ops_equal_those_on_paper() {
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // There are 2 runs, 9 ops, 2 regions and 4 tasks. The cost of each is 20 ns.
+    // There are calls of 2 runs, 9 ops, 2 regions and 4 tasks. Recording each of these 17 calls
+    // costs 20 ns.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -300,7 +304,8 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// One call has 24 values of all kinds. In another process, the same key has another number.
+/// A user's collector gives one call 24 values of all kinds. In another process, the key of the
+/// values named `hits` has another id.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -364,7 +369,7 @@ fn values_of_collectors() {
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let (head, row) = text.trim_end().split_once("\r\n").unwrap();
     let head: Vec<&str> = head.split(',').collect();
-    // One field contains a comma, and another begins with a quote.
+    // One field of the row contains a comma, and another contains quotation marks.
     let row = row.replace("\"float32[n, 4]\"", "ARGS").replace("\"low \"\"power\"\"\"", "TEXT");
     let row: Vec<&str> = row.split(',').collect();
     let of = |name: &str| row[head.iter().position(|h| *h == name).unwrap()];
@@ -376,8 +381,8 @@ fn values_of_collectors() {
     assert_eq!((of("calls"), of("arguments"), of("share")), ("4", "ARGS", "1"));
 }
 
-/// In one region, one thread runs two tasks although there are four processors. In another region,
-/// a task is missing. Both regions are outside of ops.
+/// In the first region, one thread runs two tasks although there are four processors. In the second
+/// region, a task is missing. The third region has no tasks. All regions are outside of ops.
 #[test]
 fn regions_outside_of_ops() {
     let mut script = ProfileScript::monotonic();
@@ -428,7 +433,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // In compiled mode, the machine is known, but it makes no calls.
+    // In TVM's compiled mode, the profile contains the virtual machine, but no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();
@@ -437,7 +442,7 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Exports these calls together with a dispatch of IREE, in both timeline formats.
+/// Exports the calls of [`nested`] together with a dispatch of IREE, in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();
@@ -470,12 +475,13 @@ fn timelines() {
     let matmul = slices(4711, "matmul");
     let kinds: Vec<&str> = matmul.iter().map(|e| e["cat"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["cpu_op"; 8], "2 ops, 2 regions, 4 tasks");
-    // An outer call comes before the calls inside of it.
+    // In the trace, an outer call comes before the calls inside of it. So the first slice is the
+    // op.
     assert_eq!(matmul[0]["args"]["Input Dims"], json!([[32, 1024], [1024, 256], [32, 256]]));
     assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
     assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);
     assert_eq!(slices(4800, "f")[0]["args"]["Input type"], json!(["long int", "c10::Half"]));
-    // An arrow leads from each region to each of its tasks. The dispatch has an arrow, too.
+    // An arrow leads from each region to each of its tasks.
     let ends = |phase: &str| -> Vec<(String, u64, u64, u64)> {
         let all = events.iter().filter(|e| e["ph"] == phase && e["cat"] == "region");
         let of = |e: &Value, key: &str| e[key].as_u64().unwrap();
@@ -490,7 +496,8 @@ fn timelines() {
     assert_eq!(of_tid(4711, &finishes), [0]);
     assert_eq!(of_tid(4712, &finishes), [1, 3]);
     assert_eq!(of_tid(4713, &finishes), [2]);
-    // Only ops have time series. The calls inside of ops and around them have none.
+    // Only ops and dispatches are points of a counter's time series. Runs, regions and tasks are
+    // not.
     let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
     assert_eq!((points(4711), points(4800)), (9, 2));
     let device = |name: &str| {

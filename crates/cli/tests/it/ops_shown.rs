@@ -1,6 +1,6 @@
-//! Tests how the table of `ops` shows its rows: shortened names that still differ, the cost, and
-//! values that consist mostly of the probe's own counts. The numbers are computed on paper. One
-//! tick is 1 ns.
+//! Tests how the table of `ops` shows its rows: shortened names that still differ, the cost of
+//! recording, and values that consist mostly of what recording itself counts. The expected numbers
+//! were computed on paper. One tick is 1 ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -92,7 +92,8 @@ fn serial() -> ProfileScript {
     script
 }
 
-/// The sentence does not say whether other CPUs were free, because this is not known.
+/// `ops` names ops whose tasks ran one after the other on one CPU. It does not say whether other
+/// CPUs were free, because this is not known.
 #[test]
 fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     let (_scratch, dir) = serial().written();
@@ -107,7 +108,7 @@ fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     assert!(some.contains("cores: matmul") && !some.contains("relu"), "{some}");
 }
 
-/// A name in the form in which a report prints it can be used as a pattern.
+/// `--filter` accepts a name with its role, in the form in which a report prints it.
 #[test]
 fn a_report_can_be_filtered_by_a_name_with_its_role() {
     let (_scratch, dir) = serial().written();
@@ -142,9 +143,9 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// The profile has fifty successive ops. From the end of an op to the start of the next one are 700
-/// ticks. The bracket (the readings around a call) takes 300 − 20 of them, so the machine's own
-/// steps take 420. Every probe takes 300.
+/// The profile has fifty successive ops, with 700 ticks between the end of an op and the start of
+/// the next one. Recording a call takes 300 ticks, of which 20 are inside of the call's own time.
+/// So 280 of the 700 ticks are recording, and the other 420 are the virtual machine's own steps.
 #[test]
 fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
@@ -163,8 +164,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&300.0.into(), &16_800.0.into()));
     assert_eq!(ops["estimated_ns"], 15_000.0 + 16_800.0);
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
-    // Between two ops are 420 ns that do not belong to the bracket. The cost contains four fifths
-    // of this time. Its range is from half of the time to all of it.
+    // Between two ops are 420 ns that are not recording. The estimated cost of announcing ops is
+    // four fifths of this time. Its range is from half of the time to all of it.
     let whole = &["report", "--verbose"][..];
     let ops = &["ops", "--verbose"][..];
     let price = "announcing ops to the recorder 16.8 µs (10.5 µs to 21.0 µs)";
@@ -214,7 +215,8 @@ fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     assert!(run(&["--since", "5000"]).status.success());
 }
 
-/// An empty call reads 30 of the counter. This is 60 % of what `f` read, and 30 % of what `g` read.
+/// In an empty call, the counter counts 30. This is 60 % of what `f` read, and 30 % of what `g`
+/// read.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {
     let mut script = ProfileScript::monotonic();
@@ -238,7 +240,7 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// Returns the rows of a document. Only these fields of them are kept.
+/// Returns the rows of a document, with only these fields.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
@@ -277,7 +279,7 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
         of["rows"].as_array().unwrap().iter().filter_map(own).sum()
     };
     assert_eq!(sum(&all), 13_000.0, "the wall time of both runs");
-    // `ops` is a form of `report`, in every format.
+    // In every format, `ops` prints the same as `report --by arguments`.
     for format in ["table", "json", "csv"] {
         let form = ["--format", format, "--filter", "*a*", "--sort", "calls", "--top", "2"];
         let report = output(&dir, &[&["report", "--by", "arguments"], &form[..]].concat());
@@ -285,8 +287,8 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
     }
 }
 
-/// There are two ranks, and the calls of the second one take twice as long. Each rank has its own
-/// rows.
+/// There are two ranks. The calls of rank 1 take twice as long as those of rank 0. Each rank has
+/// its own rows.
 #[test]
 fn each_rank_has_rows() {
     let mut script = ProfileScript::monotonic();

@@ -1,6 +1,6 @@
-//! Tests pools that no profile can use: damaged pools, pools of other versions, and pools that a
-//! `run` was creating when it was killed. `doctor` shows them, and the next command frees them.
-//! Files that `run` did not create are kept.
+//! Tests pools (the shared memory of recordings) that no profile can use: damaged pools, pools of
+//! other versions, and pools that a `run` was creating when it was killed. `doctor` shows them, and
+//! the next command frees them. Files that `run` did not create are kept.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};
@@ -85,8 +85,8 @@ fn age(directory: &Path) {
 /// What commands must do with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// `doctor` shows the directory, and the next command frees it. A very new directory is not
-    /// freed, because a `run` may still be creating its files.
+    /// `doctor` shows the directory, and the next `recover` or `run` frees it. A very new directory
+    /// is not freed, because a `run` may still be creating its files.
     Freed(&'static str),
     /// `doctor` shows the directory, and only `recover --orphans` frees it.
     OnRequest(&'static str),
@@ -258,8 +258,8 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// Until there is a manifest, `run` is killed at every system call that creates or writes a file.
-/// The next command frees the pool in memory.
+/// The test kills `run` at each system call that creates or writes a file, up to the call after
+/// which there is a manifest. The next command frees the pool in memory.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };

@@ -1,5 +1,6 @@
-//! Tests the files that commands write. A link of another user is never followed, an interrupted
-//! command leaves no file, and `-` stands for standard input or output.
+//! Tests the files that commands write. A command does not follow a link that another user has made
+//! in a shared directory, an interrupted command leaves no file, and `-` means standard input or
+//! output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +34,8 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Returns commands that write a file. The name of the file must be appended to the words.
+/// Returns commands that write a file: the ending of the file's name, and the words of the command.
+/// The caller appends `-o` and the file's name.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -118,7 +120,7 @@ fn another_users_file_in_a_shared_directory_is_refused() {
             assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // A link that belongs to the user is followed, and so is a link that belongs to the
+        // The command follows a link that belongs to its user. Here, this user is also the
         // directory's owner.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
@@ -170,8 +172,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     }
 }
 
-/// Compares with the kernel's rule for links: the program and the kernel follow and refuse the same
-/// links.
+/// Compares Counterpoint with the kernel's rule for links: both follow and refuse the same links.
 #[test]
 fn links_are_followed_where_the_kernel_would() {
     let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap_or_default();
@@ -308,9 +309,9 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Starts the command with `start`, and sends each of `signals` to it while it writes into `place`.
-/// `begun` returns whether the command has begun to write. The command must leave no file, and an
-/// earlier file must be unchanged.
+/// For each of `signals`, starts the command with `start`, and sends the signal to it while it
+/// writes into `place`. `begun` returns whether the command has begun to write. The command must
+/// leave no file, and an earlier file must be unchanged.
 fn interrupt(
     place: &Path,
     signals: &[i32],
@@ -368,7 +369,8 @@ fn an_interrupted_export_leaves_nothing() {
 }
 
 /// An unnamed file cannot get a name without `/proc`, and some file systems have no unnamed files.
-/// In these cases, the file has a random name from the beginning, and a signal removes it.
+/// In these cases, the output file has a random name from the beginning, and the command removes it
+/// when a signal ends the command.
 #[test]
 fn an_interrupted_export_without_unnamed_files() {
     let scratch = Scratch::new();
@@ -496,7 +498,8 @@ fn standard_output() {
         };
         let (stdout, file) = (to("-", format), fs::read(&file).unwrap());
         assert!(stdout.len() > 100, "{words:?}");
-        // In the other formats, traces contain the name of the file.
+        // Traces in JSON contain the name of their file, so only the other formats are compared
+        // byte by byte.
         if ending != "json.gz" && ending != "json" {
             assert!(stdout == file, "{words:?}");
         }
@@ -531,7 +534,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// The status and message must be the same as from env(1).
+/// If `run` cannot start the program, its exit status must be the same as that of env(1).
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();

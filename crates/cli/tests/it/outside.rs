@@ -1,5 +1,5 @@
 //! Tests that the code at the start and the code at the end of a call run exactly once for each
-//! call. Another program counts how often they run.
+//! call. `perf stat` counts how often they run.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Tests the application in the page of `report --html` in a browser.
+//! Tests the JavaScript application in the page of `report --html` in a browser.
 //!
 //! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an
 //! empty profile, a million calls. One test compares the script of such a page with the script of a
@@ -142,8 +142,8 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // The views at 1440 and at 390 pixels have the same elements as at 800 pixels,
-                    // so axe-core checks them only at 800 pixels.
+                    // A view at 800 pixels has no other elements than at 1440 or 390 pixels, so
+                    // axe-core does not check it at 800 pixels.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -256,7 +256,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // If the rows are sorted by the change, ops that became faster come first.
+    // If the user sorts the rows by the verdict, ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -298,7 +298,7 @@ fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, sc
     browser.wait_for(
         "document.querySelector('.call-line').textContent.includes('matmul_128x64x64_f32')",
     );
-    // Zooming also changes the link, but adds no step to the browser's history.
+    // Zooming also changes the page's fragment, but adds no entry to the browser's history.
     browser.key("w");
     browser.wait_for("/from=\\d/.test(location.hash) && /lane=\\d/.test(location.hash)");
     let link = browser.eval("location.hash");
@@ -399,7 +399,7 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
         go(browser, view);
         assert_eq!(browser.eval(wide), 0, "{view}");
     }
-    // This page has long names of C++ and of models. The counters come after the times.
+    // This page has long names of C++ and of models. The last column must be visible, too.
     let page = make(scratch, "long");
     open(browser, &page, "#ops?table=op");
     assert_eq!(browser.eval(wide), 0, "long names");
@@ -482,7 +482,8 @@ fn a_timeline_of_a_million_calls() {
     assert!(browser.complaints().is_empty());
 }
 
-/// The theme that the user chose is used, whatever the system prefers. Prints use it, too.
+/// The page uses the theme that the user chose, whatever the system prefers. A printed page has no
+/// navigation.
 fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.scheme("dark");
@@ -499,7 +500,8 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     browser.eval("localStorage.clear()");
 }
 
-/// The page that Counterpoint writes has the same application, and the numbers of the report.
+/// The page that Counterpoint writes has the same application as the pages of `make_page.py`, and
+/// the numbers of the report.
 #[test]
 fn a_page_of_the_program() {
     let Some(program) = counterpoint("page a_page_of_the_program") else { return };
@@ -535,7 +537,7 @@ fn a_page_of_the_program() {
         }
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
-    // The cells of the first op must equal the cells of the printed table.
+    // The cells of the op `matmul` must equal the cells of the printed table.
     browser.resize(1440, 900);
     open(&mut browser, &page, "#ops?table=op");
     let cells = browser.eval(
@@ -557,7 +559,7 @@ fn a_page_of_the_program() {
     assert!(found, "{cells}\n{table}");
 }
 
-/// Writes a profile whose names contain markup. One op has simple numbers.
+/// Writes a profile whose names contain markup. The op `matmul` has an ordinary name.
 fn hostile_profile(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.manifest.command =

@@ -105,7 +105,8 @@ fn the_page_has_the_cells_of_the_report() {
     }
 }
 
-/// The lanes contain as many calls as were recorded. Their last byte is the last byte of the block.
+/// The lanes of the timeline contain as many calls as were recorded. The data of the last lane ends
+/// at the end of the page's block of data.
 #[test]
 fn the_timeline_has_all_calls() {
     let (scratch, golden) = setup();
@@ -204,7 +205,7 @@ fn counters_are_those_of_stats() {
     }
 }
 
-/// The page loads no other file.
+/// The page loads no other file and no address.
 #[test]
 fn the_page_needs_nothing_else() {
     let (scratch, golden) = setup();

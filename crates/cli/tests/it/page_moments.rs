@@ -1,4 +1,4 @@
-//! Tests that a time in an exported trace leads to the same moment in the page of the profile.
+//! Tests that a time in an exported trace leads to the same moment in the page of `report --html`.
 //! Perfetto's trace processor reads the trace, and a browser opens the page.
 
 use std::path::Path;
@@ -65,7 +65,8 @@ fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     (slices.collect(), start)
 }
 
-/// Follows a link in a page that is already open. Returns the text about the call.
+/// Follows a link in a page that is already open. Returns the text about the call to which the link
+/// leads.
 fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("location.hash = '#recording'");
     browser.wait_for("document.body.dataset.view === 'recording'");
@@ -161,8 +162,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// The page shows numbers that can be copied into Perfetto. If the address of the trace is known,
-/// the page also shows a link.
+/// For a call, the page shows times that can be copied into Perfetto. If the page was made with the
+/// address of a trace, it also shows a link that opens the trace in Perfetto.
 #[test]
 fn a_page_with_a_trace_opens_it_at_the_call() {
     let Some(mut browser) = Browser::start() else { return };
@@ -277,7 +278,8 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
     // No call of this thread runs at 1 µs, because the thread begins later.
     open(browser, &page, "#timeline?time=1us&tid=4712");
     assert!(browser.eval(line).as_str().unwrap().starts_with("No call runs at 1.00"));
-    // The buttons copy only the numbers of the times, and the last button copies the link.
+    // Each of the first three buttons copies a time without its text, and the last button copies
+    // the link.
     open(browser, &page, "#timeline?time=1us&tid=4711");
     browser.eval(
         "document.querySelector('.elsewhere summary').click(); \

@@ -16,7 +16,7 @@ use testkit::{Browser, Scratch};
 use crate::page::{folder, make, open};
 use crate::readme::copy;
 
-/// The size of the largest picture that the repository accepts, in bytes.
+/// The largest allowed size of a picture, in bytes.
 const LARGEST: usize = 150_000;
 
 /// The source of a picture's page.

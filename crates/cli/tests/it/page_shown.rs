@@ -13,8 +13,8 @@ const BOXES: &str = "[...document.querySelectorAll('.listing .panel')].map((pane
     return [panel.querySelector('h3').textContent, place.left, place.top, place.right, \
       box.scrollWidth > box.clientWidth]; })";
 
-/// The code is that of the chosen table. Long lines are wrapped in their column. A box with few
-/// lines is not beside a box with many lines.
+/// The page shows the code that belongs to the chosen table of loops. Long lines are wrapped in
+/// their column. A box with few lines is not beside a box with many lines.
 pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     for width in [1440, 1000] {
@@ -66,7 +66,8 @@ pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(colours), json!([true, true]));
 }
 
-/// The cells about what happened to a row are sentences, and are not printed in the font for code.
+/// In the page of a comparison, the cells about what happened to a row are sentences, and are not
+/// printed in the font for code.
 pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compared");
     browser.resize(1440, 900);
@@ -78,8 +79,8 @@ pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
 }
 
 /// The tooltip of a column says what its values do not include, and the tooltip of a marked value
-/// says how many calls have a value. One table has all lengths of the recording. From an op, links
-/// lead to the op's other rows.
+/// says how many calls have a value. One table has the durations of the run, of all calls and of
+/// threads. From the view of an op, links lead to other rows of the same op.
 pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);

@@ -1,5 +1,5 @@
-//! Tests the words beside numbers in the page and the report. Each was added because a reader who
-//! only had the page misunderstood a number.
+//! Tests the words beside numbers in the page and the report. Each of these words was added because
+//! a reader who only had the page had misunderstood a number.
 
 use std::path::Path;
 use std::process::Command;
@@ -73,7 +73,7 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     let expected = "counted in only some of the calls in the marked rows: page-faults";
     assert!(says(ops, expected), "{ops:#}");
     assert!(printed.contains(expected), "{printed}");
-    // The same is true for a metric, which has no column for its mean.
+    // A metric, which has no column for its mean, has the same note.
     assert_eq!(column(ops, "fault-rate")[0][2], "in 3 of 4 calls");
     let of_all = "page-faults and fault-rate in 3 of 4 calls; calls and times are of all of them";
     assert!(says(ops, of_all), "{ops:#}");
@@ -105,7 +105,7 @@ fn rows_of_an_op_have_the_sum_over_its_arguments() {
         let has = facts.contains(&json!(["total, all arguments", "7.00 ms"]));
         assert_eq!(has, expected, "{facts:?}");
     }
-    // If each op has only one row, this column is missing.
+    // If each op has only one row, the column for all arguments is missing.
     script.processes[0].threads[0].items.remove(1);
     assert!(!shown(&script, &[]).1.contains("all arguments"));
 }

@@ -44,8 +44,8 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// Returns the report's JSON with values as they were recorded. The values of single passes are
-    /// always shown like this.
+    /// Returns the report's JSON with raw values, because the report always shows raw values of
+    /// single passes.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -64,8 +64,8 @@ fn names(report: &Value) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Each group is counted in a separate pass. Scripted counters count 7 and 2 in each call, but only
-/// in their own pass.
+/// Each group of counters is counted in a separate pass. In each call, the simulated counters count
+/// 7, 2 and 1, but only in the pass of their group.
 #[test]
 fn groups_are_passes() {
     let Some(program) = counterpoint("passes_groups") else { return };
@@ -109,7 +109,7 @@ fn groups_are_passes() {
         };
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
-    // By rank and as a tree, the numbers must also be those of one pass.
+    // In the report by rank and in the tree, the numbers must also be those of one pass.
     for by in [&["--by", "rank"][..], &["--tree"]] {
         let words = ["report", "--raw", "--format", "json"];
         let other = run.json(&[&words, by].concat());
@@ -143,8 +143,8 @@ fn groups_are_passes() {
     assert_eq!(refused.output().unwrap().status.code(), Some(2));
 }
 
-/// There are four registers, so the kernel refuses the fifth breakpoint. `run` therefore
-/// distributes the breakpoints over two passes.
+/// x86-64 has four registers for breakpoints, so the kernel refuses the fifth one. With `--passes`,
+/// `run` therefore distributes the breakpoints over two passes.
 #[test]
 fn counters_that_do_not_fit_at_once_are_divided() {
     let Some(program) = counterpoint("passes_fit") else { return };
@@ -164,7 +164,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     };
     let all: Vec<&str> = BREAKPOINTS.split(',').collect();
     assert_eq!((of_pass(1), of_pass(2)), (all[..4].to_vec(), all[4..].to_vec()));
-    // The clock is counted in both passes, under two names.
+    // `task-clock` is counted in both passes, under two names.
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock", 1)), "{counters:?}");
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock@2", 2)), "{counters:?}");
     let row = &report["rows"][0];
@@ -195,7 +195,7 @@ fn passes_that_differ_are_marked() {
     assert!(run.output.status.success(), "{}", run.words());
     let report = run.report();
     let row = &report["rows"][0];
-    // Each pass has one call with the workgroup id 0,0,0.
+    // Each pass has one call with the workgroup id 0,0,0, so each has one dispatch.
     assert_eq!((&row["calls"], &row["dispatches"]), (&Value::Null, &1.into()));
     let calls: Vec<&Value> =
         row["passes"].as_array().unwrap().iter().map(|pass| &pass["calls"]).collect();
@@ -208,7 +208,7 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// After a pass fails, no other pass runs. The exit status of the pass becomes that of `run`, and
+/// After a pass fails, no other pass runs. `run` ends with the exit status of the failed pass, and
 /// the recorded passes are kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {

@@ -34,7 +34,8 @@ fn losses(report: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Because of `ulimit -f`, a full page cannot be appended to the file. It stays in memory instead.
+/// Because of `ulimit -f`, the recorder cannot append full pages to the profile's file. They stay
+/// in memory instead.
 #[test]
 fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     let Some(program) = counterpoint("file-size") else { return };
@@ -47,8 +48,8 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
-/// `run` cannot raise a hard limit on the size of files. The limit also applies to the pool, so
-/// `run` refuses a request for a larger pool.
+/// `run` cannot raise a hard limit on the size of files. The limit also applies to the pool, the
+/// shared memory for recorded calls, so `run` refuses a request for a larger pool.
 #[test]
 fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     let test = "a_pool_above_the_hard_limit_on_file_sizes_is_refused";
@@ -68,8 +69,8 @@ fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
 }
 
-/// If no descriptor is available, calls are only timed. The missing counters are reported as a
-/// loss.
+/// If the program can open no file descriptor for a counter, calls are only timed. The missing
+/// counters are reported as a loss.
 #[test]
 fn without_descriptors_calls_are_timed() {
     let Some(program) = counterpoint("descriptors") else { return };
@@ -174,8 +175,8 @@ fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output
     Some(output)
 }
 
-/// The profile's file system becomes full before the program ends. The pages that did not fit are
-/// still in memory, `run` says what it could not move, and no values are made up.
+/// The profile's file system becomes full before the program ends. The pages of calls that did not
+/// fit are still in memory, so the report shows all calls.
 #[test]
 fn a_full_disk_keeps_what_is_in_memory() {
     let Some(program) = counterpoint("full-disk") else { return };
@@ -195,8 +196,8 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` has room for little more than one page. Threads without a page are reported as a
-/// loss. The program and the other threads continue.
+/// `/dev/shm` has room for little more than one page. Calls of threads without a page are reported
+/// as a loss. The program and its other threads continue.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
     let Some(program) = counterpoint("shared-memory") else { return };
@@ -257,7 +258,8 @@ fn no_home_and_no_place_for_temporary_files() {
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// If `/dev/shm` is not writable, the pool is created next to the profile, and a note says so.
+/// If `/dev/shm` is not writable, `run` creates the pool inside of the profile, and a note in the
+/// report says so.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -283,7 +285,7 @@ fn no_shared_memory_at_all() {
 
 /// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` is not writable.
 /// That user could replace anything that `run` creates in this directory: the pool, or the link
-/// through which a library with a space in its path is preloaded.
+/// through which a library with a space in its path is preloaded. So `run` creates nothing there.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
@@ -308,8 +310,8 @@ fn a_runtime_directory_of_another_user() {
 }
 
 /// The program gets an environment of about 1 MB, consisting of a few long variables or of many
-/// short ones. It also gets 5,000 arguments. It receives all of them, and the profile contains its
-/// arguments.
+/// short ones. It also gets 5,000 arguments. It receives all variables and arguments, and the
+/// profile contains its arguments.
 #[test]
 fn a_large_environment_and_many_arguments() {
     let Some(program) = counterpoint("environment") else { return };
@@ -343,7 +345,8 @@ fn a_large_environment_and_many_arguments() {
 }
 
 /// Several commands with the same output start at the same moment. One of them records. Each of the
-/// others reports that a recording is in progress, whatever the first one has created so far.
+/// others reports that a recording is in progress, whatever files the recording command has created
+/// so far.
 #[test]
 fn several_runs_into_one_output() {
     let Some(program) = counterpoint("one-output") else { return };

@@ -1,5 +1,5 @@
-//! Tests `counterpoint plugin` with plugins that are compiled here. Valid plugins are tested in
-//! every command. Others crash, hang, write without end, or report wrong sizes.
+//! Tests `counterpoint plugin` with plugins that the tests compile. Valid plugins are tested in
+//! every command. Other plugins crash, hang, write without end, or report wrong sizes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn plugin(to: &Path, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// Compiles the example of the documentation.
+/// Compiles the documentation's example plugin, `clock.c`.
 fn example(to: &Path) {
     let source = "../../examples/plugin-c/clock.c";
     c::compile("cc", source, to, &["-std=gnu11", "-fPIC", "-shared", "-lpthread"])
@@ -259,7 +259,7 @@ fn what_does_not_return_is_named_and_counted() {
         let losses = report["losses"].to_string();
         assert!(losses.contains("\"plugin_failed\"") && losses.contains(":1"), "{at}: {losses}");
     }
-    // The conformance suite names the call, and continues.
+    // `plugin check` names the call that threw, and continues.
     let checked = with("profilerStop:own", &["plugin", "check", &file, "--format", "json"]);
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
     let document = json(&checked);
@@ -361,8 +361,8 @@ fn wrong_arguments_are_named() {
         assert!(text(&output.stderr).contains(what), "{arguments:?}: {}", text(&output.stderr));
         assert!(!Path::new(&profile).exists(), "{arguments:?}");
     }
-    // The plugin supports none of the requested kinds. There are no events, and the exit status
-    // shows that.
+    // The plugin supports none of the requested kinds. So there are no events, and the command ends
+    // with status 1.
     let none = counterpoint(&[
         "plugin", "run", &file, "--for", "1ms", "--kinds", "memset", "-o", &profile,
     ]);

@@ -1,5 +1,6 @@
 //! Compares `counterpoint plugin check` with a host (`tests/programs/plugins/kineto_host.cpp`) that
-//! was written only from the published description. Valid and invalid plugins are compiled here.
+//! was written only from the published description. The tests compile valid and invalid plugins,
+//! and ask both about them.
 //!
 //! | the check says | what is true |
 //! |---|---|
@@ -39,7 +40,7 @@ fn minimal(to: &Path, mistake: &str) {
     c::shared("cc", "plugins/minimal.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// The host that was written only from the published description.
+/// The compiled `kineto_host.cpp`.
 struct Host {
     scratch: Scratch,
     program: PathBuf,
@@ -96,12 +97,12 @@ fn the_smallest_valid_plugin_conforms() {
     assert!(done.status.success(), "{document:#}");
     assert_eq!(document["verdict"], "conforms");
     assert_eq!(findings(&document, "violation"), []);
-    // The plugin does not check pointers, so it crashes in calls that no host makes. This leads to
-    // advice, and is not a violation.
+    // The plugin `minimal.c` does not check pointers, so it crashes in calls that no host makes.
+    // The check reports this as advice, and not as a violation.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // The probe itself passes a null builder and a size of a later version. No finding may blame
-    // the plugin for this.
+    // The check itself passes a null builder and a size of a later version to the plugin. No
+    // finding may blame the plugin for this.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
@@ -196,7 +197,7 @@ fn older_states_of_the_interface_are_refused_by_name() {
         assert_eq!(of_state.len(), 1, "{document:#}");
         assert!(of_state[0].1.contains("build it for state 92fa2ffc"), "{of_state:?}");
     }
-    // The first plugin has a different table, and all of our hosts detect this.
+    // The plugin `state1.so` has a different table, and `plugin list` detects this, too.
     let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let listed = list.args(["plugin", "list", "--format", "json"]).arg(scratch.join("state1.so"));
     let listed = json(&listed.output().expect("the program starts"));
@@ -211,8 +212,8 @@ fn the_time_of_all_questions_is_limited() {
     minimal(&file, "HANGS_LATE");
     let begun = Instant::now();
     let done = check(&file, &["--timeout", "3s", "--format", "json"]);
-    // On a busy machine, the check takes longer, but less than half a minute. This is the time
-    // limit of each question to the plugin.
+    // On a busy machine, the check takes longer than its limit of 3 s. But it takes less than half
+    // a minute, which is the time limit of each question to the plugin.
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(done.status.code(), Some(1));
     let document = json(&done);
@@ -294,7 +295,8 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     let scratch = Scratch::new();
     let file = scratch.join("forks.so");
     c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
-    // The forked process has the pipe open as well, but the command does not wait for that process.
+    // The process that the plugin has forked also has the pipe for answers open, but the command
+    // does not wait for that process.
     let begun = Instant::now();
     let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! Tests several plugins in one recording. They are three copies of
+//! Tests several plugins in one recording. The plugins are three builds of
 //! `tests/programs/plugins/two_devices.c`. All of them give their devices and arrows the same
 //! numbers, as plugins of different vendors do.
 
@@ -87,8 +87,8 @@ fn each_plugin_has_its_own_devices() {
         let numbers: Vec<_> =
             names.iter().map(|((_, name), number)| (*name as u64, *number)).collect();
         assert_eq!(numbers, [(0, 0), (1, 1)].repeat(3), "as the plugins number them");
-        // Devices are neither processes nor threads. Without a program, there is one process for
-        // each plugin.
+        // Devices are neither processes nor threads. Without a recorded program, the report counts
+        // one process for each plugin.
         let processes = if profile.ends_with("in.cpt") { 1 } else { 3 };
         let total = report(&program, &profile, &[])["total"].clone();
         let counts = ["processes", "threads", "devices"].map(|key| total[key].as_u64().unwrap());
@@ -189,7 +189,7 @@ fn an_overflow_in_telemetry_is_no_failure_of_the_plugin() {
     let scratch = Scratch::new();
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
-    // A sample of the whole machine has more values than fit into the buffer.
+    // A sample of the plugin `telemetry` has more values than fit into the buffer.
     let limit = ["--plugin-buffer", "256", "--plugin-flush", "0s", "--plugin", "telemetry"];
     let run = [&["run", "-e", "none", "-o", &inside], &limit[..], &["--", "sleep", "0.1"]].concat();
     said(&program, &run);

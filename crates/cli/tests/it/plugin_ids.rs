@@ -21,7 +21,7 @@ fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     file
 }
 
-/// Returns how many pushes, pops and launches the plugin saw.
+/// Returns how many pushes of ids, pops of ids and launches of kernels the plugin has seen.
 fn log(file: &Path) -> [u64; 3] {
     let text = std::fs::read_to_string(file).expect("the plugin's log");
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -44,7 +44,7 @@ fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arro
         let mut arrows = Arrows::new();
         for [from, to] in &timeline.flows {
             let [from, to] = [from, to].map(|end| &timeline.slices[*end]);
-            // Dispatches of IREE itself are also kernels.
+            // Dispatches of IREE itself are also kernels, but have no `External id`.
             if to.category == "kernel" && to.args.contains_key("External id") {
                 assert_eq!(from.args["External id"], to.args["External id"], "{from:?} {to:?}");
                 assert!(from.ts <= to.ts, "{from:?} {to:?}");
@@ -90,7 +90,7 @@ fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
     rows.map(|row| (row["op"].to_string(), row["calls"].clone())).collect()
 }
 
-/// Runs the host that imitates IREE.
+/// Runs `host.c`, which imitates IREE, in its mode `launch`.
 fn iree(program: &Path, plugin: &Path, to: &Path, events: &str, options: &[&str]) -> Recorded {
     let programs = Programs::get();
     let mut command = Command::new(&programs.host);
@@ -111,7 +111,8 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let to = scratch.join("log");
     for events in ["none", "page-faults:u"] {
         let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
-        // Each call has an id. The id of the call that never returned is also popped.
+        // The recorder pushes an id at the beginning of each call, and pops it at the end. It also
+        // pops the id of the call that never returned.
         assert_eq!(log(&to), [8, 8, 12]);
         let found = arrows(&program, &recorded.path(), &mut perfetto);
         let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
@@ -127,7 +128,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let plugin = accelerator(&scratch, &["-DNO_IDS"]);
     let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
     assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
-    // With a budget, not every call is recorded, so ids cannot be used.
+    // With a budget, not every call is recorded, so `run` refuses `--plugin-ids`.
     let refused = Command::new(&program)
         .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
         .output()
@@ -220,7 +221,7 @@ fn an_id_ends_with_its_session() {
     }
 }
 
-/// In a forked child, the plugins of the parent do not record.
+/// In a forked child, the plugins of the parent do not record, so they get no ids.
 #[test]
 fn a_forked_child_gives_no_ids() {
     let Some(program) = counterpoint("plugin ids, fork") else { return };

@@ -1,6 +1,6 @@
 //! Tests profiler plugins in recorded programs and in sessions. The plugin is
-//! `tests/programs/plugins/timed.c`, compiled here. The programs are `tests/programs/plugged.c`,
-//! `plugged_session.c` and stock IREE.
+//! `tests/programs/plugins/timed.c`, which the tests compile. The programs that load it are
+//! `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
 //!
 //! above 600 lines: all of these tests use the same plugin and the same helpers.
 
@@ -27,7 +27,7 @@ fn timed(to: &Path, flags: &[&str]) {
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// A plugin in its own directory. `shown` returns the path that `--plugin` takes.
+/// The compiled `timed.c` in its own directory. `shown` returns its path for the option `--plugin`.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -45,7 +45,7 @@ impl Plugin {
         self.file.to_str().unwrap()
     }
 
-    /// Runs `plugged MODE` with the plugin.
+    /// Runs the program `plugged` with these arguments (its mode) and the plugin.
     fn run(&self, program: &Path, options: &[&str], mode: &[&str]) -> Recorded {
         let options = [&["--plugin", self.shown()], options].concat();
         Recorded::run_with(program, "none", &options, &mut plugged(mode))
@@ -70,7 +70,8 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// Returns the ops of the events that `timed.c` hands over, if it runs in this many processes.
+/// Returns the ops of the events that `timed.c` hands over to Counterpoint, if the plugin runs in
+/// this many programs.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }
@@ -99,13 +100,14 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let mut command = Command::new(iree.tool("iree-run-module"));
     command.arg(format!("--module={}", iree.module("mlp", false).display()));
     command.arg("--device=local-task").args(expected.arguments());
-    // The tool is a script that starts the real tool.
+    // `iree-run-module` is a script that starts the real tool. The plugin must be loaded in the
+    // real tool.
     let options = ["--plugin", file.to_str().unwrap(), "--plugin-in", "iree-run-module"];
     let recorded = Recorded::run_with(&program, "task-clock", &options, &mut command);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
     assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
 
-    // The calls of IREE in the report must be the same as without the plugin.
+    // The plugin must not change the numbers of IREE's calls in the report.
     let report = recorded.report(&[]);
     for row in report["rows"].as_array().unwrap() {
         let op = row["op"].as_str().unwrap();
@@ -134,9 +136,10 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = || events.iter().filter(|event| event["ph"] == "X");
     let kernel = slices().find(|event| event["name"] == name.as_str()).expect("the kernel");
-    // The plugin has the UTC times at which it was started and stopped. In the export, UTC is
-    // computed from the profile's own clock. Both agree, except for adjustments of UTC between the
-    // two times.
+    // The kernel's argument `times` has the UTC times at which the plugin was started and stopped.
+    // The kernel's times in the trace are UTC times that Counterpoint has computed from the
+    // profile's own clock. Both agree, except for adjustments of UTC between the start and the
+    // stop.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let (begin, end) =
         (ns(&kernel["ts"]) + base_ns, ns(&kernel["ts"]) + ns(&kernel["dur"]) + base_ns);
@@ -145,7 +148,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
         let off = shown - said.as_i64().unwrap();
         assert!(off.abs() < 1_000_000, "{off} ns off in {kernel}");
     }
-    // Each dispatch of the program is between the start and the stop.
+    // Each dispatch of the program is between the start and the stop of the plugin.
     let mut dispatches = 0;
     for slice in slices().filter(|slice| expected.ops.contains_key(slice["name"].as_str().unwrap()))
     {
@@ -254,7 +257,7 @@ fn a_failure_of_any_call_is_named_and_counted_and_the_program_goes_on() {
         let expected = format!("timed.so in plugged {}: {} returned 9", pid(&said), function(call));
         assert!(said.contains(&expected), "{call}: {said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{call}: {said}");
-        // Events that were handed over before the failure are kept.
+        // The events that the plugin handed over before its failure are kept.
         let kept = if call == "create" { 0 } else { 1 };
         assert_eq!(ops(&recorded), if kept == 0 { vec![] } else { of_processes(1) }, "{call}");
     }
@@ -280,7 +283,7 @@ fn a_plugin_that_hangs_or_crashes_costs_its_own_events() {
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
     }
     // If the plugin crashes at the end of the program, only this plugin's events are lost. An
-    // earlier crash ends the program, and the profile names the plugin.
+    // earlier crash ends the program, and `run` says in which function of the plugin it ended.
     let recorded = plugin.run(&program, &["--plugin-config", "crash=process"], &["return"]);
     assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
     assert!(recorded.stderr().contains("profilerProcessEvents crashed with signal 11"));
@@ -331,8 +334,8 @@ fn one_bad_plugin_never_stops_the_others() {
     let options = ["--plugin", only.to_str().unwrap()];
     let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(ops(&recorded), [one("good kernel", 1), one("launch it", 1)]);
-    // The variable may have been set for another host. So if its directory has no plugins, the
-    // program runs anyway.
+    // The variable may have been set for another host. So if its directory does not exist, the
+    // program runs anyway, without plugins.
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", scratch.join("nowhere"));
     let recorded = Recorded::run(&program, "none", &mut command);
     assert_eq!(recorded.output.status.code(), Some(3));
@@ -362,7 +365,7 @@ fn a_flood_of_events_is_kept_or_counted() {
     assert!(kept > 0 && recorded.stderr().contains("did not fit into --plugin-buffer"));
 }
 
-/// Waits until another process has done something.
+/// Waits until `is` returns true, which another process causes.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -404,7 +407,7 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     let before = files();
     control("flush");
     wait_until("it hands over", || files() > before);
-    // The events that were handed over before the program is killed are kept.
+    // The events that the plugin hands over before the program is killed are kept.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -463,8 +466,8 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
     // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
     // own.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // The command handles the signal from before the plugin starts. So after the plugin has
-    // started, the signal does not end the process.
+    // `plugin run` installs its handlers of signals before it starts the plugin. So after the
+    // plugin has started, SIGUSR1 does not end the process.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);
@@ -491,8 +494,8 @@ fn only_the_programs_that_are_meant_load_plugins() {
     let shell = format!("{} return; true", own.display());
     let words = ["/bin/sh", "-c", &shell];
     assert_eq!(run(&[], &words), (1, 0), "the shell only starts a program");
-    // There are versions of shells that end with `_exit`, which loses events, and versions that end
-    // with `exit`.
+    // Some versions of shells end with `_exit`, so that the shell's plugin loses its events. Other
+    // versions end with `exit`.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
     let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
@@ -524,7 +527,8 @@ fn what_a_plugin_logs_is_said_at_the_end() {
 fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     let Some(program) = counterpoint("conversions") else { return };
     let plugin = Plugin::new();
-    // After `env`, the first view converts the events.
+    // After a recording with `counterpoint env`, no `run` converts the plugin's events to calls.
+    // The first command that may write to the profile does it.
     let dir = plugin.scratch.join("p.cpt");
     let profile = dir.to_str().unwrap();
     let arguments = ["env", "-e", "none", "--plugin", plugin.shown(), "-o", profile];
@@ -535,8 +539,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     });
     let ended = plugged(&["return"]).envs(variables).status().unwrap();
     assert_eq!(ended.code(), Some(3));
-    // An interrupted conversion leaves a part of its directory. The file that is written last is
-    // missing.
+    // An interrupted conversion leaves an incomplete directory `plugins.tmp`, without the file
+    // `done.json`, which is written last.
     fs::create_dir_all(dir.join("plugins.tmp/processes/1-1-1048576")).unwrap();
     fs::write(dir.join("plugins.tmp/processes/1-1-1048576/meta.cps"), "half").unwrap();
     let expected = || {
@@ -550,8 +554,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!dir.join("plugins.tmp").exists() && !dir.join("processes/1-1-1048576").exists());
     expected();
 
-    // If a conversion was interrupted while it moved files, the file that is written last exists,
-    // and some of the others.
+    // If a conversion was interrupted while it moved its files into the profile, `plugins.tmp`
+    // contains `done.json` and those files that were not moved yet.
     let part = fs::read_dir(dir.join("processes")).unwrap().flatten();
     let part = part
         .map(|part| part.file_name())
@@ -569,7 +573,7 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     expected();
 }
 
-/// Returns the command `plugged_session` with the built library.
+/// Returns a command that runs `plugged_session` with the built `libcounterpoint.so`.
 fn sessions(program: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("plugged_session"));
     command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));
@@ -584,8 +588,8 @@ fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     out["run_file"].as_str().unwrap().to_owned()
 }
 
-/// A forked child does not have the threads of its parent's plugins. It does not end its parent's
-/// recording, and does not begin a recording with the same plugin.
+/// A forked child does not have the threads of its parent's plugins. So it cannot end the recording
+/// of its parent's session, and cannot begin a session with the same plugin.
 #[test]
 fn a_forked_child_uses_no_plugin_of_its_parent() {
     let Some(program) = counterpoint("forked sessions") else { return };

@@ -1,7 +1,7 @@
 //! Tests what a program with plugins can still do. This includes everything that requires a process
 //! without other threads, and everything that a plugin must not prevent. The program is
-//! `tests/programs/manners.c` in its modes. Some plugins have threads, some have none, and some
-//! misbehave.
+//! `tests/programs/manners.c`, with one mode for each subject. Some plugins have threads, some have
+//! none, and some misbehave.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,8 +71,8 @@ fn a_program_with_plugins_does_what_it_does_without_them() {
     }
 }
 
-/// A plugin keeps descriptors open while it samples. They are not among the descriptors of the
-/// program or of its children.
+/// The plugin `telemetry` keeps descriptors open while it samples. The program and its children
+/// still get the same descriptor numbers as without the plugin.
 #[test]
 fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     let Some(program) = counterpoint("plugins and descriptors") else { return };
@@ -87,8 +87,9 @@ fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     assert!(report.contains("process memory"), "{report}");
 }
 
-/// Tests the signals that the program blocks, catches or ignores. glibc uses the signals 32 and 33,
-/// and catches them after a second thread was started.
+/// A program with plugins blocks, catches and ignores the same signals as without plugins. The
+/// signals 32 and 33 are not compared, because glibc catches them as soon as there is a second
+/// thread.
 #[test]
 fn a_program_with_plugins_finds_its_signals_as_they_are() {
     let Some(program) = counterpoint("plugins and signals") else { return };
@@ -142,7 +143,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // The long time limit is enough for the good plugin, even on a busy machine.
+        // If the bad plugin does not hang, the time limit is long, so that it is enough for the
+        // good plugin even on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
@@ -174,7 +176,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     }
 }
 
-/// Waits until another process has done something.
+/// Waits until `is` returns true, which another process causes.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -230,8 +232,8 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     run.wait().unwrap();
 }
 
-/// A trace builder cannot be used after its call, and a builder that the plugin made up cannot be
-/// used at all.
+/// A plugin gets a trace builder in the call in which it hands over its events. If it uses the
+/// builder after this call, the builder's functions refuse to add events.
 #[test]
 fn a_builder_after_its_call_is_refused() {
     let Some(program) = counterpoint("late builder") else { return };
@@ -244,8 +246,8 @@ fn a_builder_after_its_call_is_refused() {
     assert!(said.contains("addEvent"), "{said}");
 }
 
-/// Events are handed over while the program runs. So if the program is killed, they are kept, even
-/// without any option.
+/// The plugin `telemetry` hands over its events while the program runs. So they are kept if a
+/// signal ends the program, even without the option `--plugin-flush`.
 #[test]
 fn a_signal_that_ends_the_program_loses_no_counters() {
     let Some(program) = counterpoint("plugins and SIGTERM") else { return };
@@ -267,7 +269,7 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // This happens long before 64 KiB are full or a second has passed.
+    // The plugin hands over its first sample long before 64 KiB are full or a second has passed.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -338,7 +340,8 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
 }
 
-/// Chromium's zygote terminates itself if it finds a second thread.
+/// Chromium's zygote process terminates itself if it finds a second thread. So no plugins are
+/// loaded into a program with the argument `--type=zygote`.
 #[test]
 fn a_zygote_of_chromium_has_no_plugins() {
     let Some(program) = counterpoint("plugins and zygotes") else { return };
@@ -352,8 +355,8 @@ fn a_zygote_of_chromium_has_no_plugins() {
     }
 }
 
-/// Compiles `manners.c` with a checker. Returns `None` if this fails, or if the compiled program
-/// does not work on this machine.
+/// Compiles `manners.c` with a checker, for example a sanitizer. Returns `None` if this fails, or
+/// if the compiled program does not work on this machine.
 fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
     let mut compiler = Command::new(c::compiler(compiler)?);
@@ -363,8 +366,8 @@ fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     (compiled.status.success() && runs()).then_some(())
 }
 
-/// A checker of the whole program would report the plugins and their threads. Therefore no plugins
-/// are loaded into such a program, and the profile says so.
+/// A sanitizer or valgrind checks the whole process, so it would also report errors of plugins and
+/// their threads. Therefore no plugins are loaded into such a program, and the profile says so.
 #[test]
 fn a_program_with_a_checker_has_no_plugins() {
     let Some(program) = counterpoint("plugins and checkers") else { return };

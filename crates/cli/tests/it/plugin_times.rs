@@ -101,8 +101,8 @@ fn times_of_an_unknown_clock_are_placed_in_the_recording_and_named() {
     let Some(program) = counterpoint("a plugin with an unknown clock") else { return };
     let scratch = Scratch::new();
     let before = now();
-    // The plugin uses the processor time of its process as times. This is far from UTC. It is also
-    // far from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
+    // The plugin uses the processor time of its process as the time. This is far from UTC. It is
+    // also far from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
     if before[0] < 300_000_000_000 {
         return testkit::skip("an unknown clock", "the machine was started just now");
     }

@@ -1,5 +1,5 @@
-//! Tests programs into which the recorder cannot be loaded. They run as without it, and each kind
-//! is a loss with its own name.
+//! Tests programs into which the recorder's library cannot be preloaded. They run as without
+//! Counterpoint, and each kind of such programs is a loss with its own name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,8 +20,8 @@ struct Kinds {
     other_libc: PathBuf,
     /// Like `other_libc`, but the linker says that it is from glibc 2.12.
     old_glibc: PathBuf,
-    /// Like `other_libc`, with glibc 2.17. This version is not examined further, so the program
-    /// fails to start.
+    /// Like `other_libc`, but the linker says that it is from glibc 2.17. Our library is preloaded
+    /// into programs of this version, so this program fails to start.
     newer_glibc: PathBuf,
     /// Like `old_glibc`, but the version is only in the linker's file name.
     old_by_name: PathBuf,
@@ -29,8 +29,8 @@ struct Kinds {
     narrow: Option<PathBuf>,
     /// A program linked with musl. `None` if musl's compiler is not installed.
     musl: Option<PathBuf>,
-    /// A script with `#!`, whose interpreter is another script. The interpreter of that one refuses
-    /// our library.
+    /// A script with `#!`, whose interpreter is another script. The interpreter of the other script
+    /// is `other_libc`.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
@@ -99,7 +99,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // The path of the linker is a symbolic link, as in distributions.
+            // The path of the dynamic linker is a symbolic link, as in Linux distributions.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -171,7 +171,7 @@ const WAYS: &[&str] = &[
 
 /// Tests each way to start a program, directly and in a child of `fork` and of `vfork`. A program
 /// that refuses our library starts, its arguments and environment are unchanged, and it is counted
-/// once.
+/// as one loss.
 #[test]
 fn every_way_to_start_a_program() {
     let Some(program) = counterpoint("ways") else { return };
@@ -226,8 +226,8 @@ fn each_kind_has_its_name() {
     assert_eq!(recorded.losses(), lost("", 0));
 }
 
-/// A process that is being recorded counts these losses in the same way, and loses none of its own
-/// calls.
+/// A process whose own calls are recorded counts the programs that it starts as losses in the same
+/// way. It loses none of its own calls.
 #[test]
 fn a_process_that_records_counts_too() {
     let Some(program) = counterpoint("records") else { return };
@@ -262,7 +262,8 @@ fn failures_are_the_same() {
             }
         }
     }
-    // The program is searched in PATH. Other entries do not exist or contain no such executable.
+    // In these cases, the C library searches the program in PATH. Other entries of PATH do not
+    // exist or contain no such executable.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -293,7 +294,8 @@ fn the_rest_of_the_environment_stays() {
     assert_eq!(recorded.losses(), lost("child_other_libc", 1));
 }
 
-/// If a program cleared the environment on purpose, it stays cleared.
+/// If a program clears the environment on purpose, Counterpoint leaves it cleared and only counts a
+/// loss.
 #[test]
 fn a_cleared_environment_is_only_counted() {
     let Some(program) = counterpoint("cleared") else { return };
@@ -358,8 +360,8 @@ fn more_rights_than_the_user() {
         let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
         let what = copy.display().to_string();
         assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
-        // Without the effect of set-user-id, the program is like any other. One that the user
-        // cannot read still cannot be examined.
+        // With `--no-new-privs`, set-user-id has no effect, so the program is like any other and is
+        // not a loss.
         assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
     }
 }

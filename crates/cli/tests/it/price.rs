@@ -69,7 +69,8 @@ fn timing_only_and_what_threads_used() {
     assert!(!manifest.contains("switch_cost"), "{manifest}");
 }
 
-/// With counters, the report has every part of the cost, and the empty bracket with its range.
+/// With counters, the report has every part of the cost of recording, and what an empty call reads,
+/// with its range.
 #[test]
 fn every_part_of_the_cost_is_reported() {
     let Some(program) = counterpoint("price") else { return };
@@ -109,11 +110,11 @@ fn every_part_of_the_cost_is_reported() {
     let median = empty["counters"][0].as_f64().unwrap();
     let range = &empty["counter_ranges"][0];
     assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
-    // The calls do nothing, so the CPU time that they count is that of the bracket. No metric is
+    // The calls do nothing, so the CPU time that they count is that of recording. No metric is
     // computed from it.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
-    // What remains cannot be distinguished from 0, so its interval contains 0.
+    // The rest of the counter cannot be distinguished from 0.
     let rest = &row["counters"][0]["intervals"]["per_call"];
     assert!(rest["low"].as_f64().unwrap() <= rest["value"].as_f64().unwrap(), "{rest}");
     assert!(report["profile"]["clock"]["steps_ns"]["typical"].as_f64().unwrap() > 0.0, "{report}");
@@ -147,8 +148,9 @@ fn a_process_that_dies() {
 }
 
 /// On each thread, brackets (the readings around a call) were timed around real and around empty
-/// calls. Of both, there are at least as many as are timed at the beginning, and far fewer than
-/// calls. The time that a hook reports is a part of the start's cost.
+/// calls. Of both kinds, at least as many brackets were timed as the recorder times at the
+/// beginning, and far fewer than there are calls. The time that a hook reports is a part of the
+/// start's cost.
 #[test]
 fn brackets_are_timed_and_what_others_used_is_counted() {
     let Some(program) = counterpoint("timed brackets") else { return };

@@ -1,5 +1,5 @@
-//! Tests the recorder in our own test programs, with and without Counterpoint. They do everything
-//! that is known to break programs with injected code.
+//! Runs our own test programs with and without Counterpoint. The programs do everything that is
+//! known to break programs with injected code.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -14,8 +14,8 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// A mode, the sorted numbers of calls of the processes, and the losses. A loss of `None` may have
-/// any number above 0.
+/// A mode of a test program, the sorted numbers of calls of its processes, and the losses. If the
+/// number of a loss is `None`, any number above 0 is accepted.
 type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
 
 const CASES: &[Case] = &[
@@ -53,8 +53,9 @@ fn programs_end_as_without_us_and_every_call_is_recorded() {
     }
 }
 
-/// Tests dispatches that exceptions leave. The exceptions pass through the probe, are caught in an
-/// outer dispatch, inside of the dispatch or in a separate thread, or are never caught.
+/// Tests dispatches in which exceptions are thrown. The exceptions leave the dispatch through the
+/// recorder's code, are caught in an outer dispatch, inside of the dispatch or in a separate
+/// thread, or are never caught.
 #[test]
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
@@ -102,8 +103,9 @@ fn threads_and_processes_that_glibc_did_not_make() {
     }
 }
 
-/// A task that shares its creator's thread-local storage would read its creator's counters, which
-/// do not count the task. Therefore its count is missing, and not 0.
+/// A process or thread that was made by a raw system call and shares its creator's thread-local
+/// storage would read its creator's counters, which do not count it. Therefore its counts are
+/// missing, and not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -156,8 +158,8 @@ fn both_versions_of_the_interface_are_read() {
         assert_eq!(found.exports[1].constants, 1);
         assert_eq!(found.exports[1].tag, "pages");
         assert_eq!(found.exports[3].local_memory_pages, 3);
-        // The path of the first library does not end with a null byte, so the recorder must use its
-        // length.
+        // The source path in the first library does not end with a null byte, so the recorder must
+        // use its length.
         let sources: Vec<_> =
             found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
         assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
@@ -240,9 +242,9 @@ fn five_counters_at_once_are_each_right() {
         assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
     }
-    // These clocks count while the group is enabled. On a busy machine, this is less than the wall
-    // time, and never much more. A virtual machine may lose its processor during a call, so the
-    // test uses the median call.
+    // These clocks count while the group is enabled. On a busy machine, they count less than the
+    // wall time, and they never count much more. A virtual machine may lose its processor during a
+    // call, so the test uses the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -337,7 +339,7 @@ fn dispositions_and_closed_streams_are_passed_on() {
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
         "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
         "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
-        // The signals that are blocked, ignored and caught.
+        // These commands print the signals that are blocked, ignored and caught.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         // A script without an interpreter line. `execvp` runs it with a shell.
@@ -355,8 +357,9 @@ fn dispositions_and_closed_streams_are_passed_on() {
     }
 }
 
-/// If `run` is killed, other commands read in the manifest whose end ends the recording. So it must
-/// contain the program's process from its first instruction on.
+/// The list `watch` in the manifest names the processes whose end ends the recording. If `run` is
+/// killed, other commands need it. So it must contain the program's process from the program's
+/// first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };

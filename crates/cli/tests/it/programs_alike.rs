@@ -30,7 +30,7 @@ struct Program {
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {
-        // Lines before the name are comments.
+        // In a block, lines before the program's name are comments.
         let lines = block.split_inclusive('\n').take_while(|line| line.starts_with('#'));
         block[lines.map(str::len).sum()..].trim_end()
     });
@@ -150,7 +150,8 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// Runs the command in an empty directory. The directory has the same path each time.
+/// Runs the command in a new directory, which contains only the file `words`. The directory has the
+/// same path each time.
 fn run(command: &mut Command, scratch: &Path) -> Output {
     let place = scratch.join("here");
     let _ = fs::remove_dir_all(&place);
@@ -159,7 +160,7 @@ fn run(command: &mut Command, scratch: &Path) -> Output {
     fs::write(place.join("words"), words).unwrap();
     command.current_dir(&place).stdin(Stdio::null());
     command.env("HOME", &place).env("TMPDIR", &place).env("LC_ALL", "C");
-    // Rust's compilers are found through these variables.
+    // Because `HOME` is changed, Rust's tools need these variables to find their compilers.
     for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if let Some(home) = std::env::var_os("HOME").filter(|_| std::env::var_os(name).is_none()) {
             command.env(name, Path::new(&home).join(below));
@@ -218,8 +219,8 @@ fn programs_of_every_kind_run_as_without_us() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Runs the program without Counterpoint and in each way to record. Returns a text for each way in
-/// which the result differs.
+/// Runs the program without Counterpoint and in each way to record. Returns a text for each way to
+/// record in which the result differs.
 fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
     let bare = run(Command::new(&words[0]).args(&words[1..]), place);
     let mut differ = Vec::new();
@@ -242,7 +243,8 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// Returns the program's own output, without the lines that `counterpoint run` adds at the end.
+/// Returns what the program itself wrote to stderr, without the lines that `counterpoint run` adds
+/// at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

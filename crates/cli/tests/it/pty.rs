@@ -28,7 +28,7 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     if !command.get_envs().any(|(name, _)| name == "COUNTERPOINT_PAGER") {
         command.env("COUNTERPOINT_PAGER", "");
     }
-    // In the program, only its own end of the terminal may be open.
+    // The program may only have its own end of the terminal open.
     //
     // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -53,8 +53,8 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     (status, without_progress(&String::from_utf8(bytes).unwrap().replace("\r\n", "\n")))
 }
 
-/// The bytes that move to the start of the line and erase the line. They are written before a line
-/// about progress, and also to remove it.
+/// The bytes that move to the start of the line and erase the line. Commands write them before a
+/// line about progress, and also to remove this line.
 pub const ERASE: &str = "\r\x1b[K";
 
 /// Returns the text that remains on the terminal after all lines about progress were erased.

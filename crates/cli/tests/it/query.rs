@@ -1,5 +1,5 @@
-//! Tests `counterpoint query` with the kept queries, over datasets of scripted ranks. DuckDB runs
-//! the same queries, and the results must agree.
+//! Tests `counterpoint query` with the kept queries (those that Counterpoint contains), over
+//! datasets of scripted ranks. DuckDB runs the same queries, and the results must agree.
 
 use std::fs;
 use std::io::Read;
@@ -201,7 +201,7 @@ fn sums_are_right_or_an_error() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // Rows that leave the window are subtracted from the sum.
+    // In a query with a moving window, rows that leave the window are subtracted from the sum.
     let window =
         "SELECT sum(rank) OVER (ORDER BY rank ROWS 1 PRECEDING) AS s FROM stats ORDER BY s LIMIT 3";
     assert_eq!(one(window), [["0"], ["1"], ["3"]]);
@@ -231,7 +231,7 @@ fn what_is_incomplete_is_named_in_each_answer() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");
-    // The file has the right size, but some of its bytes are changed to values that no footer or
+    // The test changes some bytes of a file, whose size stays right, to values that no footer or
     // page has. The result must be an error or a missing rank, and no panic.
     let at_end = bytes.len() - 8;
     for place in [4..60, at_end - 300..at_end] {
@@ -305,8 +305,8 @@ fn the_op_that_makes_a_rank_slow_is_found_among_64() {
     assert_eq!(stragglers[0][1], "41");
     let slow = kept("slow-ops");
     assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
-    // In this rank, which is one of 64, ten calls are longer by 4 µs each. So it is above the mean
-    // by 40 µs · 63/64. The noise is less than 3 µs.
+    // In rank 41, which is one of 64, ten calls are longer by 4 µs each. So the rank is above the
+    // mean by 40 µs · 63/64. The noise is less than 3 µs.
     let above: f64 = slow[0][6].parse().unwrap();
     assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
     let imbalance = kept("imbalance");

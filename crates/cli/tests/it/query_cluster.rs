@@ -1,6 +1,6 @@
 //! Tests `counterpoint query --engine ballista://…` with a scheduler and two executors on this
-//! machine. The results equal those of DataFusion in one process, even if one of the executors was
-//! killed.
+//! machine. The results of queries equal those of DataFusion in one process, even if one of the
+//! executors was killed.
 //!
 //! The tests need a `counterpoint-query` with the feature `ballista`. `cargo xtask test --ballista`
 //! builds it, which takes half an hour.
@@ -29,7 +29,7 @@ fn engine() -> Option<PathBuf> {
     found.map(PathBuf::from)
 }
 
-/// A program of the cluster. It is killed when this value is dropped.
+/// A running scheduler or executor. It is killed when this value is dropped.
 struct Server {
     child: Child,
     said: Receiver<String>,
@@ -143,7 +143,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // While a query runs, an executor is killed. The query needs results or tasks of this executor.
+    // The test kills an executor while a query runs that needs results or tasks of this executor.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -220,8 +220,8 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         // the number is its own.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
-    // The asking process is stopped. So the executor that has the result is gone before this
-    // process notices the result.
+    // The test stops the asking process. So the executor that has the result is gone before the
+    // asking process notices the result.
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(3));
     drop(cluster.executors.remove(0));
@@ -280,8 +280,8 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&cluster.ask(&dataset, &[sql]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
-    // Texts and ranks can be used in GROUP BY. A query can have a part that is known to have no
-    // rows.
+    // Queries can use texts and ranks in GROUP BY, and can have a part of which the planner knows
+    // that it has no rows.
     let queries = [
         "SELECT run, rank, part, op, known, sum(calls) AS n FROM stats GROUP BY run, rank, part, op, known \
          ORDER BY run, rank, part, op",

@@ -93,7 +93,7 @@ fn the_first_screen_has_a_picture_and_two_commands() {
     assert!(after.trim_start().starts_with("## "), "the commands end the first screen");
     assert!(rows(before) + rows(block) < 35, "{} rows", rows(before) + rows(block));
     assert!(block.lines().all(|line| line.chars().count() <= 80), "{block}");
-    // The first paragraph that promises hardware counters also says what has not been tested.
+    // The first paragraph that promises hardware counters also says on what they have been tested.
     let promise = page.split("\n\n").find(|part| part.contains("count")).unwrap();
     assert!(promise.contains("hardware counter") && promise.contains("has been tested only"));
 }

@@ -58,7 +58,8 @@ fn a_recording_of_env_stays_open_unless_it_is_closed() {
     assert!(!pool_path(&dir).exists());
 }
 
-/// The process that `run` watches is alive. It may not have recorded anything yet.
+/// The process that `run` watches is alive, so the recording has not ended. The process may not
+/// have recorded anything yet.
 #[test]
 fn a_running_recording_is_not_closed() {
     let mut script = crashed();

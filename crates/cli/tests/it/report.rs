@@ -1,5 +1,5 @@
-//! Tests `report` and `export` on scripted profiles. The golden files show the layout. The numbers
-//! in them are computed on paper here.
+//! Tests `report` and `export` on scripted profiles. The golden files show the layout of the
+//! output. The comments and tests here have the expected numbers, which were computed on paper.
 
 use std::io::Read;
 use std::path::Path;
@@ -138,16 +138,17 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // The wall time of main is from 1,000,000 to 2,000,000. The thread spent 300,000 in calls, of
-    // which the recorder took 50. It was on a CPU for 400,000, of which 300,000 were in calls. So
-    // between calls, it was off the CPU for 700,000 − 100,000.
+    // The wall time of the thread `main` is from 1,000,000 to 2,000,000. The thread spent 300,000
+    // in calls, of which the recorder took 50. It was on a CPU for 400,000, of which 300,000 were
+    // in calls. So between calls, it was off the CPU for 700,000 − 100,000.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 299_950.0);
     assert_eq!(main["recorder_ns"], 50.0);
     assert_eq!(main["no_dispatch_ns"], 700_050.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
-    // The CPU clock of worker was read only once, so its CPU time is not known.
+    // The CPU clock of the thread `worker` was read only once, so the thread's CPU time is not
+    // known.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_425.0);
@@ -155,8 +156,8 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(worker["off_cpu_ns"], Value::Null);
     // The time between calls is the sum of the wall times minus the times in calls of both threads.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
-    // The total cost is that of 5 calls with 200 ns each. The recorded times in calls are 300,000
-    // and 700,500.
+    // Recording cost 200 ns for each of the 5 calls. The recorded times in calls are 300,000 and
+    // 700,500.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
     assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]
@@ -216,7 +217,8 @@ fn nothing_recorded_for_a_known_reason() {
     golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Two of three calls have a value. The set of counters of another thread was not calibrated.
+/// Only two of the three calls of matmul have a value of `page-faults`. Another thread has no
+/// counters, and the cost of calls without counters was not measured.
 #[test]
 fn partly_counted_and_partly_calibrated() {
     let mut script = mlp();
@@ -234,7 +236,7 @@ fn partly_counted_and_partly_calibrated() {
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// Output to a file has all columns. On a terminal, it has only the columns that fit.
+/// The table in a file or pipe has all columns. On a terminal, it has only the columns that fit.
 #[test]
 fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();

@@ -61,8 +61,8 @@ fn ops_are_told_apart_at_every_width() {
             let different: BTreeSet<&&str> = ops.iter().collect();
             assert_eq!(different.len(), names.len(), "{width}: {text}");
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            // The output says which beginning was cut. A source location is never shown completely
-            // while a name is shortened.
+            // The output says which common beginning of the names was cut. A source location is
+            // never shown completely while a name is shortened.
             let cut = ops.iter().any(|op| op.starts_with('…'));
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let told = |beginning| words.contains(&format!("stands for {beginning}"));
@@ -111,7 +111,8 @@ fn mangled_names_are_readable() {
     assert_eq!(kept("_Z3add*"), both);
 }
 
-/// A location that all ops share is not useful in every row. It is printed once, with a remedy.
+/// A source location that all ops share is not useful in every row. The report prints it once, and
+/// says how to get better locations.
 #[test]
 fn one_source_location_for_all_ops() {
     let scratch = Scratch::new();
@@ -195,7 +196,8 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
                 its total; median 100 ns)";
     assert!(text.contains(note), "{text}");
 
-    // With 0.15 ms, the first call of each thread and the first call of `few` are left out.
+    // With `--skip-ms 0.15`, the first call of each thread, which is of `slow`, and the thread's
+    // first call of `few` are left out.
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
@@ -262,8 +264,8 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// A constant takes one line without tables, and so do the values of a single call. No line is
-/// longer than the width.
+/// `stats` prints a constant in one line without tables, and also the values of a single call. No
+/// line is longer than the width.
 #[test]
 fn statistics_of_a_constant_are_one_line() {
     let (_scratch, at) = warming_up();

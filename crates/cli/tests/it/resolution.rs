@@ -1,5 +1,5 @@
-//! Tests which values can be distinguished from zero, and what is subtracted by default. Numbers
-//! are computed on paper. One tick is 1 ns.
+//! Tests which values the report can distinguish from zero, and what it subtracts by default for
+//! the cost of recording. The expected numbers were computed on paper. One tick is 1 ns.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn moments(values: &[u64]) -> Moments {
 /// Returns a profile of two functions. A call of `short` takes 25 and counts 1,150 of `task-clock`.
 /// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of the
 /// clock, and counts exactly 3 of `instructions`. In the program, readings take longer than in the
-/// calibration: the clock counts 1,130 more than a call takes.
+/// calibration: the counters are enabled for 1,130 longer than a call takes.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -136,14 +136,15 @@ fn check_columns(csv: &str, columns: &[&str]) -> usize {
     values
 }
 
-/// From each duration, 10 is subtracted, which is half of an empty call's duration. The true amount
-/// is at least nothing and at most all of an empty call. Half a step of the clock is added on both
-/// sides, so the range is from -5 to 25. For `long`, 100,010 remain, with a range from 99,995 to
-/// 100,025.
+/// The report subtracts 10 from each duration, which is half of an empty call's duration. The true
+/// cost is at least nothing and at most a whole empty call. Half a step of the clock is added on
+/// both sides, so the range of the cost is from -5 to 25. For `long`, 100,010 remain, with a range
+/// from 99,995 to 100,025.
 ///
-/// In the program, the clock counts 1,130 more than a call takes, so the part of the bracket (the
-/// readings around a call) is 1,130 + 10. From the 1,150 of a `short` call, 10 remain. From the
-/// 101,150 of a `long` call, 100,010 remain. Of `instructions`, exactly 0 and 1,000 remain.
+/// In the program, the counters are enabled for 1,130 longer than a call takes, so the report
+/// subtracts 1,130 + 10 from `task-clock` for the readings around a call. From the 1,150 of a
+/// `short` call, 10 remain. From the 101,150 of a `long` call, 100,010 remain. Of `instructions`,
+/// exactly 0 and 1,000 remain.
 #[test]
 fn empty_calls_are_subtracted_once_per_call() {
     let (_scratch, dir) = script().written();
@@ -181,7 +182,7 @@ fn empty_calls_are_subtracted_once_per_call() {
 
 /// In a run with a budget, only the first 400 of 4,000 calls of `short` were timed, and no later
 /// call was sampled. Therefore the error of the total is unknown. No interval is printed, although
-/// the cost of brackets is known.
+/// the cost of recording a call is known.
 #[test]
 fn an_unknown_sample_has_no_interval() {
     let mut script = script();
@@ -203,7 +204,7 @@ fn an_unknown_sample_has_no_interval() {
 }
 
 /// If a value cannot be distinguished from an empty call, it is printed as an upper bound. For the
-/// duration, this is 25 + 5.
+/// duration of `short`, the bound is 25 + 5.
 #[test]
 fn values_below_the_resolution_are_bounds() {
     let (_scratch, dir) = script().written();
@@ -237,9 +238,9 @@ fn an_export_says_what_to_subtract() {
     assert_eq!(set["counters"][1]["low"], set["counters"][1]["high"]);
 }
 
-/// The step of the clock is 10, so the difference of two readings scatters by 10 / √6 = 4.08. The
-/// durations of `short` scatter by less than that, and the durations of `long` by more than ten
-/// times that.
+/// The step of the clock is 10, so the difference of two readings has a standard deviation of 10 /
+/// √6 = 4.08. That of the durations of `short` is smaller, and that of the durations of `long` is
+/// more than ten times as large.
 #[test]
 fn correlations_with_noise_are_named() {
     let mut script = script();

@@ -144,7 +144,7 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The roofs are five times as high, so ops reach a tenth of them. The table for people says that
+/// The roofs are five times as high, so ops reach a tenth of them. The table in text says that
 /// neither roof limits the ops. CSV and JSON name the lower roof.
 #[test]
 fn far_below_both_roofs() {

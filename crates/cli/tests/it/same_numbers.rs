@@ -1,4 +1,4 @@
-//! Tests that the same quantity has the same value in every view and format. It uses random
+//! Tests that the same quantity has the same value in every view and format. The tests use random
 //! profiles of all kinds: calls inside of calls, dispatches on several workers, ops of virtual
 //! machines with tasks on other threads, runs with a budget, lost pages, instrumented loops,
 //! imported traces. Also tests that no view shows something that would be nonsense to a reader
@@ -267,8 +267,8 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns the JSON document that a command prints. A command with the same words is run only
-    /// once.
+    /// Returns the JSON document that a command prints. Each command is run only once, and its
+    /// document is kept.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -332,8 +332,8 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that a printed cell equals the number, to the last printed digit. A bound must be
-    /// above the number.
+    /// Checks that a printed cell equals the number, to the last printed digit. If the cell is an
+    /// upper bound (`<12 ns`), the number must not be above it.
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -383,8 +383,8 @@ impl Look<'_> {
                     self.printed(&cells[at], &value.clone(), &what);
                 }
             }
-            // A title that continues the title of the column before it (`/call`) is longer on a
-            // page.
+            // If a printed title continues the title of the column before it (`/call`), the title
+            // on the page is longer, and the column is not compared.
             let Some((_, printed)) = text.iter().find(|(of_text, _)| of_text == title) else {
                 continue;
             };
@@ -397,7 +397,7 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that the rows of a thread and its time between calls add up to the thread's life.
+    /// Checks that a thread's time in calls and its time between calls add up to the thread's life.
     fn lives(&mut self) {
         let document = self.json(&["report", "--by", "thread", "--top", "0"]);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -529,7 +529,7 @@ fn every_view_and_format_has_the_same_numbers() {
         if kind == "loops" {
             look.loops(&scratch);
         }
-        // Of each kind of profile, every fifth one is also checked in all views.
+        // [`look_at`] also checks all views of every fifth profile of each kind.
         if (number / KINDS).is_multiple_of(5) {
             look_at(&dir, &what);
         }

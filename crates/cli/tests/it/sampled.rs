@@ -1,5 +1,6 @@
-//! Tests views of scripted profiles of runs with a budget. The numbers of [`paper`] are computed on
-//! paper. The numbers of [`drawn`] are computed by numpy, with the program in docs/sampling.md.
+//! Tests views of scripted profiles of runs with a budget, in which only some calls are timed. The
+//! expected numbers for [`paper`] were computed on paper. For [`paper`] and [`drawn`], the tests
+//! also compute them with numpy, by the program in docs/sampling.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ fn close(value: &Value, expected: f64) {
     assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} is not {expected}");
 }
 
-/// Returns a profile like [`paper`]. It has so many sampled calls that intervals can be computed:
+/// Returns a profile like [`paper`]. But it has enough sampled calls for estimates with intervals:
 ///
 /// ```text
 ///  matmul   1,000 and 800 ns of period 1; then 1,334 times 10, 14 and 12 ns, of period 4 and with three
@@ -136,7 +137,8 @@ fn the_numbers_equal_those_on_paper() {
     let total = 1_800.0 + 16_008.0 * 12.0;
     close(&rows[0]["total_ns"], total);
     close(&matmul["total_ns"]["value"], total);
-    // The 99th percentile is 14 ns, so the first two calls are slow and rare.
+    // The 99th percentile is 14 ns, so the first two calls, with 1,000 and 800 ns, count as slow
+    // and rare.
     let slow = (986f64.powi(2) + 786f64.powi(2)) / (total + 600.0);
     let variance = 8.0 * 1_334.0 / 4_001.0 + 12.0 * slow;
     let half = 1.9605 * 16_008.0 * (0.75 * variance / 4_002.0).sqrt();
@@ -146,7 +148,7 @@ fn the_numbers_equal_those_on_paper() {
     close(&matmul["mean_ns"]["high"], (total + half) / 16_010.0);
     let timed = (&matmul["timed_calls"], &matmul["counted_calls"]);
     assert_eq!(timed, (&json!(4_004), &json!(2_003)));
-    // The weights are 1, 1, and 4 for each sampled call.
+    // The weight of each of the first two calls is 1, and of each sampled call 4.
     close(&matmul["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&rows[0]["p50_ns"], 12.0);
     close(&rows[0]["p99_ns"], 14.0);
@@ -155,8 +157,8 @@ fn the_numbers_equal_those_on_paper() {
     close(&faults["total"], 6.0 + 16_008.0 * mean);
     assert_eq!(faults["calls"], 16_010);
     assert_eq!(faults["sampled"]["counted_calls"], 2_003);
-    // The variance s² is 1. There are 2,001 calls with 2 or 4 faults, and they stand for 16,008
-    // calls.
+    // The variance s² of the faults is 1. There are 2,001 calls with 2 or 4 faults, and they
+    // represent 16,008 calls.
     let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
     let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
     assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
@@ -176,8 +178,8 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(report["profile"]["budget"], 0.02);
 }
 
-/// From only three sampled calls, the report does not estimate the seven others. All views agree
-/// about this.
+/// Three sampled calls are too few to estimate the seven calls that were only counted. Both
+/// `report` and `stats` show no estimate.
 #[test]
 fn few_drawn_calls_are_only_counted() {
     let (scratch, dir) = paper().written();
@@ -214,7 +216,8 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // The counter was read in three calls. The report does not estimate the seven others from them.
+    // The counter was read in three calls. The report does not use them to estimate the seven
+    // others.
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
@@ -224,7 +227,8 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
 }
 
-/// In the statistics of an op, each sampled call counts as four calls.
+/// In the statistics of an op, each call that was sampled with period 4 has the weight of four
+/// calls.
 #[test]
 fn weighted_statistics_on_paper() {
     let (scratch, dir) = often().written();
@@ -238,8 +242,8 @@ fn weighted_statistics_on_paper() {
     let duration = &all["variables"][0];
     close(&duration["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&duration["mean"], 193_896.0 / 16_010.0);
-    // Of the first 8,005 calls, 5,336 take 10 ns and 2,669 take 12 ns. The others take 12, 14, 800
-    // and 1,000 ns.
+    // Of the 8,005 shortest calls, 5,336 take 10 ns and 2,669 take 12 ns. The others take 12, 14,
+    // 800 and 1,000 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
     // The faults are 5 and 1 in calls with weight 1, and 2 and 4 in calls with weight 8.
@@ -292,8 +296,8 @@ fn forged_numbers() {
     }
 }
 
-/// It is not known how many of the calls that were only counted began in the first milliseconds.
-/// Therefore these calls cannot be left out.
+/// The profile does not say when calls that were only counted began. Therefore `--skip-ms` cannot
+/// leave out those of the first milliseconds.
 #[test]
 fn first_milliseconds_cannot_be_left_out() {
     let mut script = ProfileScript::monotonic();
@@ -336,8 +340,8 @@ fn budget_0() {
     }
 }
 
-/// Tests runs and ops of a virtual machine. One run has period 1 and two ops. In another run, only
-/// one op was timed.
+/// Tests runs and ops of a virtual machine. One run was timed with period 1 and has two timed ops.
+/// In another run, only one op was timed.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();
@@ -373,8 +377,8 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // `matmul` has two calls with period 1, and one with period 2. The fourth call is not estimated
-    // from it.
+    // `matmul` has two calls with period 1, and one with period 2, which is not enough to estimate
+    // the fourth call.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
     assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
@@ -411,8 +415,8 @@ pub fn drawn() -> ProfileScript {
                         _ => 300 + spread / 10_000,
                     };
                     clock += duration + 100;
-                    // From the 17th call on, the periods are between 3 and 40, and the counters are
-                    // read in half of the sampled calls.
+                    // The first 16 calls have period 1. The later calls have periods from 3 to 21.
+                    // The counters are read in half of all recorded calls.
                     let period = if call < 16 { 1 } else { 3 + (export + 1) * (call / 200 % 7) };
                     if !random.odd(period) {
                         skipped += 1;
@@ -484,7 +488,7 @@ fn numpy_computes_the_report_from_an_export() {
                     Some((i, _)) => &row["counters"][i]["sampled"]["total"],
                 };
                 for (key, expected) in ["value", "low", "high"].into_iter().zip(expected) {
-                    // numpy prints NaN for an unknown value.
+                    // The numpy program prints NaN for an unknown value.
                     let value = estimate[key].as_f64().unwrap_or(f64::NAN);
                     let same = (value - expected).abs() <= 1e-9 * expected.abs()
                         || value.is_nan() && expected.is_nan();

@@ -24,8 +24,8 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// The exit status of AddressSanitizer for all of its findings. If LeakSanitizer is used alone, its
-/// exit status is 23.
+/// The exit status that AddressSanitizer gives a program in which it has found any fault. With
+/// LeakSanitizer alone, the status is 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[
@@ -161,8 +161,8 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Runs calls, threads, child processes, and the programs that these execute. The output and the
-/// end are as without Counterpoint, no fault is reported, and everything is recorded.
+/// Runs `host.c` with calls, threads, child processes, and programs that these execute. The output
+/// and the end are as without Counterpoint, no fault is reported, and everything is recorded.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -195,7 +195,7 @@ fn sanitized_hosts_are_recorded() {
     }
 }
 
-/// A sanitizer still finds the fault in the program, and reports nothing about our code.
+/// A sanitizer still finds the fault in the program, and reports no fault of our code.
 #[test]
 fn sanitizers_still_find_their_faults() {
     let Some(program) = counterpoint("sanitizers find") else { return };
@@ -288,7 +288,8 @@ fn under_valgrind_and_gdb() {
         command
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        // The launcher of valgrind is a static program, so it is reported as a loss.
+        // The program `valgrind` itself, which starts the tool, is linked statically, so it is
+        // reported as a loss.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

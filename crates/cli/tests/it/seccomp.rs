@@ -1,5 +1,5 @@
-//! Tests a seccomp filter that forbids `perf_event_open`. All calls are timed, the missing counters
-//! are reported, and `run` and `doctor` report the filter.
+//! Tests recordings under a seccomp filter that forbids `perf_event_open`. All calls are timed, the
+//! missing counters are reported, and `run` and `doctor` report the filter.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,8 @@ const EVENTS: &str = "page-faults:u,task-clock:u";
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// For these numbers, `without_perf` ends the thread or the process, or raises SIGSYS.
+/// For these numbers, the filter of `without_perf` kills the thread or the process that calls
+/// perf_event_open, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
 /// Returns a command that runs `command` in a filter, so that perf_event_open fails with `number`.
@@ -77,8 +78,8 @@ fn only_the_program_is_filtered() {
     }
 }
 
-/// The program installs a filter after its first calls. Open counters continue. Those of later
-/// threads and of a forked child are missing.
+/// The program installs a filter after its first calls. Counters that are already open continue.
+/// The counters of later threads and of a forked child are missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -185,8 +186,8 @@ fn doctor_says_what_forbids_counting() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// The filter kills processes that call perf_event_open. Every command detects this with a child
-/// process, and reports it.
+/// The filter kills processes that call perf_event_open. `doctor` and `run` try the call in a child
+/// process, so that only the child is killed, and report the filter.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };

@@ -1,5 +1,5 @@
-//! Tests `session prepare` and `session finish`. With them, a program begins and ends its own
-//! recording.
+//! Tests `session prepare` and `session finish`. With these commands, the recording of a program
+//! can be started and ended by the program itself.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -29,8 +29,8 @@ fn shown(recorded: &Recorded, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the exported rows. There is one row for each call, and its fields are found by column
-/// name.
+/// Returns the rows of the CSV export, one for each call. Each row maps the columns' names to the
+/// fields.
 fn calls(recorded: &Recorded) -> Vec<BTreeMap<String, String>> {
     let mut export = Command::new(PROGRAM);
     export.arg("export").arg(recorded.path()).args(["--format", "csv"]);
@@ -51,7 +51,7 @@ fn the_sites_of_a_transformer_block() {
     let rows = report["rows"].as_array().unwrap();
     let in_one_run: u64 = expected.ops.values().map(|(_, dispatches)| dispatches).sum();
     assert_eq!(rows.len() as u64, in_one_run, "{report:#}");
-    // The tool runs the model once before it measures.
+    // IREE's benchmark tool runs the model once more before it measures.
     let runs = rows[0]["dispatches"].as_u64().unwrap();
     assert!(runs >= RUNS, "{runs}");
     let mut sites: BTreeMap<&str, u64> = BTreeMap::new();

@@ -25,7 +25,8 @@ fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs the host without Counterpoint and with each of the options, and compares the results.
+/// Runs the host without Counterpoint, and once with each set of options, and compares how much of
+/// the stacks is used.
 fn compare(what: &str, make: &dyn Fn() -> Command, options: &[(&str, &[&str])]) {
     let program = counterpoint(what).unwrap_or_else(|| panic!("{what}: no program"));
     for (events, options) in options {

@@ -40,8 +40,8 @@ fn nested() -> ProfileScript {
             let thread = process.thread(thread);
             let mut begin = 0;
             for _ in 0..100 {
-                // Each call is inside of the next one. The counts of the next call are at least as
-                // large.
+                // Each call is inside of the call that is written next. So the counts of that call
+                // are at least as large.
                 let (mut from, mut to) = (begin + 100, begin + 101 + below(50));
                 let mut values = [0, 0];
                 for _ in 0..1 + below(4) {

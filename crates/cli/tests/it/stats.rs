@@ -1,5 +1,6 @@
-//! Tests `stats` on scripted profiles. The golden files show the layout. The numbers in them are
-//! computed on paper here, and `stats_oracle.rs` compares numbers with numpy and scipy.
+//! Tests `stats` on scripted profiles. The golden files show the layout of the output. The comments
+//! and tests here have the expected numbers, which were computed on paper, and `stats_oracle.rs`
+//! compares numbers with numpy and scipy.
 
 use std::path::Path;
 
@@ -14,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
 }
 
 /// Returns a profile in which one tick is 1 ns. The duration of a call is 1,000 times its number.
-/// The page faults decrease while the durations increase. The clock equals the duration, but it was
-/// not read in the last call.
+/// The page faults decrease while the durations increase. `task-clock` equals the duration in the
+/// calls of `matmul`, but it was not read in the last call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1

@@ -69,8 +69,8 @@ fn other_tools_of_the_wheel() {
     }
 }
 
-/// One Python process loads and unloads two modules twenty times, on both devices. Calls are
-/// counted exactly, results are the same as without the profiler, and the metadata does not grow.
+/// On each device, a Python process loads and unloads two modules twenty times. Calls are counted
+/// exactly, results are the same as without Counterpoint, and the metadata does not grow.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -105,9 +105,9 @@ fn a_process_without_executables_leaves_no_trace() {
 }
 
 /// A counter of a tracepoint for system calls also counts the system calls with which Counterpoint
-/// reads counters. These are the only ones in a call, one for each group, because matrix products
-/// make no system calls. `run` reports this before the program starts, the profile contains it, and
-/// both suggested remedies work.
+/// reads counters. These are the only system calls in a call of an op, one for each group, because
+/// matrix products make no system calls. `run` reports this before the program starts, the profile
+/// contains it, and both suggested remedies work.
 #[test]
 fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };

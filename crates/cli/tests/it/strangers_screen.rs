@@ -74,7 +74,8 @@ impl Screen<'_> {
             self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
         }
         let timed = sampled.map_or(row["calls"].as_u64(), |s| s["timed_calls"].as_u64());
-        // Quantiles of a sample are not known in a table by CPU, or if too few calls were sampled.
+        // In a run with a budget, quantiles are not known in a table by CPU, or if too few calls
+        // were sampled.
         let by_cpu = sampled.is_some_and(|sampled| sampled["calls"].is_null());
         let few = sampled.is_some_and(|sampled| sampled["effective_calls"].is_null());
         let no_quantiles = by_cpu || few;

@@ -1,5 +1,6 @@
-//! Tests recordings of PyTorch's profiler without PyTorch. `tests/programs/log_host.c` passes them
-//! on like PyTorch's shim. The expected values follow from its function `step`.
+//! Tests recordings of PyTorch's profiler without PyTorch. `tests/programs/log_host.c` hands
+//! recordings over to Counterpoint, as Counterpoint's shim in PyTorch does. The expected values
+//! follow from its function `step`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -80,7 +81,8 @@ fn two_recordings_are_one_timeline() {
         );
         assert_eq!((&linear["dur"], &linear["cat"]), (&json!(20.0), &json!("cpu_op")));
     }
-    // The moments are in the steps, at the distances that the program chose.
+    // Each instant event is in a step, 31 µs after the begin of the step, as the program has
+    // chosen.
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
@@ -196,8 +198,8 @@ fn a_recording_without_an_end_is_counted() {
             "{mode}: {}",
             recorded.stderr()
         );
-        // The recording is smaller than the buffer, so none of it was written. The profile only
-        // shows that there was a recording.
+        // The recording is smaller than the buffer, so nothing of it was written to a file. The
+        // profile only shows that there was a recording.
         let lost = BTreeMap::from([("recording_incomplete".to_owned(), 1)]);
         assert_eq!(recorded.losses(), lost, "{mode}");
         assert!(recorded.stderr().contains("a part of a recording is missing"), "{mode}");

@@ -34,8 +34,7 @@ fn library() -> Option<PathBuf> {
     })
 }
 
-/// Exports a profile as a trace, with the generic names of kinds or with Kineto's names. Returns
-/// the trace.
+/// Exports a profile as a trace with these options, and returns the trace.
 fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value {
     let mut export = Command::new(program);
     export.args(["trace", "export"]).arg(profile).arg("-o").arg(out).args(options);
@@ -98,8 +97,9 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("a later range", "counters"), 0);
 }
 
-/// Each op is announced to the recorder, whether it is recorded, counted or timed. The report
-/// states the time that the host reports for this, plus a tenth. None of it is recorded as a call.
+/// The host announces each op to the recorder, whether the op is recorded, counted or timed, and
+/// says how many ticks this takes. The report states this time, plus a tenth, as a part of the
+/// cost. None of it is recorded as a call.
 #[test]
 fn the_price_contains_what_the_host_takes_to_announce_ops() {
     let Some(program) = counterpoint("announced ops of torch") else { return };
@@ -114,16 +114,18 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
         assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
         assert_eq!(report["probe"]["way_ns"], way);
-        // A table must not also show the cost of announcing that the recorder measured itself.
+        // The table must not also show the cost of announcing that the recorder has measured
+        // itself.
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");
     }
 }
 
-/// If a bracket that is to be timed is not recorded, the next one is timed instead. Here, the
-/// regions' brackets are not recorded, because their op is filtered out. At least 48 brackets are
-/// timed; the recorded op has 250 calls.
+/// The recorder times some brackets (the readings around a call). If the call of a bracket that is
+/// to be timed is not recorded, the recorder times the next one instead. Here, the calls of regions
+/// are not recorded, because their op is filtered out. At least 48 brackets are timed; the recorded
+/// op has 250 calls.
 #[test]
 fn brackets_are_timed_where_regions_are_not_recorded() {
     let Some(program) = counterpoint("regions of torch that are not recorded") else { return };
@@ -195,7 +197,8 @@ fn nesting_ranges_and_forward_ops() {
     assert_eq!(op(&document, "a range")["range"], true);
     assert!(op(&document, "aten::mul").get("range").is_none());
     assert_eq!(op(&document, "MulBackward0")["forward"], "aten::mul");
-    // No op of the forward pass had this sequence number, so the forward op is not known.
+    // No op of the forward pass had the sequence number of this backward op, so the forward op is
+    // not known.
     assert!(op(&document, "AddBackward0").get("forward").is_none());
     assert_eq!(op(&document, "aten::mm")["arguments"], "float32[3, 4], float32[4, 5]");
     assert_eq!(op(&document, "aten::mm")["device"], "cpu0");
@@ -203,7 +206,7 @@ fn nesting_ranges_and_forward_ops() {
     assert_eq!(regions.len(), 1);
     assert_eq!(regions[0]["task_count"], 2);
     assert_eq!(regions[0]["tasks"].as_array().unwrap().len(), 2);
-    // The range has no row, because its counters cannot be read on another thread.
+    // The range that ends on another thread has no row, because its counters cannot be read there.
     let names = document["ops"].as_array().unwrap().iter().map(|op| &op["name"]);
     assert!(!names.clone().any(|name| name == "an asynchronous range"));
     assert_eq!(names.count(), 1 + 2 * 10);
@@ -238,7 +241,7 @@ fn timelines_call_regions_and_tasks_pytorchs_own() {
     let file = |name: &str| recorded.directory.join(name);
     let generic =
         trace(&program, &recorded.path(), &file("generic.json"), &["--vocabulary", "generic"]);
-    // There are two calls. Each has one region with two tasks.
+    // There are two calls of `aten::parallel`. Each has one region with two tasks.
     let counted = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
         of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     };
@@ -314,11 +317,13 @@ fn forks_between_ops_and_inside_of_them() {
         });
         of.map(|op| op["counters"][FAULTS].as_u64().unwrap()).collect()
     };
-    // The first call of a kind may also count what the recorder allocates for it.
+    // The first call of an op may also count page faults of memory that the recorder allocates for
+    // the op.
     assert_eq!(of("aten::before", true)[1..], [20]);
     assert_eq!(of("aten::after", true)[1..], [50]);
     assert_eq!(of("aten::in_range", true)[1..], [5]);
-    // Forking writes to pages that the fork has made shared.
+    // `aten::around` contains a fork. Its count includes faults at pages that the fork has made
+    // shared.
     assert!(of("aten::around", true).iter().all(|faults| *faults >= 9));
     assert_eq!(of("aten::child", true).len(), 1);
     assert_eq!(of("aten::child", false), [30; 6]);

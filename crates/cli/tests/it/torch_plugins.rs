@@ -1,5 +1,5 @@
 //! Tests plugins for PyTorch without PyTorch. `tests/programs/torch_host.c` makes the same calls as
-//! PyTorch's shim.
+//! Counterpoint's shim in PyTorch.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -38,7 +38,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The events of `plugins/plugin.c`. Their fields are in the order of the header file.
+/// The events that `plugins/plugin.c` reports. The fields of an event are in the order of the
+/// header file.
 const RECORDING: &str = "\
 profiler test plugin stacks 3
 device 3 order 1 accelerator 3 (rev B)
@@ -93,7 +94,8 @@ fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
     assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
 }
 
-/// The plugin hangs in its own function, or in a destructor of the thread that loaded it.
+/// The plugin never returns from its function that registers it, or from a destructor of the thread
+/// that loaded it.
 #[test]
 fn a_plugin_that_hangs_while_it_is_loaded_is_left_out() {
     for (mistake, lines) in [("REGISTER_HANGS", 2), ("REGISTER_LINGERS", 1)] {

@@ -1,5 +1,5 @@
-//! Tests ops of PyTorch that are announced to the recorder only in some steps of the program, in
-//! runs with a budget. The host (`tests/programs/torch_steps_host.c`) imitates PyTorch.
+//! Tests runs with a budget in which PyTorch announces its ops to the recorder only in some steps
+//! of the program. The host (`tests/programs/torch_steps_host.c`) imitates PyTorch.
 //! `tests/python/torch/test_steps.py` tests the same with PyTorch itself.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     let Some((recorded, others)) = run("same", &[]) else { return };
     let profile = recorded.profile();
     let (all, away) = steps(&profile);
-    // From its second occurrence on, the range is known as a step.
+    // The recorder takes the range `a step` for a step from its second occurrence on.
     assert_eq!(all, STEPS - 1);
     assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
     assert_eq!(others, 3 * STEPS);
@@ -89,8 +89,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // The report shows the same number, with a mark. At least 100 steps of equal weight were seen,
-    // so the ends of the interval differ from the number by less than 5 %.
+    // The report shows the same number, with the mark `~` for an estimate. At least 100 steps of
+    // equal weight were seen, so the ends of the interval differ from the number by less than 5 %.
     let sampled = &row(&recorded, "aten::same")["sampled"];
     let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
@@ -102,7 +102,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
 }
 
-/// Ops are announced in one step of 16, so the last step is seen in one run of 16.
+/// Ops are announced in one step of 16, so those of the last step are announced in one run of 16.
+/// The test needs runs of both kinds.
 #[test]
 fn the_last_step_counts_like_the_others() {
     const FEW: u64 = 150;
@@ -142,8 +143,8 @@ fn a_program_without_steps_is_seen_whole() {
     assert_eq!(steps(&profile), (0, 0));
 }
 
-/// A step has from 1 to 9 calls, with a standard deviation of 2.6. At least one in 16 of the 2,000
-/// steps is seen, so the standard error is at most 2,000 · 2.6 / √125.
+/// A step has from 1 to 9 calls, with a standard deviation of 2.6. Ops are announced in at least
+/// one in 16 of the 2,000 steps, so the standard error is at most 2,000 · 2.6 / √125.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };

@@ -1,4 +1,4 @@
-//! Tests `counterpoint trace export` with a profile whose timeline is computed on paper.
+//! Tests `counterpoint trace export` with a profile whose timeline was computed on paper.
 
 use std::io::Read;
 use std::path::Path;
@@ -230,8 +230,8 @@ fn holistic_trace_analysis_finds_the_kernels() {
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// Exported files pass the check. For a damaged file, each output format states the position of the
-/// byte.
+/// Exported files pass `trace check`. For a damaged file, each output format of the check states
+/// the position of the wrong byte.
 #[test]
 fn check_names_the_byte() {
     let (scratch, dir) = script().written();
@@ -274,7 +274,8 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// Makes rates of a counter of the whole machine. One tick is 1 ns.
+/// Exports a sampled counter of the whole machine, which becomes a series of rates. One tick is 1
+/// ns.
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;

@@ -1,5 +1,5 @@
-//! Tests unusual traces of other programs. Their contents are kept and shown in every view, and an
-//! unreadable part does not affect other parts.
+//! Tests the import of unusual traces that other programs wrote. Their contents are kept and shown
+//! in every view, and an unreadable part does not affect other parts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Imports a text. Returns the profile and the messages.
+/// Writes a trace to a file and imports it. Returns the profile and the messages of the import.
 fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     let file = scratch.join(name);
     std::fs::write(&file, trace).unwrap();
@@ -91,12 +91,13 @@ fn digits_beyond_nanoseconds_are_kept() {
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // First events are aligned: 1.5 µs in t.json with 5 µs in the other file. So t.json is moved by
-    // 3.5 µs.
+    // Merging aligns the beginnings: 1.5 µs in t.json with 5 µs in the other file. So t.json is
+    // moved by 3.5 µs.
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// In an earlier version, each of these lines caused the loss of the whole trace.
+/// In an earlier version of Counterpoint, each of these bad events caused the loss of the whole
+/// trace.
 #[test]
 fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
@@ -123,7 +124,7 @@ fn one_bad_event_only_loses_itself() {
         ("{\"ph\":\"i\",\"pid\":1,\"ts\":1,\"name\":\"\u{1}\"}", "", 0),
     ];
     for (event, name, count) in bad {
-        // The bad event is tested in the middle and as the last event.
+        // The test puts the bad event between two good events and after them.
         for events in
             [[&good(1), event, &good(9)].join(",\n"), [&good(1), &good(9), event].join(",\n")]
         {
@@ -201,7 +202,8 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // The two local ids belong to different processes.
+    // The two local ids of the trace belong to different processes, so their begin and end do not
+    // form a span.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
@@ -274,7 +276,7 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
 }
 
-/// If a file is not a trace, both commands name the kind of the file.
+/// If a file is not a trace, `trace check` and `trace import` name the kind of the file.
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
@@ -331,7 +333,8 @@ fn perfettos_format_of_other_writers() {
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
-    // There are three decimals, so the digits without the decimal point are nanoseconds.
+    // Times in the export have three decimals of a microsecond, so times 1,000 they are whole
+    // nanoseconds.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let events = again["traceEvents"].as_array().unwrap();
     let of = |form: &'static str| events.iter().filter(move |e| e["ph"] == form);

@@ -105,7 +105,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // If a value beside the events cannot be kept, the error names this value.
+    // If the import cannot keep a value that is not an event, the error names this value.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -119,7 +119,7 @@ fn a_trace_becomes_a_profile() {
     assert!(output.exists());
 }
 
-/// Makes fresh traces with two versions of torch. Compares the sums of each op with torch's own
+/// Makes traces with two versions of PyTorch, and compares our sums for each op with PyTorch's own
 /// sums.
 #[test]
 fn our_sums_equal_torchs() {
@@ -156,7 +156,7 @@ fn compare_sums(python: &Path) {
     for (op, (calls, total_us, self_us)) in &theirs {
         let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
         assert_eq!(our_calls, *calls, "{op}");
-        // In the file, times are whole nanoseconds. torch adds up fractions of µs.
+        // Times in the trace are whole nanoseconds, but PyTorch adds up fractions of µs.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
         // The time of the call and the times of the calls inside of it are each wrong by fractions

@@ -1,4 +1,5 @@
-//! Tests `counterpoint trace merge`. The times and rows of several files are computed on paper.
+//! Tests `counterpoint trace merge`. The expected times and rows of events from several files were
+//! computed on paper.
 
 use std::path::Path;
 
@@ -15,8 +16,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Writes a profile with a call at monotonic time 1,000. While it was recorded, its machine's real
-/// time was changed: it is `ahead` ns ahead of the other profile's.
+/// Writes a profile with a call at monotonic time 1,000. During its recording, the difference
+/// between real time and monotonic time is `ahead` ns larger than during a recording with 0.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -54,7 +55,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // This file is written as torch writes files, on another machine. Its base is at the end.
+    // This file looks like a file that PyTorch wrote on another machine. Its base time is at the
+    // end.
     let c = write(
         "c.json",
         format!(

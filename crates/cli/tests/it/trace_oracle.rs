@@ -1,6 +1,6 @@
 //! Tests exports in Perfetto's trace processor. For Chrome JSON and for `.pftrace` of the same
-//! profile, it shows the same slices, points, arrows and arguments. They equal those of the report.
-//! The trace processor finds no fault in either file.
+//! profile, the trace processor shows the same slices, points, arrows and arguments. Their numbers
+//! and sums equal those of `report --raw`. The trace processor finds no fault in either file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,7 +52,8 @@ fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     timeline
 }
 
-/// Exports a profile in both formats and compares them. Returns the timeline of Perfetto's format.
+/// Exports a profile as Chrome JSON and in Perfetto's format, and compares what the trace processor
+/// shows. Returns the timeline of Perfetto's format.
 fn both(oracle: &mut TraceProcessor, what: &str, profile: &Path, scratch: &Scratch) -> Timeline {
     both_with(oracle, what, profile, scratch, &[])
 }
@@ -81,7 +82,8 @@ fn both_with(
     perfetto
 }
 
-/// Returns the slices that no other slice of the same row contains. Only these are added up.
+/// Returns the slices that no other slice of the same row contains. [`as_reported`] adds up only
+/// these slices.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -129,7 +131,7 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
             assert_eq!(args.get(*counter).unwrap_or(&0), total, "{what}: {counter} of {op}");
         }
     }
-    // The time series must have the same sums.
+    // The time series of a counter must have the same sum as the counter in the report.
     let mut series = BTreeMap::<String, f64>::new();
     for Point { name, value, .. } in &timeline.points {
         if let Some((_, counter)) = name.split_once(" counters ") {
@@ -309,7 +311,7 @@ fn snapshots_of_clocks_are_in_order() {
     assert_eq!(begins, [200_000, 200_000, 400_000, 400_000]);
 }
 
-/// Records real IREE, on its own threads and in several processes, with counters.
+/// Records the tools of real IREE, with its own threads and in several processes, with counters.
 #[test]
 fn fresh_recordings_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fresh") else { return };

@@ -1,4 +1,4 @@
-//! Tests exports of imported traces and of merges in Perfetto's trace processor. The trace
+//! Opens exports of imported traces and of merged traces in Perfetto's trace processor. The trace
 //! processor shows the same for `.pftrace` as for Chrome JSON, except for slices that it drops from
 //! Chrome JSON.
 
@@ -223,7 +223,8 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// Exports traces that torch wrote, if they are in the directory next to the checkout.
+/// Imports and exports traces that PyTorch wrote, if the folder `shared/workloads/traces` is next
+/// to the checkout.
 #[test]
 fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };
@@ -259,7 +260,8 @@ fn torchs_traces_are_shown_correctly() {
 }
 
 /// Checks that Perfetto's format shows everything that Chrome's format shows, possibly in other
-/// rows. It also shows `more` additional slices, which are dropped from Chrome's format.
+/// rows. It also shows `more` additional slices, which the trace processor drops from Chrome's
+/// format.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
         // Times may differ by 1 ns.

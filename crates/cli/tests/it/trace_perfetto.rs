@@ -1,5 +1,5 @@
 //! Tests `counterpoint trace export -o x.pftrace`. A decoder that was made from Perfetto's
-//! published definitions reads the file. Its result is compared with Chrome JSON of the same
+//! published definitions reads the file. The tests compare its result with Chrome JSON of the same
 //! profile.
 
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the start, duration, name, category and arguments of each slice as sorted texts.
+/// Returns the values as texts, sorted by their first two elements.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -100,7 +100,7 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
 }
 
 /// Returns the time and id of each end of an arrow. The first list has the ends at which arrows
-/// begin, the second list has the others.
+/// begin, and the second list has the ends at which they end.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -124,8 +124,8 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     })
 }
 
-/// Exports a profile in both formats, uncompressed and compressed, and compares them. Returns the
-/// decoded trace.
+/// Exports a profile as Chrome JSON and in Perfetto's format, the latter uncompressed and
+/// compressed, and compares them. Returns the decoded trace in Perfetto's format.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
@@ -443,7 +443,8 @@ fn imported_traces_keep_their_contents() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// Exports traces that torch wrote, if they are in the directory next to the checkout.
+/// Imports traces that PyTorch wrote and exports them again, if the folder
+/// `shared/workloads/traces` is next to the checkout.
 #[test]
 fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };

@@ -69,7 +69,8 @@ fn traces_of_other_programs_come_back() {
     }
 }
 
-/// Tests traces that torch wrote, if they are in the directory next to the checkout.
+/// Tests traces that PyTorch wrote. They are in a directory next to the checkout. If there is no
+/// such directory, this test does nothing.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");

@@ -119,8 +119,8 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// `run` itself is killed with SIGKILL. The samples that were taken before exist, their times can
-/// be converted, and the program continues undisturbed.
+/// `run` itself is killed with SIGKILL. The samples that `run` has taken before are in the profile,
+/// their times can be converted, and the program continues undisturbed.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -227,7 +227,7 @@ fn the_views_of_tracks() {
     golden.check("filter", 0, &filter);
 }
 
-/// Another implementation of Arrow reads both files.
+/// pyarrow, another implementation of Arrow, reads both files that `TracksWriter` writes.
 #[test]
 fn pyarrow_reads_the_streams() {
     let Some(python) = python::with("tracks_pyarrow", "pyarrow") else { return };

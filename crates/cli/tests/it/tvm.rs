@@ -1,6 +1,7 @@
-//! Tests the adapter for TVM's virtual machine, and sessions. The program has the same interfaces
-//! as TVM: functions of its FFI, a thread pool, and a machine that calls ops. It touches a known
-//! number of new pages, so the expected counts are exact.
+//! Tests the adapter for TVM's virtual machine, and sessions. The test program
+//! (`tests/programs/tvm_host.c`) has the same interfaces as TVM: functions of its FFI, a thread
+//! pool, and a virtual machine that calls ops. Its ops touch known numbers of new pages, so the
+//! expected counts of page faults are exact.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,7 +66,8 @@ fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     counts
 }
 
-/// Returns the calls that `n` runs of the program's model record.
+/// Returns the numbers of calls, by role and name, that are recorded when the program runs its
+/// model `n` times.
 pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -113,7 +115,8 @@ impl Host {
         self.scratch.join(name)
     }
 
-    /// Makes a new profile and returns the path of its run file.
+    /// Makes a new profile and returns the path of its run file, which tells the recorder what to
+    /// record.
     fn prepare(&self, name: &str, events: &str) -> String {
         let variables = environment(&self.program, events, &self.path(name));
         variables.into_iter().find(|(name, _)| name == "COUNTERPOINT_RUN_FILE").unwrap().1
@@ -185,8 +188,8 @@ fn check_model(rows: &[Row]) {
     let mut levels = of(rows, Role::Op, "subgraph");
     levels.sort_by_key(|row| row.start);
     assert!(levels.windows(2).all(|w| w[0].start < w[1].start && w[1].end <= w[0].end));
-    // A region has as many tasks as it states. The region is inside of its op, and the tasks are
-    // inside of the region.
+    // The region has as many tasks as each of its tasks states. The region is inside of its op, and
+    // the tasks are inside of the region.
     let op = one(rows, Role::Op, "parallel");
     let region = one(rows, Role::Region, "parallel");
     assert!(op.start <= region.start && region.end <= op.end);
@@ -280,7 +283,7 @@ fn sessions_follow_one_another() {
         .collect();
     assert_eq!(words, expected);
     for (n, name) in (1..).zip(["a.cpt", "b.cpt", "c.cpt"]) {
-        // The process is still alive, but everything has been collected.
+        // `recover` collects all calls of the session although the process is still alive.
         host.recover(name);
         let profile = host.profile(name);
         assert_eq!(profile.manifest.pool, None, "{name}");
@@ -380,7 +383,8 @@ fn shapes_are_bounded() {
     assert_eq!(rows.len(), 70_000);
     let bare = rows.iter().filter(|row| row.arguments.is_empty()).count() as u64;
     assert_eq!(losses(&profile), [("op_shapes_left_out".to_owned(), bare)].into());
-    // 65,536 signatures are kept. The two entry functions and the calibration use three of them.
+    // The recorder keeps 65,536 different signatures (an op with its shapes). Three of them are
+    // used by the program's two entry functions and by the calibration.
     assert_eq!(70_000 - bare, 65_536 - 3);
 }
 
@@ -401,8 +405,8 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // This collector was registered before the session, and it counts the same event as the
-    // session. So the two values must have different names.
+    // The program registered the collector of the op `early` before the session. This collector
+    // counts the same event as the session. So the two values must have different names.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
     // A collector that returns nothing adds no value.
@@ -454,8 +458,8 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
-/// There are twenty sessions, one after another, while three threads make calls all the time. Each
-/// recording is complete, and contains only calls of its session.
+/// The program has twenty sessions, one after another, while three of its threads make calls all
+/// the time. Each recording is complete, and contains only calls of its session.
 #[test]
 fn sessions_come_and_go_while_threads_call() {
     let Some(host) = Host::new("busy threads") else { return };
@@ -475,8 +479,8 @@ fn sessions_come_and_go_while_threads_call() {
         calls += rows.len();
         assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
         assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
-        // When the session ended, each thread may have been inside of a call. The third thread may
-        // have been inside of three nested calls.
+        // When a session ended, each thread may have been inside of a call, and the third thread
+        // inside of three nested calls. So at most five calls are cut short.
         let mut losses = losses(&profile);
         let cut = losses.remove("call_cut_short").unwrap_or(0);
         let open = |t: &profile::Thread| -> Vec<u32> {
@@ -504,7 +508,7 @@ fn recursion_is_bounded() {
     assert_eq!(losses(&profile), named.into());
 }
 
-/// Without a recording, the model behaves as it does without the library.
+/// If nothing is recorded, the program behaves as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {
     let Some(host) = Host::new("no session") else { return };

@@ -1,6 +1,6 @@
 //! Tests ops of TVM in runs with a budget. All ops are counted, and they are sampled like
-//! dispatches. Regions and tasks are recorded if the op that launches them is
-//! (`tests/programs/tvm_host.c`, mode `budget`).
+//! dispatches. Regions and tasks are recorded if the op that launches them is recorded. The program
+//! is `tests/programs/tvm_host.c` in mode `budget`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn check_profile(what: &str, profile: &Profile) {
         let found = drawn.iter().filter(move |((key, _), _)| *key == wanted);
         found.map(|(_, calls)| calls.clone()).collect::<Vec<_>>()
     };
-    // Most calls of a short op are only counted. The records stand for all of them.
+    // Most calls of a short op are only counted, and not timed.
     let [short] = &of(Role::Op, "short")[..] else { panic!("{what}: {drawn:?}") };
     assert!(short.len() < 10 * ROUNDS, "{what}: all {} are timed", short.len());
     if profile.manifest.budget == Some(0.2) {

@@ -1,5 +1,5 @@
-//! Tests unmodified TVM. The recording of a model equals what an independent instrument in Python
-//! saw. The model's results are the same as without recording.
+//! Tests unmodified TVM. The recording of a model has the same calls as an independent instrument
+//! in Python has seen. The model's results are the same as without recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,7 +96,8 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // In each run, 64 by 256 floats are stored twice. The kernel's own buffer has the same size.
+    // Each storage that a run allocates has room for 64 by 256 floats. The kernel's own buffer has
+    // the same size.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);

@@ -100,8 +100,8 @@ fn two_copies_that_are_loaded_late() {
     assert_eq!(losses, once());
 }
 
-/// A `run` of one installation is inside of a `run` of another installation. The inner one records,
-/// because it was requested last.
+/// The `run` command of one installation starts the `run` command of another installation, which
+/// starts the program. The inner one records, because its request is the most recent.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };

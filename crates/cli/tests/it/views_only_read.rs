@@ -1,5 +1,5 @@
-//! Tests that a view cannot write. `strace` lists the system calls of every view and format.
-//! Damaged profiles try to make a view write outside of the profile.
+//! Tests that a view cannot write. The tests use `strace` to list the system calls of every view
+//! and format. They also use damaged profiles that try to make a view write outside of the profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -19,7 +19,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 use crate::foreign::everything;
 use crate::support::counterpoint;
 
-/// All views in all formats. `PROFILE` stands for the path of the profile, and `OUT` for the output
+/// Views in their formats. `PROFILE` stands for the path of the profile, and `OUT` for the output
 /// file.
 const VIEWS: [&str; 26] = [
     "report PROFILE",
@@ -161,7 +161,8 @@ pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     (output, fs::read_to_string(&log).unwrap())
 }
 
-/// System calls that change names, or the file that a name refers to.
+/// The system calls that `strace` lists: those that can change files or their names, connect to a
+/// socket, start a program, or give up rights with Landlock.
 pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
                        mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,mknod,mknodat,truncate,\
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
@@ -235,8 +236,8 @@ const OF_TRACES: [&str; 7] = [
     "trace import OTHER -o OUT",
 ];
 
-/// From their first read on, these commands can write only to their output. They print and write
-/// the same with and without Landlock.
+/// From the first time that they read a trace, these commands can write only to their output. They
+/// print and write the same with and without Landlock.
 #[test]
 fn commands_for_traces_write_only_their_output() {
     let killed = Killed::new();
@@ -382,7 +383,7 @@ fn conversions_stay_inside_of_the_profile() {
     }
 }
 
-/// A view of a profile in a read-only directory shows the same.
+/// A view shows the events of plugins even if it cannot write to the directory with these events.
 #[test]
 fn a_read_only_profile_shows_its_events() {
     let Some(program) = counterpoint("read only") else { return };

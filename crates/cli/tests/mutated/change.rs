@@ -1,8 +1,7 @@
 //! Damages the bytes of a file.
 //!
-//! In a file with checksums, most damage is detected by the checksums, so the code that runs after
-//! this check would not be tested. [`seal_frames`] and [`seal_pages`] write correct checksums for
-//! damaged bytes.
+//! In a file with checksums, readers detect most damage by the checksums, so their later code would
+//! not be tested. [`seal_frames`] and [`seal_pages`] write correct checksums for damaged bytes.
 
 use record::meta::frame_bytes;
 use record::page::HEADER_BYTES;
@@ -41,7 +40,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Replaces a number in JSON. If there is no number, replaces a word.
+/// Replaces the digits of a random number in JSON. If there is no number, changes nothing.
 pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())

@@ -8,7 +8,7 @@ use profile::Origin;
 
 use crate::{Cli, run_command};
 
-/// All views in all formats, with the options that make a view compute something else. `PROFILE`
+/// The views in their formats, with the options that make a view compute something else. `PROFILE`
 /// stands for the path of the profile. The output goes to standard output, which is `/dev/null`
 /// here.
 const READING: [&str; 37] = [

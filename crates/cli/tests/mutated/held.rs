@@ -1,7 +1,7 @@
 //! Counts the memory that the program has allocated, and refuses allocations beyond a limit.
 //!
-//! A limit of only the address space would have to be far too high. Threads have stacks and arenas
-//! of many megabytes, but profiles take only some kilobytes.
+//! A limit for the address space alone would have to be far too high. Threads have stacks and
+//! arenas of many megabytes, but profiles take only some kilobytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,8 @@ pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// Returns the largest number of allocated bytes since the last call of this function.
+/// Returns the largest number of bytes that were allocated at a time since this function was called
+/// before.
 pub fn most() -> usize {
     MOST.swap(HELD.load(Ordering::Relaxed), Ordering::Relaxed)
 }
@@ -84,7 +85,8 @@ unsafe impl GlobalAlloc for Held {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old and the new memory may exist at the same time. SAFETY: the caller meets the
+        // The old and the new memory may exist at the same time.
+        // SAFETY: the caller meets the
         // contract of `realloc`, and the memory came from the system's allocator.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });
         if !moved.is_null() {

@@ -74,8 +74,8 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// If a case fails, this is a finding that contains the number of the case. The later cases are
-/// still done.
+/// The test causes five failures on purpose. Each failure becomes a finding that contains the
+/// number of the case, and the later cases are still done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -105,11 +105,13 @@ struct Found {
     tallies: BTreeMap<String, Tally>,
 }
 
-/// Does `cases` cases. If a process makes no progress in a case for the time `patience`, it is
-/// killed. `faults` are failures that are caused on purpose ([`worker::FAULTS`]).
+/// Does `cases` cases, from the number `first` on, in several worker processes. A worker that makes
+/// no progress for the time `patience` is killed. `faults` are failures that are caused on purpose
+/// ([`worker::FAULTS`]).
 fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    // If a process is killed, its profiles are removed together with this directory.
+    // All workers keep their profiles in this directory, so the profiles of a killed worker are
+    // removed with it.
     let scratch = Scratch::new();
     let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
     ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
@@ -177,8 +179,8 @@ struct Worker {
     child: Child,
     directory: PathBuf,
     end: u64,
-    /// The last step that the process has recorded, and the time at which this process first saw
-    /// the step.
+    /// The last step that the worker has written down, and the time at which the test first saw
+    /// this step.
     seen: (String, Instant),
 }
 
@@ -208,8 +210,8 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// Returns how the process ended, or `None` if it is still running. If the process makes no
-    /// progress, it is killed.
+    /// Returns how the worker ended, or `None` if it is still running. Kills the worker if it has
+    /// made no progress for the time `patience`.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -238,8 +240,8 @@ impl Worker {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the reason why the process ended too early, and the range of cases that are left.
-    /// `None` if it has done all of its cases.
+    /// Returns the reason why the worker ended too early, and the range of cases that are left, if
+    /// there are any. `None` if the worker has done all of its cases.
     fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
         let how = match end {
             End::Exited(status) if status.success() => return None,
@@ -253,8 +255,8 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// Returns the last part of the process's stderr. If an allocation failed, it contains the size
-    /// of that allocation.
+    /// Returns the last three lines of the worker's stderr. If an allocation failed, they contain
+    /// the size of that allocation.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

@@ -1,7 +1,8 @@
-//! Makes profiles that have every kind of file. One file at a time is damaged and later restored.
+//! Makes profiles that have every kind of file. A test damages one file at a time and later
+//! restores it.
 //!
-//! A profile stays in its directory. The pool's header contains the directory's inode, and a pool
-//! of another directory would not be collected.
+//! A profile is restored in its own directory, because the header of its pool contains the
+//! directory's inode. A pool with another inode would not be collected.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -80,7 +81,8 @@ struct Part {
     whole: Vec<u8>,
     /// For a pool, the indices of the blocks that are not empty.
     blocks: Vec<usize>,
-    /// The state of the file when it was last undamaged.
+    /// The [`State`] of the file when it was last undamaged. `None` if the file was damaged after
+    /// that.
     is_whole: Option<State>,
 }
 
@@ -167,7 +169,8 @@ impl Victim {
         Self::of(scratch, dir, Self::imported)
     }
 
-    /// Makes a profile for `hook report`, which requires a pool and deletes the profile.
+    /// Makes a profile for the command `hook report`. The command requires that the profile has a
+    /// pool, and deletes the profile.
     fn hooked() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -249,7 +252,7 @@ impl Victim {
         Some(Damage { kind, in_pass, part: number })
     }
 
-    /// Restores the damaged file. No other file may have changed.
+    /// Restores the damaged file. This is enough if no other file has changed.
     pub fn mend_file(&mut self, damage: Damage) {
         let part = &mut self.parts[damage.part];
         part.is_whole = None;
@@ -277,8 +280,8 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// Returns the paths of files that differ from their undamaged content, for the test of this
-    /// module.
+    /// Returns the paths of files that differ from their undamaged content. Tests use it to check
+    /// that everything was restored.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));

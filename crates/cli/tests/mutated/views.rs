@@ -37,7 +37,8 @@ impl Choice {
 }
 
 /// Does everything with a profile that views do, and ignores the results. If a damaged profile
-/// cannot be opened, no view is tried. If it was opened, its damage must not cause an error.
+/// cannot be opened, no view is tried. If the profile can be opened, its damage must not make a
+/// view panic.
 ///
 /// `say` is called with the name of each step before the step begins.
 pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {

@@ -1,4 +1,5 @@
-//! The process that does a range of cases.
+//! The worker process, which does a range of cases: it damages files of profiles and runs commands
+//! on them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,17 +21,17 @@ use super::{commands, held, views};
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
 /// The environment variable with deliberate faults: pairs of a case's number and a fault.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// The file with the number of the case, and with what is being done.
+/// The file with the number of the case, and with the step that the process is doing.
 pub const AT: &str = "at";
 /// The file with panics, one in each line.
 pub const PANICS: &str = "panics";
-/// The file with the output of commands.
+/// The file with the stderr of the process.
 pub const WORDS: &str = "words";
 /// The file with the tallies.
 const TALLY: &str = "tally";
 
 /// The largest number of bytes that may be allocated at a time. Undamaged profiles need less than a
-/// tenth, as the last test checks. The files of a profile have some KiB.
+/// tenth of this, as the last test of this file checks. The files of a profile have some KiB.
 const MOST_HELD: usize = 128 << 20;
 /// The limit of the address space. It includes stacks of threads and memory of C libraries, which
 /// is not counted otherwise.
@@ -42,9 +43,10 @@ pub struct Tally {
     pub cases: u64,
     /// The number of cases whose damaged file belonged to a pass.
     pub in_pass: u64,
-    /// The largest number of bytes that a case added to the allocated memory, and that case.
+    /// The largest number of bytes that a case added to the allocated memory, and the number of
+    /// that case.
     pub held: (u64, u64),
-    /// The longest processor time of a case, in ns, and that case.
+    /// The longest processor time of a case, in ns, and the number of that case.
     pub time: (u64, u64),
 }
 
@@ -116,7 +118,7 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sets the limits of this process, which exists only for the cases.
+/// Sets the limits of this process, and redirects its stderr to the returned file.
 fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -228,7 +230,7 @@ enum After {
     Collecting(Closing),
 }
 
-/// Does one case. Returns `false` if it panicked.
+/// Does one case. Returns what was damaged, and whether the case ended without a panic.
 fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     let mut r = random(case);
     let kind = r.of(&Kind::ALL);

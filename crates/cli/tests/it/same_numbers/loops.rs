@@ -5,7 +5,8 @@ use testkit::Scratch;
 
 use super::{Look, near};
 
-/// Returns the compensated times of a row, or the measured ones if there are no others.
+/// Returns the compensated times of a row (without the cost of recording), or the measured times if
+/// there are no compensated ones.
 fn times(row: &Value) -> &Value {
     if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] }
 }
@@ -70,7 +71,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     }
 }
 
-/// Returns a time: `inclusive_ns`, `self_ticks_95`, …
+/// Returns the time in a column such as `inclusive_ns` or `self_ticks_95`.
 fn time_of(row: &Value, column: &str) -> Option<Value> {
     let (time, form) = column.split_once('_')?;
     let forms = ["ticks", "ticks_95", "ns", "ns_95"];
@@ -131,7 +132,7 @@ fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
 }
 
 impl Look<'_> {
-    /// Compares the rows in all formats.
+    /// Compares the rows of loops in all formats.
     pub(super) fn loops(&mut self, scratch: &Scratch) {
         let words = ["report", "--by", "loop", "--top", "0"];
         let document = self.json(&words);
@@ -161,7 +162,7 @@ impl Look<'_> {
         }
     }
 
-    /// Compares the trees for people with JSON and with the page.
+    /// Compares the table in text with JSON and with the page.
     fn as_text(&mut self, words: &[&str], document: &Value, rows: &[Value], scratch: &Scratch) {
         let columns = self.table(words, "name");
         let page = self.page(scratch);
@@ -213,7 +214,7 @@ impl Look<'_> {
                 let open = begun.zip(ended).map(|(begun, ended)| begun - ended);
                 return self.printed(cell, &open.into(), &what);
             }
-            // Names are compared elsewhere, with those of the page.
+            // Names are only compared with those of the page, in `as_text`.
             "name" => return,
             _ => {
                 let expected = if let Some(counter) = title.strip_suffix("/hit") {

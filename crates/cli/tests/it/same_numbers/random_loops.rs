@@ -1,4 +1,5 @@
-//! Makes random profiles of instrumented loops in which every hit is known.
+//! Makes random profiles of instrumented loops in which every hit (an execution of a function or of
+//! a whole loop) is known.
 
 use std::fs::File;
 use std::io::Write;
@@ -237,7 +238,7 @@ pub fn write(r: &mut Random, dir: &Path) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
         }
-        // A hit that did not end, because the thread was still in the function.
+        // Some threads have a hit that did not end, because the thread was still in the function.
         if thread.r.odd(5) {
             thread.begin(5);
         }

@@ -1,4 +1,5 @@
-//! Runs programs with a built `dist/`, and reads the recorded profiles.
+//! Helpers for tests that run programs under the `counterpoint` of a built `dist/`, and read the
+//! recorded profiles.
 //!
 //! `cargo xtask test` sets environment variables with the paths that these tests need.
 //! `COUNTERPOINT_DIST` is always set; `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` are set if
@@ -32,16 +33,17 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
-/// The program for tests that start it hundreds of times. It is the one in `COUNTERPOINT_DIST`, if
-/// this is set, because a release shows a small profile in a fifth of the time. Otherwise it is the
-/// program that was built with the tests.
+/// The program for tests that start it hundreds of times. It is the `counterpoint` in
+/// `COUNTERPOINT_DIST`, if this variable is set, because a release build shows a small profile in a
+/// fifth of the time. Otherwise it is the `counterpoint` that was built with the tests.
 pub static OFTEN_STARTED: LazyLock<PathBuf> = LazyLock::new(|| {
     let built =
         std::env::var_os("COUNTERPOINT_DIST").map(|dist| Path::new(&dist).join("bin/counterpoint"));
     built.unwrap_or_else(|| env!("CARGO_BIN_EXE_counterpoint").into())
 });
 
-/// Returns the path of `counterpoint-query`, if it was built.
+/// Returns the path of `counterpoint-query`. If `COUNTERPOINT_QUERY` is not set, reports the test
+/// as skipped and returns `None`.
 pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
@@ -61,8 +63,8 @@ pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Makes a program with PyTorch use the shims that all tests share. So each shim is compiled only
-/// once.
+/// Makes a program with PyTorch use the cache of shims (small compiled libraries) that all tests
+/// share, so that each shim is compiled only once.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -84,17 +86,18 @@ pub fn tvm(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
-/// Returns the path of the built program.
+/// Returns the path of `counterpoint` in the built `dist/`.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// Returns the path of the built program whose library panics on demand.
+/// Returns the path of a built `counterpoint` whose recording library panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
 
-/// IREE from the stock wheels, and the compiled fixtures.
+/// The environment with IREE's published wheels, and the folder of compiled fixtures (IREE modules
+/// for tests).
 pub struct Iree {
     pub venv: PathBuf,
     pub fixtures: PathBuf,
@@ -108,8 +111,8 @@ impl Iree {
         })
     }
 
-    /// Returns the path of a compiled module. It is compiled for the best of the fixed target CPUs
-    /// that this machine supports.
+    /// Returns the path of a compiled module. There is one file of the module for each of a few
+    /// target CPUs. The returned file is for the best one that this machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -119,15 +122,16 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// Returns the path of a tool that was built with Tracy. The tool is in the wheel of IREE's
-    /// runtime, but has no script in `bin`.
+    /// Returns the path of a tool of IREE that was built with Tracy. It is in the wheel of IREE's
+    /// runtime, but the wheel installs no script for it in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
     }
 }
 
-/// A fixture with its counts from `fixtures/iree/expected.json`, which IREE's own profiler made.
+/// A fixture (an IREE module) with its arguments and expected counts from
+/// `fixtures/iree/expected.json`. The counts come from IREE's own profiler.
 pub struct Expected {
     pub function: String,
     pub inputs: Vec<String>,
@@ -164,7 +168,7 @@ impl Expected {
     }
 }
 
-/// Returns the best fixed target CPU that this machine supports.
+/// Returns the best target CPU of the fixtures that this machine supports.
 fn variant() -> &'static str {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
@@ -177,9 +181,9 @@ fn variant() -> &'static str {
 /// The C programs of `tests/programs`, compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
-    /// A runtime that contains IREE's own call hook.
+    /// A host that contains IREE's own call hook.
     pub hook_host: PathBuf,
-    /// A host that would notice helper processes.
+    /// A host that would notice if Counterpoint started a helper process.
     pub watchful: PathBuf,
     /// A host that loads copies of Counterpoint.
     pub two: PathBuf,
@@ -205,8 +209,8 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run at the same time, in threads or processes. Each of them compiles its own file and
-    // then renames it. The last renamed file is kept.
+    // Tests run at the same time, in threads or processes. Each test compiles to a file of its own
+    // and then renames this file to the common name. The last renamed file is kept.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
@@ -222,7 +226,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// Makes a directory for compiled programs. Its name depends on the contents of the sources.
+/// Makes a directory for compiled programs. Its name contains a hash of the sources, so that
+/// changed sources are compiled again.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     let loops = sources().join("loops");
@@ -240,7 +245,8 @@ fn built() -> PathBuf {
     directory
 }
 
-/// Returns the folder of this module. Its files contain the compiler's flags.
+/// Returns the folder of this Rust module. Its files contain the compiler's flags, so they are part
+/// of the hash.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
@@ -271,7 +277,7 @@ impl Programs {
     /// Compiles `NAME.cc` and returns its path. Without a C++ compiler, reports the test as skipped
     /// and returns `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        // The C headers initialise structures with {0}, for which C++ compilers warn.
+        // The C headers initialise structures with {0}, about which C++ compilers would warn.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
         let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
         if program.is_none() {
@@ -308,7 +314,8 @@ impl Programs {
     }
 }
 
-/// A profile that was just recorded, in its own directory, with the output of `run`.
+/// A profile that was just recorded, in a temporary directory of its own, with the output of
+/// `counterpoint run`.
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
@@ -357,7 +364,7 @@ impl Recorded {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Returns the report's JSON.
+    /// Returns the JSON of `counterpoint report` with these options.
     pub fn report(&self, options: &[&str]) -> Value {
         let mut report = Command::new(&self.program);
         report.arg("report").arg(self.path()).args(["--format", "json"]).args(options);
@@ -366,7 +373,7 @@ impl Recorded {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the calls and dispatches of each op.
+    /// Returns the numbers of calls and of dispatches of each op.
     pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
         let report = self.report(&[]);
         let rows = report["rows"].as_array().unwrap();
@@ -378,8 +385,8 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the exported rows. There is one row for each call, and its fields are found by
-    /// column name.
+    /// Returns the rows of `counterpoint export`. There is one row for each call: a map from the
+    /// column's name to the field.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -401,7 +408,7 @@ impl Recorded {
         self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
     }
 
-    /// Returns the number of calls of each process, in the order of the parts' names.
+    /// Returns the number of calls of each process, sorted by this number.
     pub fn calls_per_process(&self) -> Vec<u64> {
         let profile = self.profile();
         let mut calls: Vec<u64> = profile
@@ -414,9 +421,10 @@ impl Recorded {
     }
 }
 
-/// Runs a program with and without Counterpoint. Checks that it prints the same and ends in the
-/// same way, that the sorted numbers of calls of its processes are `calls`, and that exactly the
-/// `losses` are reported. The number of a loss is `None` if any number is accepted.
+/// Runs a program with and without Counterpoint. Checks that the program prints the same to stdout
+/// and ends in the same way, that the sorted numbers of calls of its processes are `calls`, and
+/// that the profile has exactly the `losses`. The number of a loss is `None` if any number is
+/// accepted.
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -439,7 +447,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // Counterpoint writes one line after the program's own output.
+    // On stderr, Counterpoint writes one line after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));

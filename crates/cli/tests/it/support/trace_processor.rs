@@ -1,5 +1,6 @@
 //! Runs Perfetto's trace processor, which reads files in the same way as Perfetto's user interface.
-//! `trace_processor.mjs` loads it. One process loads many files, one after the other.
+//! The script `trace_processor.mjs` for Node.js runs it. One process can load many files, one after
+//! the other.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,12 +9,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The query for faults, which are errors and lost data.
+/// The query for faults of a file: errors and lost data that the trace processor has counted.
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// The query for slices. The name of a row consists of its process (or the track above it) and its
-/// thread (or its track).
+/// The query for slices. A slice's row is named by its process (or the track above its track) and
+/// its thread (or its track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -85,7 +86,7 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The module prints its loading speed to stderr.
+            // The trace processor prints its loading speed to stderr.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -244,8 +245,9 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             let slice = &timeline.slices[place];
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
-        // In Chrome's format, an arrow ends at a time in a row. If several slices begin at this
-        // time, it is not known to which of them the arrow belongs.
+        // In Chrome's format, the end of an arrow is a row and a time. If several slices of the row
+        // begin at this time, it is not known to which of them the arrow belongs. So such arrows
+        // are only counted.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);
