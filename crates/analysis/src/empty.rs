@@ -4,9 +4,9 @@
 //! ```text
 //!  calibrations of all threads ─► mean, scatter ─┐
 //!                                                ├─► Bracket: mean with its interval
-//!  how long readings took in the program ────────┘            │ × number of calls
-//!                                                             ▼
-//!                         subtracted from sums, never from single calls
+//!  how long readings took in the program ────────┘            │
+//!                    duration: subtracted from each call ◄────┴────► counters: × number of calls,
+//!                                                                    subtracted from sums
 //! ```
 //!
 //! The calibration makes empty calls in a loop with warm caches, so they differ from calls of the

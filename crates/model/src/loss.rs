@@ -135,7 +135,7 @@ losses! {
     41 PoolRefused "pool_refused" Missing
         "recorder pools that the manifest names but that do not belong to this profile; they were neither read nor changed, and calls that had not been flushed are missing";
     42 PoolOfOriginal "pool_of_original" Note
-        "recorder pools that belong to the profile of which this one is a copy; their calls are shown here, but move into the original when the original is opened, and are then missing from this copy";
+        "recorder pools that belong to the profile of which this one is a copy; their calls are shown here as long as the pools exist; `recover` moves them into the original, and they are then missing from this copy";
     43 TraceValueLost "trace_value_lost" Missing
         "values of an imported trace that do not fit their key (a time beyond ±292 years, a call before −73 or after +219 years, a list as a name) or are not JSON (NaN, Infinity); they are missing";
     44 TraceEventDamaged "trace_event_damaged" Missing

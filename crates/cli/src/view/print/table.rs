@@ -367,10 +367,11 @@ impl Table {
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());
+        // Missing texts come last, as missing numbers do.
         let text = |column: usize, row: usize| match self.columns[column].cells.get(row).as_deref()
         {
-            Some(Value::Text(text)) => text.clone(),
-            _ => String::new(),
+            Some(Value::Text(text)) => (false, text.clone()),
+            _ => (true, String::new()),
         };
         let mut order = std::mem::take(&mut self.order);
         order.sort_by(|a, b| {
