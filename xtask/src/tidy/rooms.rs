@@ -1,4 +1,5 @@
-//! Checks that the table of rooms in ARCHITECTURE.md has one row for every crate, and no other row.
+//! Checks that the table of rooms in ARCHITECTURE.md agrees with [`ROOMS`], and that every room is
+//! a crate below `crates/`.
 
 use anyhow::{Context, Result};
 
