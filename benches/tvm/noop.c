@@ -1,5 +1,5 @@
-// An instrument for TVM's virtual machine that does nothing. It shows the least cost of any native
-// instrument.
+// An instrument for TVM's virtual machine that does nothing. Its cost is the least that any native
+// instrument can cost.
 #include <stdint.h>
 
 int __tvm_ffi_noop(void* self, const void* arguments, int32_t count, void* result) {

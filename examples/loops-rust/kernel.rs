@@ -4,7 +4,8 @@
 /// Multiplies two matrices of `n` × `n` numbers. The rows of a matrix are stored one after the
 /// other.
 ///
-/// # Safety `a`, `b` and `c` must each point to `n * n` numbers. Nothing else may use the numbers
+/// # Safety
+/// `a`, `b` and `c` must each point to `n * n` numbers. Nothing else may use the numbers
 /// of `c` during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn multiply(n: usize, a: *const f32, b: *const f32, c: *mut f32) {

@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a profile's file of loops, and as a sequence of its pages with their
-//! tables.
+//! Reads arbitrary bytes as the file of loops in a profile, and as a sequence of this file's pages
+//! with their tables.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Makes random calls through the plugin interface, in both directions.
+//! Makes random calls through the plugin interface: as a plugin to the host, or as a host to a
+//! plugin.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use plugin_host::Host;
 #[path = "../../crates/plugin/tests/support/calls.rs"]
 mod calls;
 
-/// Returns the fuzzer's bytes as decisions. After the last byte, each decision is 0.
+/// Turns the fuzzer's bytes into decisions. After the last byte, each decision is 0.
 struct Bytes {
     bytes: Vec<u8>,
     at: usize,

@@ -1,5 +1,5 @@
-//! Opens and completely reads an intact profile whose file of pages was replaced with arbitrary
-//! bytes.
+//! Replaces the file of pages in an otherwise intact profile with arbitrary bytes, and opens and
+//! completely reads the profile.
 #![no_main]
 
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Returns the profile. It is written once; later, only its pages are changed.
+/// Returns the folder of the profile. The first call writes the profile; later, only its file of
+/// pages changes.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

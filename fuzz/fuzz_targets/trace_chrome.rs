@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a Chrome trace, writes the result and reads it again.
+//! Reads arbitrary bytes as a Chrome trace, writes the trace that was read, and reads that again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,14 +1,15 @@
-//! Parses the addresses of a cluster, and has the arguments of its programs.
+//! Parses the addresses of the programs of a cluster, and defines these programs' command-line
+//! arguments.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::engine;
 
-/// A scheduler, as `--engine` and `--scheduler` name it.
+/// The address of a scheduler, as the options `--engine` and `--scheduler` give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// A name, or the address of a network interface. IPv6 is in brackets.
+    /// A host name or an IP address. An IPv6 address is in brackets.
     pub host: String,
     pub port: u16,
 }
@@ -43,8 +44,8 @@ pub fn engine(text: &str) -> Result<Place, String> {
     place(text.strip_prefix("ballista://").ok_or_else(unknown)?)
 }
 
-/// Parses the address on which a program of a cluster listens. The other programs are told this
-/// address, so it must be one of a network interface.
+/// Parses the address on which the scheduler or an executor listens. It sends this address to the
+/// other programs of the cluster, so it must be the address of one network interface.
 pub fn bind(text: &str) -> Result<SocketAddr, String> {
     let address =
         text.parse::<SocketAddr>().map_err(|_| "not ADDRESS:PORT, such as 127.0.0.1:0")?;

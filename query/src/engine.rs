@@ -1,4 +1,4 @@
-//! Registers the tables, sets the limits, and runs a query.
+//! Registers the tables of a dataset, sets the limits on threads and memory, and runs a query.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use dataset::{Dataset, Table};
 use crate::addresses::Place;
 use crate::{cluster, functions};
 
-/// What a query may use, and where it runs.
+/// The threads and memory that a query may use, and the place where it runs.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The scheduler of the cluster that does the work; `None` for this process.
+    /// The scheduler of the cluster that runs the query; `None` if this process runs it.
     pub cluster: Option<Place>,
-    /// Threads, and the number of parts that rows are divided into.
+    /// The number of threads, and of the parts into which DataFusion divides the rows.
     pub threads: usize,
-    /// Bytes for sorting, joining and grouping; `None` for as many as there are.
+    /// Bytes of memory for sorting, joining and grouping; `None` if there is no limit.
     pub memory: Option<usize>,
 }
 
-/// Parses a size: a number of bytes, or one with K, M or G.
+/// Parses a size in bytes. K, M or G may follow the number, for powers of 1,024.
 pub fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -44,7 +44,7 @@ pub fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "not a size like 512M or 4G".to_owned())
 }
 
-/// The columns of an answer, and its rows.
+/// The result of a query: its columns and its rows.
 pub type Answer = (SchemaRef, Vec<RecordBatch>);
 
 /// Runs a query.
@@ -57,8 +57,8 @@ pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, Stri
     quietly(|| runtime.block_on(answer(dataset, sql, limits)))?.map_err(|e| in_words(&e, limits))
 }
 
-/// Calls `body`, which reads files of others. A panic of a library becomes an error and prints
-/// nothing.
+/// Calls `body`, which reads files that other people may have made. If a library panics because of
+/// such a file, returns an error, and the panic prints nothing.
 pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -74,11 +74,12 @@ pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, DataFusionError> {
     let config = SessionConfig::new()
         .with_target_partitions(limits.threads)
-        // Divide small files as well, so that tests exercise the same code as large files do.
+        // DataFusion divides small files as well, so that tests with small files run the same code
+        // as large files do.
         .with_repartition_file_min_size(0)
         .with_collect_statistics(false)
         .with_information_schema(true)
-        // Texts have the types that datasets declare.
+        // Keep the types of texts that datasets declare.
         .set_bool("datafusion.execution.parquet.schema_force_view_types", false)
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
     let session = match &limits.cluster {
@@ -106,13 +107,13 @@ async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer,
     Ok((schema, rows))
 }
 
-/// Makes a table of the files that whole parts list.
+/// Makes the table that consists of the files in the dataset's complete parts.
 fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, DataFusionError> {
     let own = table.columns().map(|c| Field::new(c.name, data_type(c.kind), c.nullable));
     let mut fields: Vec<Field> = own.collect();
     if table == Table::Calls {
-        // Ranks may have different counters. A counter that a file does not have is NULL in its
-        // rows.
+        // Ranks may have different counters. If a file lacks a counter, the counter is NULL in the
+        // file's rows.
         let mut counters: Vec<&String> =
             dataset.parts.iter().flat_map(|part| &part.counters).collect();
         counters.sort();
@@ -123,7 +124,8 @@ fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, D
     let dir = std::path::absolute(&dataset.dir)?;
     let mut paths = Vec::new();
     for file in dataset.files(table) {
-        // A URL and not a text, because some characters of a text would be a pattern.
+        // The path is given as a URL, because DataFusion treats some characters of a plain path as
+        // a pattern.
         let path = dir.join(&file.path);
         let url = url::Url::from_file_path(&path)
             .map_err(|()| DataFusionError::Execution(format!("{}: not a path", path.display())))?;
@@ -150,8 +152,8 @@ fn data_type(kind: Kind) -> DataType {
     }
 }
 
-/// Returns the words of an error. An exceeded limit and an error of execution are stated without
-/// DataFusion's own words around them.
+/// Returns a message for an error of DataFusion. For an exceeded memory limit and for an error of
+/// execution, the message leaves out DataFusion's own words around the cause.
 fn in_words(error: &DataFusionError, limits: &Limits) -> String {
     let root = error.find_root();
     match (root, limits.memory) {

@@ -1,10 +1,10 @@
-//! The queries that are kept, by name. `queries/` has their texts, which are valid for DuckDB as
-//! well.
+//! The queries that are stored in this program under a name. Their texts are in `queries/`, and
+//! also work in DuckDB.
 
 #[derive(Debug)]
 pub struct Kept {
     pub name: &'static str,
-    /// The query's text. The first line is a comment that says what it answers.
+    /// The text of the query. Its first line is a comment that describes the result.
     pub sql: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub fn names() -> String {
     ALL.iter().map(|kept| kept.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns one line for each query: its name and what it answers.
+/// Returns one line for each query: its name and the description of its result.
 pub fn list() -> String {
     let line = |kept: &Kept| {
         let what = kept.sql.lines().next().unwrap_or_default().trim_start_matches("-- ");

@@ -1,4 +1,4 @@
-//! `counterpoint-query`: SQL over a dataset, with DataFusion.
+//! `counterpoint-query`: runs SQL queries on a dataset, with DataFusion.
 //!
 //! ```text
 //!  DATASET ─ dataset::Dataset::open ─► whole parts ─► one table per directory ─┐
@@ -8,19 +8,19 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`engine`] | tables, limits, and running a query |
-//! | [`sum`] | sums that are right or an error |
-//! | [`functions`] | correlations from sums, and what a bucket stands for |
-//! | [`addresses`] | addresses of a cluster, and the arguments of its programs |
-//! | [`cluster`] | queries on a cluster of Ballista; `no_cluster` is instead of it without the feature `ballista` |
-//! | [`kept`] | the queries that are kept, by name |
-//! | [`print`] | rows as text, CSV or JSON |
-//! | [`progress`] | what is shown while a query runs |
-//! | `footer` | checks what a Parquet file says of itself; a file of `dataset` |
-//! | `hidden` | what a terminal does not get to see; a file of `counterpoint` |
+//! | [`engine`] | registers the tables, sets the limits, and runs a query |
+//! | [`sum`] | SQL functions for sums and means; a sum that cannot be represented is an error |
+//! | [`functions`] | SQL functions for correlations and for the buckets of histograms |
+//! | [`addresses`] | parses addresses of a cluster, and defines the arguments of its programs |
+//! | [`cluster`] | runs queries on a Ballista cluster; without the feature: `no_cluster` |
+//! | [`kept`] | the queries that this program stores by name |
+//! | [`print`] | prints rows as text, CSV or JSON |
+//! | [`progress`] | shows the progress of a query |
+//! | `footer` | checks the footer of a Parquet file; a source file of the crate `dataset` |
+//! | `hidden` | escapes characters that a terminal must not get; a source file of `counterpoint` |
 //!
-//! The program reads and never writes: it refuses statements that would write, and takes no path
-//! for a table.
+//! The program never writes to a dataset: it refuses statements that would write, and does not
+//! accept paths as tables.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -50,9 +50,9 @@ use dataset::Dataset;
 use hidden::visible;
 use progress::{Step, Words};
 
-/// How often a dataset may change while it is asked.
+/// The largest number of times that a query is repeated because its dataset changed.
 const MOST_CHANGES: u32 = 5;
-/// Gaps that are named one by one.
+/// The largest number of gaps in a dataset that are listed individually.
 const MOST_NAMED: usize = 20;
 
 /// Ask a dataset of many ranks in SQL.
@@ -136,7 +136,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Escapes hidden characters in a text, but keeps its line ends.
+/// Escapes hidden characters in a text, except the line ends.
 fn lines_of(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
@@ -146,8 +146,8 @@ fn open(dir: &Path) -> Result<Dataset, String> {
     dataset?.map_err(|e| e.to_string())
 }
 
-/// Runs the query. Parts of programs that still run are replaced now and then: if that has happened, the query runs
-/// again.
+/// Runs the query. While a recorded program is running, its part of the dataset is replaced from
+/// time to time. If the query fails and a part was replaced meanwhile, the query is repeated.
 fn answer(
     args: &Args,
     dir: &Path,

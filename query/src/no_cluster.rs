@@ -1,5 +1,5 @@
-//! Takes the place of `cluster` without the feature `ballista`. The errors say how to build with
-//! Ballista.
+//! Replaces the module `cluster` if the feature `ballista` is off. Its functions return an error
+//! that says how to build with Ballista.
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::DataFusionError;
@@ -31,12 +31,12 @@ pub fn executor(_: &Executor) -> Result<(), String> {
     is_built()
 }
 
-/// Never called, because [`session`] fails before.
+/// Never called, because [`session`] always fails.
 pub fn in_words(_: &Place, why: &str) -> String {
     why.to_owned()
 }
 
-/// Never called, because [`session`] fails before.
+/// Never called, because [`session`] always fails.
 pub async fn collect(frame: DataFrame, _: &Place) -> Result<Vec<RecordBatch>, DataFusionError> {
     frame.collect().await
 }

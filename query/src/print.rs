@@ -39,7 +39,8 @@ pub fn print(
         let options = FormatOptions::default();
         let columns = batch.columns().iter();
         let formatters = columns
-            // A column of the type NULL has no bitmap of its own, so its logical one is taken.
+            // A column of the type NULL has no bitmap of missing values, so the one is used that
+            // `logical_nulls` computes.
             .map(|c| Ok((c.logical_nulls(), ArrayFormatter::try_new(c.as_ref(), &options)?)))
             .collect::<Result<Vec<_>, datafusion::arrow::error::ArrowError>>()
             .map_err(io::Error::other)?;
@@ -51,8 +52,8 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
-    // Hidden characters are replaced only on a terminal, as in the other views. Files and pipes get
-    // the rows unchanged.
+    // CSV and JSON with hidden characters are escaped only on a terminal. Files and pipes get them
+    // unchanged. Text is always escaped.
     let is_shown = io::stdout().is_terminal();
     match format {
         Format::Csv => csv(out, &names, &rows, is_shown),
@@ -108,7 +109,8 @@ fn json(
     Ok(())
 }
 
-/// Writes each hidden character in JSON as `\uXXXX`, which means the same.
+/// Writes each hidden character in JSON as `\uXXXX`, which readers of JSON turn into the same
+/// character.
 fn escaped(json: &[u8]) -> Vec<u8> {
     let mut all = String::new();
     for c in String::from_utf8_lossy(json).chars() {
@@ -124,7 +126,8 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Returns whether a cell can be written as a number that every reader of JSON keeps exactly.
+/// Returns whether a cell can be written to JSON without quotes: as a number that every reader of
+/// JSON reads exactly, or as a boolean.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

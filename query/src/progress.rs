@@ -1,9 +1,10 @@
-//! Shows the progress of a query that takes longer than a second, in one line on a terminal, as
-//! `counterpoint` does (`crates/cli/src/terminal/progress.rs`): `counterpoint: asking job.dataset:
-//! 12 s`.
+//! Shows the progress of a query that takes longer than a second, in one line on a terminal:
+//! `counterpoint: asking job.dataset: 12 s`. The line looks like the progress line of
+//! `counterpoint` itself (`crates/cli/src/terminal/progress.rs`).
 //!
-//! The line is on stderr, and it is erased before anything else is printed. With `--verbose`, each step leaves a
-//! line with the time that it took, also in a file.
+//! The line is written to stderr, and erased when the step (such as the query) ends. With
+//! `--verbose`, each step also prints a line with the time that it took, even if stderr is not a
+//! terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::hidden::visible;
 
-/// A step shows nothing for this long.
+/// A step shows no progress before this time has passed.
 const SILENT: Duration = Duration::from_secs(1);
-/// The time between two drawings.
+/// The time after which the line is drawn again.
 const REDRAW: Duration = Duration::from_millis(200);
-/// Moves the cursor to the begin of the line and erases the line.
+/// Moves the cursor to the beginning of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
 /// How much the program prints on stderr.
@@ -24,25 +25,25 @@ const ERASE: &str = "\r\x1b[K";
 pub enum Words {
     /// Only warnings and errors.
     Quiet,
-    /// Progress as well, on a terminal.
+    /// Also progress, if stderr is a terminal.
     Usual,
-    /// Each step with its time as well.
+    /// Also the duration of each step.
     Verbose,
 }
 
-/// A step, which ends when this value is dropped.
+/// A step of the program. It ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the step ends when this is dropped"]
 pub struct Step {
     what: String,
     since: Instant,
     words: Words,
-    /// The thread that draws the line, and the channel whose end stops it.
+    /// The thread that draws the line, and the sender whose drop stops the thread.
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Step {
-    /// Begins a step. `what` names the step: `asking job.dataset`.
+    /// Begins a step. `what` is shown as the name of the step, for example `asking job.dataset`.
     pub fn begin(what: &str, words: Words) -> Self {
         let (what, since) = (visible(what).into_owned(), Instant::now());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -62,7 +63,7 @@ impl Step {
                     let _ = io::stderr().write_all(ERASE.as_bytes());
                 }
             };
-            // If the thread cannot start, only the line is missing.
+            // If the thread cannot start, only the progress line is missing.
             let thread = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok()?;
             Some((end, thread))
         };

@@ -1,9 +1,10 @@
-//! Sums that are either right or an error, and means of such sums.
+//! SQL functions for sums and means. A sum that cannot be represented is an error, never a wrong
+//! number.
 //!
-//! DataFusion's own sum wraps silently, for 64 bits (2⁶³ ns are 292 years, or 10⁵ ranks with 64 threads for
-//! less than two hours) as well as for decimals. Here, whole numbers and decimals are added up with 256
-//! bits, in which no order of adding can overflow, and a result that has more than 38 digits is an error.
-//! Floats are added by DataFusion.
+//! DataFusion's own `sum` wraps silently, both for 64-bit numbers and for decimals. 2⁶³ ns are 292
+//! years; 10⁵ ranks with 64 threads reach this sum in less than two hours. Here, whole numbers and
+//! decimals are added up with 256 bits, which cannot overflow. A result of more than 38 digits is
+//! an error. DataFusion itself adds up floats.
 
 use std::sync::Arc;
 
@@ -25,12 +26,12 @@ use datafusion::logical_expr::{
 /// The largest number of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
 
-/// Returns the function `sum` that replaces DataFusion's.
+/// Returns the function `sum`, which replaces DataFusion's own `sum`.
 pub fn checked_sum() -> AggregateUDF {
     Exact::new(What::Sum).into()
 }
 
-/// Returns the function `avg`: the sum of whole numbers or decimals, divided once.
+/// Returns the function `avg`: the exact sum of whole numbers or decimals, divided by their number.
 pub fn exact_avg() -> AggregateUDF {
     Exact::new(What::Mean).into()
 }
@@ -51,9 +52,10 @@ struct Exact {
 
 impl Exact {
     fn new(what: What) -> Self {
-        // These are all names of the function that is replaced. A cluster sends functions by their
-        // first name, so a name that still belonged to DataFusion's function would bring that
-        // function back for the others.
+        // These aliases are all other names of DataFusion's function that is replaced. The programs
+        // of a cluster look up functions by their first name only. If DataFusion's function were
+        // still registered under an alias, they could find it instead of this function, because
+        // both have the same first name.
         let aliases = match what {
             What::Sum => Vec::new(),
             What::Mean => vec!["mean".to_owned()],
@@ -70,7 +72,8 @@ impl Exact {
     }
 }
 
-/// Returns the number of digits after the point of a decimal; `None` for any other type.
+/// Returns the number of digits after the decimal point (0 for integers), or `None` for a type that
+/// is not added up exactly.
 fn scale_of(data_type: &DataType) -> Option<i8> {
     match data_type {
         DataType::Int64 => Some(0),
@@ -164,10 +167,11 @@ fn mean(sum: i128, values: u64, scale: i8) -> f64 {
     sum as f64 / values as f64 / 10f64.powi(scale.into())
 }
 
-/// Shows each value that is not missing, with its row.
+/// Calls `show` with each value that is not missing, and its row.
 fn each(values: &ArrayRef, mut show: impl FnMut(usize, i256)) {
     match values.as_primitive_opt::<Int64Type>() {
-        // As they are in files: converting each value first would take longer than adding it.
+        // Files contain 64-bit integers. The column is not converted to decimals, because
+        // converting a value takes longer than adding it.
         Some(values) => {
             for (row, value) in values.values().iter().enumerate() {
                 if values.is_valid(row) {
@@ -201,9 +205,10 @@ impl Groups {
         self.values.resize(groups.max(self.values.len()), 0);
     }
 
-    /// Adds a value to a group, or takes back one that leaves a window's frame.
+    /// Adds `value`, the sum of `values` values, to a group. To remove a value that leaves the
+    /// frame of a window function, the caller negates both.
     fn add(&mut self, group: usize, value: i256, values: u64) {
-        // 2⁶⁴ numbers of 38 digits are far below 2²⁵⁵.
+        // No overflow is possible: the sum of 2⁶⁴ numbers of 38 digits is far below 2²⁵⁵.
         self.sums[group] = self.sums[group].wrapping_add(value);
         self.values[group] = self.values[group].wrapping_add(values);
     }
@@ -212,7 +217,8 @@ impl Groups {
         (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.values))
     }
 
-    /// Returns the sum; `None` if it has no values.
+    /// Returns the sum of a group, `None` if the group has no values, or an error if the sum has
+    /// more than 38 digits.
     fn sum_of(sum: i256, values: u64) -> Result<Option<i128>> {
         match sum.to_i128().filter(|sum| sum.unsigned_abs() <= MOST.unsigned_abs()) {
             _ if values == 0 => Ok(None),
@@ -297,7 +303,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// The accumulator of a single group, or of the frame of a window.
+/// The accumulator that DataFusion uses for a single group, or for the frame of a window function.
 #[derive(Debug)]
 struct One(Groups);
 
@@ -325,7 +331,8 @@ impl Accumulator for One {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.0.grow(1);
-        // A window asks for it at each of its rows.
+        // DataFusion calls this function once for each row of a window function, so it computes the
+        // result without making arrays.
         let (scale, values) = (self.0.scale, self.0.values[0]);
         let sum = Groups::sum_of(self.0.sums[0], values)?;
         Ok(match self.0.what {

@@ -1,11 +1,11 @@
 //! `cargo xtask bench`: measures speed, as ratios and differences between commands of the same run.
 //!
 //! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
-//! compute from the readings of one round. The commands run in turn, round after round, so that all
-//! of them are affected if the machine slows down. The result is the median over the rounds with a
-//! bootstrap interval. A target inside the interval is reported as inconclusive, never as met. The
-//! newest result of each benchmark is kept in `benches/runs/`, as a page of text; [`history`] draws
-//! all results over time.
+//! compute from the readings of one round. The commands run in turn, round after round, so that a
+//! slow phase of the machine affects all of them. The result of a figure is the median over the
+//! rounds (for a rate, the mean), with a bootstrap interval. A target inside the interval is
+//! reported as inconclusive, not as met. The newest result of each benchmark is kept in
+//! `benches/runs/`, as a page of text; [`history`] draws all results over time.
 //!
 //! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
 //! line to [`BENCHMARKS`].
@@ -114,7 +114,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "tvm-model", about: "a transformer on TVM, alone and under `counterpoint run`", prepare: tvm_model::prepare },
 ];
 
-/// With fewer rounds, the spread is not meaningful.
+/// The smallest number of rounds whose spread is meaningful.
 const FEWEST_ROUNDS: usize = 10;
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -149,8 +149,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
-    // A dry run may have fewer rounds, because it may only have to show that everything still
-    // starts.
+    // A dry run may have fewer rounds, because its user may only want to see that all commands
+    // still work.
     ensure!(
         count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
         "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"

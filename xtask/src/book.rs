@@ -5,13 +5,13 @@
 //!  the program ─────► options: the help of all commands ┴─► mdBook ─► check: links, anchors
 //! ```
 //!
-//! The order of the pages is in `docs/SUMMARY.md`. The pages link to each other, to headers and to
-//! examples by relative paths, which work in the repository. So the book's source is a copy with
-//! the same folders (`target/book/source`), and mdBook copies files that are not pages without a
-//! change.
+//! `docs/SUMMARY.md` determines the order of the pages. The pages link to each other, to C headers
+//! and to examples by relative paths, which work in the repository. So the book's source is a copy
+//! with the same folders (`target/book/source`), and mdBook copies files that are not pages without
+//! a change.
 //!
-//! mdBook is installed once into `target/mdbook`, which takes some minutes. If the right version is
-//! already in `PATH`, it is used instead.
+//! mdBook is installed once into `target/mdbook`, which takes some minutes. If `PATH` already
+//! contains the right version, the book is made with that one.
 
 mod check;
 mod options;
@@ -85,9 +85,10 @@ pub fn make(layout: &Layout) -> Result<PathBuf> {
 }
 
 /// Makes the book for its tests, if mdBook is installed. A run of all tests does not install
-/// mdBook, because that takes minutes on both processors.
+/// mdBook, because compiling mdBook takes minutes.
 ///
-/// # Errors The errors of [`make`], if mdBook is installed.
+/// # Errors
+/// The errors of [`make`], if mdBook is installed.
 pub fn for_tests(layout: &Layout) -> Result<Option<PathBuf>> {
     if installed(layout).is_none() {
         say("tests of the book are skipped: mdBook is not here (cargo xtask book installs it)");

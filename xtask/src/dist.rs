@@ -1,11 +1,11 @@
 //! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The Python
 //! package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
-//! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
-//! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
-//! program from starting. So zig's lld links the release against the symbol versions of glibc 2.17,
-//! and with its own unwinder (measured: the highest required version is 2.14, and a caught panic
-//! still unwinds). The linker comes from pip, pinned in `xtask/requirements`. Rejected
+//! The linker matters most here. A shared library that this machine's gcc links needs this
+//! machine's glibc (2.34 on Debian 12) and `libgcc_s.so.1`. A program with an older glibc could not
+//! start with it preloaded. So zig's lld links the release against the symbol versions of glibc
+//! 2.17, and with its own unwinder (measured: the highest required version is 2.14, and a caught
+//! panic still unwinds). The linker comes from pip, pinned in `xtask/requirements`. Rejected
 //! alternatives: a container with an old distribution (not everybody can start one), building std
 //! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
@@ -113,12 +113,12 @@ fn commit(layout: &Layout) -> String {
     told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// Returns the arguments of Cargo that select the packages of the plugins.
+/// Returns the arguments with which Cargo builds the packages of the plugins.
 fn of_plugins() -> impl Iterator<Item = String> {
     PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
 
-/// How the programs of a quick build are built.
+/// Whether Cargo builds the tests together with the programs of a quick build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Built {
     /// Cargo builds only the programs.
@@ -146,8 +146,8 @@ pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
 }
 
 /// Builds and tests `counterpoint-query`, which is a separate workspace. The first build takes
-/// about seven minutes of processor time, and later ones a few seconds, because the files of the
-/// build are kept.
+/// about seven minutes of processor time, and later ones a few seconds, because Cargo's target
+/// folder is kept.
 pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
@@ -228,8 +228,8 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
             build.env_remove(name);
         }
     }
-    // The Python is named explicitly, because otherwise cargo-zigbuild searches every python3 in
-    // PATH for ziglang.
+    // This variable names the Python with the package ziglang. Without the variable, cargo-zigbuild
+    // would search every python3 in PATH for it.
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
     build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
     build.args(["zigbuild", "--quiet", "--profile", profile, "--target", target, "--target-dir"]);
@@ -237,7 +237,8 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-/// Copies everything into the release. `built` is Cargo's folder with the programs and the plugins.
+/// Copies everything that belongs to an installation into the folder `dist`. `built` is Cargo's
+/// folder with the programs and the plugins.
 fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
     replace(&built.join("counterpoint-start"), &dist.program())?;
     replace(&built.join("counterpoint"), &dist.whole_program())?;
@@ -264,8 +265,8 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
 }
 
 /// Copies the Python package, and removes other files from the target: files of an earlier
-/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would
-/// otherwise use these parts instead of compiling them.
+/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. If these parts stayed
+/// there, the tests would use them instead of compiling the current sources.
 fn python(package: &Path, to: &Path) -> Result<()> {
     // Python writes bytecode into these folders while it runs, and never uses it without the
     // source.
@@ -295,8 +296,8 @@ fn loops_client(layout: &Layout) -> Result<PathBuf> {
     Ok(target.join("release/libcounterpoint_loops.a"))
 }
 
-/// Puts a copy in place by renaming. A process that has mapped the old library keeps the old file;
-/// writing into that file would crash the process.
+/// Copies a file, and renames the copy to `to`. A process that has mapped the old library keeps the
+/// old file. Writing into the old file would crash such a process.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     let what = || format!("copy {} to {}", from.display(), to.display());
     let folder = to.parent().with_context(what)?;

@@ -1,10 +1,11 @@
 //! `cargo xtask fixtures`: compiles `fixtures/iree/*.mlir` into `target/fixtures/`.
 //!
-//! Tile sizes, and so the number of workgroup calls, depend on the target CPU. So each module is
-//! compiled for *named* CPUs, never for the host. `NAME.v4.vmfb` is tiled for AVX-512, and
-//! `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests must check which of the
-//! two files a machine can run (`needs` in `expected.json`). For each of the two, there is also a
-//! `….system.vmfb`, whose code is a shared library of the system instead of IREE's embedded ELF.
+//! The compiler chooses tile sizes, and so the number of workgroup calls, for the target CPU. So
+//! each module is compiled for *named* CPUs, never for the CPU of this machine. `NAME.v4.vmfb` is
+//! tiled for AVX-512, and `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests
+//! must check which of the two files a machine can run (`needs` in `expected.json`). For each of
+//! the two, there is also a `….system.vmfb`, whose code is a shared library of the system instead
+//! of IREE's embedded ELF.
 
 mod oracle;
 mod table;
@@ -113,8 +114,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // The linker of the wheel is used, so that neither ld nor lld has to be installed. Its path
-        // is searched only now, because it contains the Python version.
+        // IREE's wheel contains a linker, so neither ld nor lld has to be installed. The path
+        // contains the Python version, so it has to be searched.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
@@ -165,7 +166,7 @@ pub fn packages_of(venv: &Path) -> Result<PathBuf> {
     bail!("{}: no python*/site-packages/iree below it", lib.display())
 }
 
-/// Runs the jobs on all cores.
+/// Runs the jobs on up to eight cores.
 fn run_all(jobs: Vec<Job>) -> Result<()> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let queue = Mutex::new(jobs);

@@ -4,7 +4,7 @@
 //!
 //! The sizes are read from the code itself, because no flag of stable Rust prints them and unwind
 //! tables lack them for assembly. Both would also describe another build than the released one.
-//! Along every path through a function, this module tracks how far the stack pointer is from its
+//! Along every path through a function, the decoder tracks how far the stack pointer is from its
 //! value at the entry, and which registers contain the stack pointer or the address of a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -37,7 +37,6 @@ pub struct Call {
     pub callee: Callee,
 }
 
-/// A function of the library.
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
@@ -46,7 +45,6 @@ pub struct Function {
     pub calls: Vec<Call>,
 }
 
-/// The functions of a library.
 pub struct Library {
     /// The functions by address.
     pub functions: BTreeMap<u64, Function>,
@@ -131,7 +129,7 @@ impl Library {
     }
 }
 
-/// Returns the contents of the words that the dynamic linker fills in.
+/// Returns the contents of the words that the dynamic linker fills in, by address.
 fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     const RELATIVE: [u32; 2] =
         [object::elf::R_X86_64_RELATIVE.0, object::elf::R_AARCH64_RELATIVE.0];
@@ -331,7 +329,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Drops what is known about the registers that a call may change.
+    /// Drops what the decoder knows about the registers that the called function may change.
     fn forget(&self, state: &mut State) {
         let kept: &[usize] = match self.arm {
             true => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31],
@@ -355,7 +353,7 @@ impl Decoder<'_> {
         let set = match insn.op {
             Op::Move(to, from) => Some((to, registers[usize::from(from)].clone())),
             Op::Add(to, from, by) => Some((to, shift(&registers[usize::from(from)], by))),
-            // Vectors are aligned to 64 bytes at most.
+            // The stack is aligned to 64 bytes at most, for vectors.
             Op::Align(to, from) => Some((to, shift(&registers[usize::from(from)], -63))),
             Op::Set(to, address) => {
                 taken.insert(address);

@@ -9,8 +9,8 @@
 //!
 //! The checks of a PMU compare with PAPI and perf. If the user is root, these packages are
 //! installed first; otherwise a line names the missing ones. If the machine lacks some hardware,
-//! the page says so, and names the command for a machine that has it. The exit status is 1 if a
-//! check failed; absent hardware is no failure. `--keep NAME` keeps the page as
+//! the page of results says so, and names the command for a machine that has it. The command fails
+//! if a check failed; absent hardware is no failure. `--keep NAME` keeps the page as
 //! `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested
 //! hardware, which is made from all kept pages ([`sentence`]).
 
@@ -122,7 +122,7 @@ fn keep(root: &Path, page: &Path, name: &str) -> Result<()> {
 /// The folder in which pages are kept.
 const FOLDER: &str = "tests/hardware/results";
 
-/// What was tested according to a page.
+/// What was tested according to a page of results.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     /// The file's name.

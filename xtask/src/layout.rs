@@ -1,4 +1,4 @@
-//! The paths of the repository's folders. No other module contains their names.
+//! The paths of the folders that several commands use.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,11 @@ pub struct Dist {
 }
 
 impl Layout {
-    /// Finds the checkout and makes its root the current folder, so that printed commands with
-    /// relative paths can be pasted into a shell.
+    /// Finds the checkout and makes its root the current folder, so that printed commands, which
+    /// have relative paths, can be pasted into a shell there.
     pub fn find() -> Result<Self> {
-        // Cargo also sets this variable at run time. The compiled-in value is used if xtask is
-        // started without Cargo.
+        // Cargo sets this variable also when it runs xtask. Without Cargo, the value from the time
+        // of compilation is used.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
@@ -60,8 +60,8 @@ impl Layout {
         Dist { root: self.root.join("dist") }
     }
 
-    /// Returns the folder of the build for quick tests, which uses the host's linker and has no
-    /// optimised dependencies.
+    /// Returns the folder of the build for quick tests, which uses this machine's linker. Its
+    /// programs are not optimised.
     pub fn quick_dist(&self) -> Dist {
         Dist { root: self.target.join("quick-dist") }
     }

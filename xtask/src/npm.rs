@@ -1,5 +1,5 @@
-//! Downloads packages of npm that tests use. Their versions and checksums are pinned. They are
-//! stored below `target/`, and nothing is installed.
+//! Downloads packages of npm that tests use. Their versions and checksums are pinned. The packages
+//! are stored below `target/`, and npm does not install them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const OLDEST_NODE: u32 = 18;
 
 /// Returns the folder with the package's files, which are downloaded if they are missing. If this
 /// machine cannot download or run them, returns `Ok(Err(why))` with one line. A failed download
-/// sets `reachable` to false; then no further download is tried.
+/// sets `reachable` to false. If `reachable` is false, this function does not try to download.
 ///
 /// # Errors
 /// The downloaded files are not the pinned ones.
@@ -109,7 +109,7 @@ fn major(version: &str) -> u32 {
     first.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the path of the archive that npm has packed. npm chooses its name.
+/// Returns the path of the archive that npm has downloaded. npm chooses its name.
 fn archive(home: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));

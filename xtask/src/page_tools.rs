@@ -1,5 +1,6 @@
-//! Tools for the tests of the page: axe-core finds parts that people with a screen reader or poor
-//! sight could not use, and TypeScript checks the types in the modules.
+//! Packages of npm for the tests of the page of `report --html`. axe-core finds parts that people
+//! with a screen reader or poor sight could not use. TypeScript checks the types in the page's
+//! modules.
 
 use crate::npm::Package;
 

@@ -1,5 +1,5 @@
 //! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser that the
-//! tests use. Also makes the outputs that README.md shows again, from the profiles in
+//! tests use. Also writes the outputs of commands in README.md again, from the profiles in
 //! `fixtures/readme`.
 
 use std::path::Path;

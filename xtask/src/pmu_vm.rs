@@ -16,11 +16,11 @@
 //!
 //! With `-icount shift=0`, the guest executes one instruction per tick of its clock, so its counts
 //! are exact and the same in every run. With two processors, whose instructions share one clock,
-//! this is only almost true. So the machine boots twice, with one and with two processors, and the
-//! guest chooses the tests for the number of processors that it finds. Downloads stay below
-//! `target/pmu-vm`. The PMU is emulated, so the tests cover the kernel's code and ours, but not the
-//! hardware of any processor. There are no such tests for x86-64, because QEMU emulates no PMU
-//! there.
+//! this is only almost true. So a run of all tests boots the machine twice, with one and with two
+//! processors, and the guest chooses the tests for the number of processors that it finds.
+//! Downloads stay below `target/pmu-vm`. The PMU is emulated, so the tests cover the kernel's code
+//! and ours, but not the hardware of any processor. There are no such tests for x86-64, because
+//! QEMU emulates no PMU there.
 
 mod debian;
 mod initramfs;
@@ -111,7 +111,8 @@ pub fn missing() -> Option<String> {
     debian::missing().or_else(toolchain::missing)
 }
 
-/// Downloads, builds and boots the machine, and reads the result.
+/// Downloads and builds what the machine needs, boots it, and returns the results of the guest's
+/// tests.
 pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let home = home(layout);
     let _lock = Lock::take(&layout.target, "pmu-vm")?;

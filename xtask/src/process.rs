@@ -1,4 +1,4 @@
-//! Runs other programs: either quietly, keeping the output for an error message, or with visible
+//! Runs other programs: quietly, so that their output is shown only if they fail, or with visible
 //! output.
 
 use std::cell::RefCell;
@@ -21,7 +21,8 @@ thread_local! {
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line of another program's output; inside of [`whole`], keeps the line for its end.
+/// Prints a line of another program's output. Inside of [`whole`], stores the line, which [`whole`]
+/// prints at its end.
 pub fn pass_on(line: &str) {
     let kept =
         KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
@@ -30,8 +31,8 @@ pub fn pass_on(line: &str) {
     }
 }
 
-/// Runs a step that runs at the same time as other steps. The lines that the step passes on are
-/// printed together at its end.
+/// Runs a step of a command beside other steps. Prints the lines that the step gives to [`pass_on`]
+/// together at the step's end.
 pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     KEPT.set(Some(String::new()));
     let value = step();
@@ -151,7 +152,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Runs a step, and prints how long it took if that was noticeable.
+/// Runs a step, and prints how long it took if that was more than half a second.
 pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let value = step()?;

@@ -7,15 +7,17 @@
 //! | `counterpoint-VERSION-x86_64-linux.cdx.json` | what it is linked with, as a bill of materials in CycloneDX's format; it is also in the archive |
 //! | `SHA256SUMS` | for `sha256sum --check` |
 //!
-//! Archive and wheel also contain the C++ part for PyTorch, compiled for the versions with which it
-//! is tested (`counterpoint/torch/_prebuilt`). This part is compressed, because it needs the C
-//! library of the machine that made it: if `auditwheel` saw the part, it would rightly require that
-//! C library for the whole wheel. Where the compiled part cannot be loaded, it is compiled again.
+//! The archive and the wheel also contain the C++ part for PyTorch, compiled for the versions of
+//! PyTorch with which it is tested (`counterpoint/torch/_prebuilt`). The compiled part is
+//! compressed, because it needs the C library of the machine that made it: if `auditwheel` saw the
+//! part, it would rightly require that C library for the whole wheel. On a machine where the
+//! compiled part cannot be loaded, the Python package compiles the part again.
 //!
 //! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or
-//! on the order of a folder. Afterwards, the files are checked in the form in which users get them.
-//! `auditwheel` and `twine` check the wheel. The wheel is installed into an empty environment, the
-//! archive is unpacked into an empty folder, and each of the two records a program.
+//! on the order of a folder. Afterwards, the command checks the files in the form in which users
+//! get them. `auditwheel` and `twine` check the wheel. The wheel is installed into an empty
+//! environment, the archive is unpacked into an empty folder, and each of the two records a
+//! program.
 
 mod sbom;
 
@@ -157,8 +159,9 @@ fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")
 }
 
-/// Installs the wheel into an empty environment of this Python, and records a program with it.
-/// Rust, a compiler and this checkout cannot be found from there.
+/// Installs the wheel into an empty environment of this Python, imports the package, and records a
+/// program. During the import, `PATH` contains only the environment, so that it finds neither Rust
+/// nor a compiler.
 fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     let place = Scratch::new(layout, "published-wheel")?;
     let own = place.0.join("venv");
@@ -182,8 +185,8 @@ fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
 }
 
-/// Records a program with one thread, in the environment of a user who has no other files of
-/// Counterpoint.
+/// Records a Python program and makes a report, without the environment variables by which a
+/// developer's files of Counterpoint would be found.
 fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     let mut run = Command::new(counterpoint);
     run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");

@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: makes private virtual environments below `target/`, from the pinned lists
 //! in `xtask/requirements/`.
 //!
-//! After a list was installed, a stamp with the list's text is written, so that a later call only
-//! has to compare two small files. The first line of the stamp is the environment's folder.
-//! Installed programs contain this absolute path, so everything is installed again after a checkout
-//! was moved.
+//! After xtask has installed a list, it writes a stamp (a file with the list's text), so that a
+//! later call only has to compare two small files. The first line of the stamp is the environment's
+//! folder. Installed programs contain this absolute path. So if the checkout was moved, the stamp
+//! differs, and everything is installed again.
 
 pub mod packages;
 mod torch;
@@ -87,8 +87,8 @@ impl List {
         }
     }
 
-    /// Returns whether the list already names all necessary packages, so that it is installed
-    /// without looking for dependencies.
+    /// Returns whether the list already names all necessary packages. pip then installs it without
+    /// looking for dependencies.
     fn is_whole(self) -> bool {
         matches!(self, List::Torch | List::Torch212 | List::Hta)
     }

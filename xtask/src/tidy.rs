@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks the project's rules that a compiler cannot check.
 //!
-//! All checks run and add their findings; then the command fails if there are any. The rules
-//! themselves are data in `tidy/rules.rs`.
+//! All checks run, and each adds its findings (violations of a rule). At the end, the command fails
+//! if there are findings. The rules themselves are data in `tidy/rules.rs`.
 
 mod arrows;
 mod built;

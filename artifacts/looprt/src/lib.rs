@@ -1,5 +1,5 @@
-//! `libcounterpoint_loops.a`: exports the two functions of the client for instrumented loops, and
-//! nothing else.
+//! `libcounterpoint_loops.a`: exports the two functions that a program with instrumented loops
+//! calls, and nothing else.
 #![no_std]
 
 pub use looprt::*;

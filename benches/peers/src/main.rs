@@ -1,9 +1,10 @@
-//! Measures how long a pair of readings (begin and end) of N software counters takes with our
-//! library, PAPI and perf-event2. The batches of the three are interleaved in one process. Prints
-//! lines `NAME.N VALUE ns` with the medians of the batches.
+//! Measures how long a pair of readings (begin and end) of N software counters takes with
+//! Counterpoint's crate `measure`, PAPI and perf-event2. The batches of the three take turns in one
+//! process. Prints lines `NAME.N VALUE ns` with the medians of the batches.
 //!
-//! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. Every contender (library) returns the sum of the
-//! counters' differences. Before a contender is timed, the program checks that it really counts.
+//! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. A contender makes a pair of readings with one of
+//! the libraries, and returns the sum of the counters' differences. Before it is timed, the program
+//! checks that it really counts.
 
 mod papi;
 
@@ -18,9 +19,9 @@ use perf_event::events::Software;
 const BATCHES: usize = 301;
 const PAIRS: u32 = 200;
 
-/// The same five counters for all contenders: the kernel's number, PAPI's name and perf-event2's
-/// name. The first counter changes in every pair of readings, so a contender that does not count is
-/// detected.
+/// The same five counters for all contenders: Linux's number, PAPI's name and perf-event2's name.
+/// The first counter, which is always used, changes between two readings, so a contender that does
+/// not count is detected.
 const EVENTS: [(u64, &str, Software); 5] = [
     (1, "perf::TASK-CLOCK", Software::TASK_CLOCK),
     (2, "perf::PAGE-FAULTS", Software::PAGE_FAULTS),
@@ -100,15 +101,14 @@ fn main() -> Result<(), String> {
     }
     let mut times = vec![Vec::with_capacity(BATCHES); contenders.len()];
     for (name, pair) in &mut contenders {
-        // The thread's clock advances between begin and end, so a sum that is always 0 means that
-        // nothing is counted.
+        // The thread's processor time advances between two readings, so a sum that is always 0
+        // means that nothing is counted.
         if (0..1_000).all(|_| pair() == 0) {
             return Err(format!("{name} does not count"));
         }
     }
     for round in 0..BATCHES {
-        // The first contender changes from round to round, so that no contender is always the first
-        // one.
+        // Each round begins with another contender, so that no contender is always the first one.
         for at in 0..contenders.len() {
             let at = (round + at) % contenders.len();
             times[at].push(batch(&mut *contenders[at].1));

@@ -4,10 +4,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 
 const OK: c_int = 0;
 const NULL: c_int = -1;
-/// `PAPI_VER_CURRENT` of 7.0 and 7.1. The library refuses any other version than its own.
+/// `PAPI_VER_CURRENT` of PAPI 7.0 and 7.1. `PAPI_library_init` refuses any other version than the
+/// library's own.
 const VERSIONS: [c_int; 2] = [7 << 24, 7 << 24 | 1 << 16];
 
-/// A started event set.
+/// A set of PAPI's events that are being counted.
 pub struct Papi {
     read: unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int,
     set: c_int,
@@ -68,7 +69,7 @@ impl Papi {
         }
     }
 
-    /// Calls `PAPI_read`, and returns whether it succeeded.
+    /// Reads the counters into `values` with `PAPI_read`, and returns whether that succeeded.
     #[inline]
     pub fn read(&self, values: &mut [c_longlong; 8]) -> bool {
         // SAFETY: the set has at most 5 events, and `values` has room for 8.

@@ -1,7 +1,7 @@
 //! Decides when CUPTI (NVIDIA's library for profilers) is used. When a program initialises CUDA,
 //! CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names, and calls the file's function
 //! `InitializeInjection`. The driver does this before the program's first call of CUDA has any
-//! effect, and a program without CUDA never does it.
+//! effect. In a program that does not use CUDA, it never happens.
 //!
 //! | state | means |
 //! |---|---|
@@ -30,13 +30,14 @@ use crate::{captures, collect, find, launches, ops, sampler};
 /// The environment variable from which CUDA's driver gets the name of this file.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The kinds of records that describe what other records refer to. When the kind for contexts is
-/// enabled, CUPTI also writes records for contexts that exist already.
+/// The kinds of CUPTI's records to which the records of events refer. They are always collected.
+/// When the kind for contexts is enabled, CUPTI also writes records for contexts that exist
+/// already.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
-/// The kinds of records that are events, by the kind of event that the host may request. Most of
-/// the cost of recording is CUPTI's work for each call of the program, so only requested kinds are
-/// collected.
+/// The kinds of CUPTI's records that become events, by the kind of event that the host may request.
+/// Most of the cost of recording is CUPTI's work for each call of the program, so CUPTI collects
+/// only records for requested kinds.
 const ASKED: [(Kind, &[u32]); 8] = [
     (Kind::USER_ANNOTATION, &[kind::MARKER]),
     (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
@@ -60,13 +61,14 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether CUPTI is collecting. This value is read at each op.
+/// Whether the plugin uses CUPTI. It stays true while the recording is paused. The value is read at
+/// each op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Set when the process exits, because CUDA may be unloaded then.
+/// Set when the process begins to exit, because CUDA may be unloaded from then on.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// The process that began the recording.
+/// The id of the process in which the recording was created.
 static HOME: AtomicI32 = AtomicI32::new(0);
-/// The process in which CUPTI is on. A forked child must not use CUPTI.
+/// The id of the process in which CUPTI is on. A forked child of this process must not use CUPTI.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 fn own_process() -> i32 {
@@ -118,8 +120,8 @@ pub extern "C" fn InitializeInjection() -> c_int {
 }
 
 /// NVTX calls this function when a program marks its first range, if `NVTX_INJECTION64_PATH` names
-/// this file. The function passes the arguments on to CUPTI, so that CUPTI sees the ranges. It
-/// returns 0 if nothing is recorded; NVTX then does nothing from now on.
+/// this file. The function passes NVTX's table on to CUPTI, so that CUPTI sees the ranges. It
+/// returns 0 if the plugin does not record ranges; NVTX then ignores ranges from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
     catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
@@ -161,7 +163,7 @@ fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Decides whether CUPTI is used, if this has not been decided before.
+/// Decides whether CUPTI is used, if that is still open (`Waiting`).
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
     *state = match subscribe(settings, requested) {
@@ -209,8 +211,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Err(code) => last = code,
         }
     }
-    // A version of CUPTI may lack a kind of records. If kernels were requested and cannot be
-    // recorded, or if there is nothing to record, CUPTI is not used.
+    // A version of CUPTI may lack a kind of records. If the host requested kernels and CUPTI cannot
+    // record them, or if there is nothing to record, the plugin does not use CUPTI.
     let has = |kind: u32| kinds.contains(&kind);
     let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
     let counts = !settings.ranges.names.is_empty() && requested.contains(&Kind::PROFILER_RANGE);
@@ -244,15 +246,18 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     Ok((subscriber, kinds))
 }
 
-/// CUPTI calls this function on a thread of the program.
+/// CUPTI calls this function on a thread of the program, for what [`Cupti::enable_callback`] has
+/// turned on.
 ///
-/// # Safety Only CUPTI may call this function, with its own data.
+/// # Safety
+/// Only CUPTI may call this function, with its own data.
 unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     if data.is_null() {
         return;
     }
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `CUpti_ResourceData`, whose first word is the context.
+        // SAFETY: in the domain of resources, `data` is a `CUpti_ResourceData`, whose first word is
+        // the context.
         let context = || unsafe { *data.cast::<*mut c_void>() };
         match (domain, id) {
             (cupti::DOMAIN_DRIVER, _) if is_on() => {
@@ -276,7 +281,7 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     }));
 }
 
-/// Gives back all objects that were made for counters.
+/// Gives all objects for counters back to CUPTI.
 fn end_counting() {
     sampler::end();
     launches::end();
@@ -291,8 +296,8 @@ pub fn why_uncounted() -> Option<String> {
     sampled().or_else(counted).or_else(of_ops)
 }
 
-/// When the process exits, CUDA ends before this file's own functions are called for the last time.
-/// So the records that CUPTI still has must be fetched when the process begins to exit.
+/// Makes the plugin fetch CUPTI's last records when the process begins to exit. When the host ends
+/// the recording later, CUDA has already ended.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -311,20 +316,20 @@ fn at_exit() {
     }
 }
 
-/// Returns whether CUPTI may be called.
+/// Returns whether the plugin may call CUPTI now.
 fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
         && !CLOSED.load(Ordering::Acquire)
         && PROCESS.load(Ordering::Acquire) == own_process()
 }
 
-/// Makes CUPTI give back its buffers: all of them (`forced`), or the complete ones.
+/// Makes CUPTI return its buffers: all of them (`forced`), or the complete ones. Also fetches the
+/// samples of counters.
 pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
     sampler::fetch(None);
-    // If flushing fails, the records are missing. CUPTI counts them as dropped, or does not count
-    // them.
+    // If this fails, records are missing, and CUPTI may not count them as dropped.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
     collect::add_dropped(cupti.dropped());
 }
@@ -354,7 +359,7 @@ pub fn go_on() {
     }
 }
 
-/// Ends the recording. Afterwards, other profilers can use CUPTI.
+/// Ends the recording and the subscription, so that other profilers can use CUPTI.
 pub fn end() {
     let mut state = lock(&STATE);
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
@@ -386,7 +391,7 @@ fn is_named() -> bool {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let address = InitializeInjection as *const ();
-    // SAFETY: dladdr takes any address, and `info` outlives the call.
+    // SAFETY: `dladdr` takes any address, and `info` outlives the call.
     if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 || info.dli_fname.is_null() {
         return false;
     }
@@ -397,7 +402,8 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// Tells CUPTI that an op begins on the calling thread.
+/// Tells CUPTI that an op or range (`kind`) begins on the calling thread, and begins to count an
+/// op.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
@@ -407,7 +413,7 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// Tells CUPTI that the innermost op of the calling thread ends.
+/// Tells CUPTI that the innermost op or range of the calling thread ends, and stops counting an op.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);

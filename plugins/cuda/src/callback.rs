@@ -1,6 +1,6 @@
-//! The data that CUPTI passes to a callback when the program calls a function of CUDA's driver, and
-//! again when the function returns. [`Call`] is laid out as in `cupti_callbacks.h` of CUDA 11.8 to
-//! 13.5, and the arguments as in `generated_cuda_meta.h`.
+//! The data that CUPTI passes to the plugin when the program calls a function of CUDA's driver, and
+//! when the function returns. [`Call`] is laid out as in `cupti_callbacks.h` of CUDA 11.8 to 13.5.
+//! The structs with the function's arguments are laid out as in `generated_cuda_meta.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Call {
     /// so no other context of the process has the same number (from the manual).
     pub context_id: u32,
     user: *mut u64,
-    /// CUPTI's number of the call.
+    /// CUPTI's number of the call, which is also in the records of the launched work.
     pub correlation: u32,
 }
 
@@ -64,7 +64,7 @@ pub enum Launch {
     Kernel,
     /// `cuLaunchKernelEx`.
     KernelEx,
-    /// `cuGraphLaunch`. A graph has any number of kernels.
+    /// `cuGraphLaunch`. The launched graph may contain any number of kernels.
     Graph,
 }
 
@@ -80,15 +80,16 @@ impl Call {
         !self.is_enter() && !self.result.is_null() && unsafe { *self.result } != 0
     }
 
-    /// Returns the name of the kernel that a call launches; `None` for a graph.
+    /// Returns the name of the kernel that a call launches, or `None` if CUPTI gives no name.
     pub fn kernel(&self) -> Option<Arc<str>> {
         // SAFETY: CUPTI gives a C string for a function that launches a kernel.
         let name = (!self.symbol.is_null()).then(|| unsafe { CStr::from_ptr(self.symbol) })?;
         Some(Arc::from(&*name.to_string_lossy()))
     }
 
-    /// Returns the stream of a call that launches something. `is_of_thread` says that for this
-    /// function, a null stream means the default stream of the thread.
+    /// Returns the stream on which a call launches work. `is_of_thread` says whether a null stream
+    /// means the default stream of the thread for this function; otherwise it means that of the
+    /// context.
     pub fn stream(&self, launch: Launch, is_of_thread: bool) -> Option<Stream> {
         let arguments = self.parameters;
         if arguments.is_null() {
@@ -117,7 +118,7 @@ mod tests {
     use std::mem::offset_of;
     use std::ptr;
 
-    /// The expected offsets are those that a C compiler computes for `cupti_callbacks.h` of CUDA
+    /// The expected offsets are those that a C compiler computes from `cupti_callbacks.h` of CUDA
     /// 13.5.
     #[test]
     fn data_of_a_call_stand_where_the_header_has_them() {

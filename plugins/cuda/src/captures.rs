@@ -1,15 +1,16 @@
 //! Finds out whether the program captures streams for a graph. Work that is launched on such a
-//! stream does not run, and waiting for a device makes its captures invalid, so that the program
-//! would fail. Reading counters needs such a wait, so nothing is counted during a capture.
+//! stream does not run. A wait for the device makes its captures invalid, so that the program would
+//! fail. Reading counters of a kernel or an op needs such a wait, so the plugin counts nothing
+//! during a capture.
 //!
 //! | known from | of which streams |
 //! |---|---|
-//! | calls of `cuStreamBeginCapture` and `cuStreamEndCapture`, of which CUPTI tells a subscriber | all, since the recording began |
-//! | [`driver::is_capturing`] of the stream of a launch | this one |
-//! | the same of the legacy stream | those of its context that are not non-blocking |
+//! | calls of `cuStreamBeginCapture` and `cuStreamEndCapture` that CUPTI reports | all streams |
+//! | [`driver::is_capturing`] for the stream of a launch | this stream |
+//! | the same function for the legacy stream | all of its context but non-blocking ones |
 //!
-//! A collector of TVM's ops has no subscriber and does not know the stream, so only the last row
-//! applies to it.
+//! A collector that counts around TVM's ops (module `collector`) has no subscriber and does not
+//! know the stream, so only the last row applies to it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use crate::callback::Call;
 use crate::cupti::{self, Cupti};
 use crate::driver::{self, Stream};
 
-/// The number of captures that have begun and not ended.
+/// The number of captures that began during the recording and have not ended.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// CUPTI's numbers of the driver's functions that begin and end captures.
@@ -30,11 +31,12 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// The largest number of functions that are searched. The driver of CUDA 13.5 has fewer than 900
-/// functions.
+/// CUPTI's numbers below this one are searched for the functions. The driver of CUDA 13.5 has fewer
+/// than 900 functions.
 const MOST_FUNCTIONS: u32 = 1500;
 
-/// Finds the functions by their names, because there are several versions of each function.
+/// Finds the functions by the beginning of their names, because each function has several versions,
+/// each with its own number.
 fn functions(cupti: &Cupti) -> &'static Functions {
     FUNCTIONS.get_or_init(|| {
         let mut functions = Functions::default();
@@ -49,18 +51,19 @@ fn functions(cupti: &Cupti) -> &'static Functions {
     })
 }
 
-/// Watches captures from now on. The callback of `subscriber` must call [`called`].
+/// Counts captures that begin from now on. The callback of `subscriber` must call [`called`].
 pub fn begin(cupti: &Cupti, subscriber: usize) {
     OPEN.store(0, Ordering::Release);
     let functions = functions(cupti);
     for id in functions.begin.iter().chain(&functions.end) {
-        // If this call fails, the driver is still asked about captures at each launch.
+        // If this call fails, the plugin still asks the driver about captures at each launch and
+        // op.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, *id);
     }
 }
 
-/// The callback calls this function when the program calls a function of the driver, and when that
-/// function returns.
+/// The subscriber's callback calls this function when the program calls a function of the driver,
+/// and when that function returns.
 pub fn called(id: u32, call: &Call) {
     let Some(functions) = FUNCTIONS.get() else { return };
     // A capture counts as open from before the call that begins it until after the call that ends
@@ -70,15 +73,15 @@ pub fn called(id: u32, call: &Call) {
     } else if (functions.begin.contains(&id) && call.has_failed())
         || (functions.end.contains(&id) && !call.is_enter())
     {
-        // A capture that began before the recording was not counted, so the number may already be
-        // 0.
+        // A capture that began before the recording is not in this count, so the count may already
+        // be 0.
         let less = |open: usize| Some(open.saturating_sub(1));
         let _ = OPEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
-/// Returns whether waiting for a device is forbidden now because of a capture. `stream` is the
-/// stream of a launch.
+/// Returns whether a capture forbids waiting for a device now. `stream` is the stream of the
+/// launch, if it is known.
 pub fn are_open(stream: Option<Stream>) -> bool {
     OPEN.load(Ordering::Acquire) > 0
         || stream.is_some_and(driver::is_capturing)

@@ -1,12 +1,13 @@
-//! Lends buffers to CUPTI, and reads the records with which CUPTI fills them.
+//! Lends buffers to CUPTI, which fills them with records, and reads these records.
 //!
 //! ```text
 //!  CUPTI ─ requested ─► a buffer, or none beyond the limit
 //!        ─ completed ─► its records, read ─► Store ─ take ─► output
 //! ```
 //!
-//! CUPTI calls `requested` and `completed` on threads of its own and of the program. Records are
-//! read as soon as a buffer comes back, because the names to which they point may be freed later.
+//! CUPTI calls `requested` and `completed` on threads of its own and of the program. `completed`
+//! reads the records as soon as CUPTI returns a buffer, because the names to which they point may
+//! be freed later.
 
 use std::alloc::Layout;
 use std::collections::{BTreeSet, HashMap};
@@ -27,14 +28,14 @@ pub const BUFFER: usize = 1 << 20;
 /// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// The largest number of distinct names of kernels that are kept; later kernels are named by their
-/// address.
+/// The largest number of addresses for which the name is kept. A record with the name of another
+/// address gets its own copy of the name.
 const MOST_NAMES: usize = 100_000;
 
 /// A record, and a copy of the name to which it pointed.
 pub type Named = (Record, Option<Arc<str>>);
 
-/// A range whose counters were read.
+/// A kernel or an op around which counters were read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     /// What the range contains.
@@ -43,9 +44,8 @@ pub struct Range {
     pub times: (u64, u64),
     /// The thread that launched the work of the range.
     pub thread: u32,
-    /// The device.
     pub device: u32,
-    /// CUPTI's number of the launch; 0 for an op.
+    /// CUPTI's number of the call that launched the kernel; 0 for an op.
     pub correlation: u32,
     /// The values of the counters, in the order of the counters' names.
     pub values: Vec<f64>,
@@ -56,9 +56,9 @@ pub struct Range {
 pub enum What {
     /// A kernel, with its name.
     Kernel(Option<Arc<str>>),
-    /// A kernel of a graph, with the number of the kernel in the launch of the graph.
+    /// A kernel of a graph, with the position of the kernel in the launch of the graph, from 0.
     OfGraph(u32),
-    /// An op, with the number that the host gave it.
+    /// An op, with the id that the host gave it.
     Op(u64),
 }
 
@@ -69,7 +69,6 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 pub struct Store {
     /// The records in the order in which their buffers came back.
     pub records: Vec<Named>,
-    /// Values of counters.
     values: Vec<Value>,
     /// Ranges whose counters were read.
     ranges: Vec<Range>,
@@ -83,16 +82,17 @@ pub struct Store {
 /// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Number of records that were dropped because of the limit.
+    /// Number of records, samples and ranges that were dropped because of the limit.
     pub beyond: u64,
     /// Number of records that CUPTI dropped.
     pub dropped: u64,
-    /// Number of records that are too short for their kind, plus the number of buffers in which the
-    /// end of the records could not be found.
+    /// Number of records that are too short for their kind, and of buffers that were not lent or in
+    /// which the end of the records could not be found.
     pub damaged: u64,
     /// Number of records of unknown kinds.
     pub unknown: u64,
-    /// Number of kernels whose counters were not read.
+    /// Number of launches whose counters were not read, and of a graph's kernels for which CUPTI
+    /// had no room.
     pub uncounted: u64,
     /// Number of ops whose counters were not read.
     pub uncounted_ops: u64,
@@ -118,12 +118,13 @@ impl Store {
         }
     }
 
-    /// Returns the number of bytes in use.
+    /// Returns the number of bytes of the lent buffers and of what is kept.
     fn taken(&self) -> u64 {
         (self.lent.len() * BUFFER) as u64 + self.kept()
     }
 
-    /// Returns the number of bytes of the records and names that are kept.
+    /// Returns the number of bytes of the records, samples and ranges that are kept. Names do not
+    /// count.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
         let of_range = |range: &Range| size_of::<Range>() + 8 * range.values.len();
@@ -139,7 +140,8 @@ impl Store {
         self.records.push(record);
     }
 
-    /// Returns a copy of a name. Each name is stored only once.
+    /// Returns a copy of the name at an address. Records whose names have the same address share
+    /// one copy.
     ///
     /// # Safety
     /// `address` must be 0 or that of a C string.
@@ -176,14 +178,14 @@ fn layout() -> Layout {
     }
 }
 
-/// Begins a recording, and drops everything that is left of the recording before.
+/// Begins a recording, and drops what is left of the one before, except the list of lent buffers.
 pub fn open() {
     let mut store = store();
     let lent = std::mem::take(&mut store.lent);
     *store = Store { lent, ..Store::new() };
 }
 
-/// Sets the largest number of bytes that may be in use.
+/// Sets the largest number of bytes for buffers, records, samples and ranges.
 pub fn set_limit(bytes: u64) {
     store().limit = bytes;
 }
@@ -213,7 +215,7 @@ pub fn add_range(range: Range) {
     }
 }
 
-/// Counts kernels whose counters were not read.
+/// Counts launches or kernels whose counters were not read.
 pub fn add_uncounted(count: u64) {
     store().missing.uncounted += count;
 }
@@ -223,7 +225,7 @@ pub fn add_uncounted_op() {
     store().missing.uncounted_ops += 1;
 }
 
-/// Returns the kernel's number of the calling thread.
+/// Returns the id that Linux gave the calling thread.
 pub fn own_thread() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
@@ -234,11 +236,9 @@ pub fn own_thread() -> u32 {
 pub struct Taken {
     /// CUPTI's records.
     pub records: Vec<Named>,
-    /// Samples of counters.
     pub values: Vec<Value>,
-    /// Counters of ranges.
+    /// Ranges whose counters were read.
     pub ranges: Vec<Range>,
-    /// What is missing.
     pub missing: Missing,
 }
 
@@ -253,7 +253,8 @@ pub fn take() -> Taken {
     }
 }
 
-/// Gives CUPTI a buffer. If CUPTI gets no buffer, it drops records and counts them.
+/// CUPTI calls this function to get a buffer. If it gets none, because of the limit, it drops
+/// records and counts them.
 ///
 /// # Safety
 /// Only CUPTI may call this, with three variables of its own.
@@ -275,8 +276,8 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         made
     }));
     let given = given.unwrap_or(std::ptr::null_mut());
-    // SAFETY: CUPTI passes three variables of its own, which may be written to. 0 means any number
-    // of records.
+    // SAFETY: CUPTI passes three variables of its own, which may be written to. In `most`, 0 means
+    // that a buffer may contain any number of records.
     unsafe {
         *buffer = given;
         *size = if given.is_null() { 0 } else { BUFFER };
@@ -284,7 +285,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
 }
 
-/// Takes back a buffer from CUPTI, with records in its first `valid` bytes.
+/// CUPTI calls this function to return a buffer, with records in its first `valid` bytes.
 ///
 /// # Safety
 /// Only CUPTI may call this, with a buffer that [`requested`] gave it.
@@ -335,7 +336,8 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
         let next = unsafe { cupti.next_record(buffer, valid, record) };
         let at = match next {
             Ok(found) => match (found as usize).checked_sub(begin) {
-                // The next record must be after this one and inside of the buffer.
+                // Each record must begin after the record before it, and inside of the bytes that
+                // CUPTI filled.
                 Some(at) if at < valid && before.is_none_or(|before| before < at) => Some(at),
                 _ => {
                     store.missing.damaged += 1;
@@ -363,7 +365,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     }
 }
 
-/// Reads a record and stores it.
+/// Reads a record, and stores it unless it is small talk.
 ///
 /// # Safety
 /// The record must be one of CUPTI's, so that the names to which it points are C strings.

@@ -1,7 +1,7 @@
-//! Counts on a device around the ops of a host that has collectors
-//! (`include/counterpoint/collector.h`), which is TVM's virtual machine. The Python package finds
-//! the function [`counterpoint_cuda_collector`] in the plugin's file, and registers the collectors
-//! that this function makes. Nothing else of the plugin is used then.
+//! Collectors (`include/counterpoint/collector.h`) that count on a device around each op of TVM's
+//! virtual machine. The Python package finds the function [`counterpoint_cuda_collector`] in the
+//! plugin's file, and registers the collectors that it makes with the recorder. Nothing else of the
+//! plugin is used then.
 //!
 //! ```text
 //!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
@@ -33,16 +33,16 @@ struct Own {
     collector: Collector,
     ranges: OpRanges,
     device: u32,
-    /// Ops without values since the last [`counterpoint_cuda_collector_end`].
+    /// Number of ops that could not be counted since the last [`counterpoint_cuda_collector_end`].
     uncounted: AtomicU64,
-    /// The kinds of the values.
+    /// The kind of each counter's value: count, percent or ratio.
     kinds: Vec<u32>,
     _slots: Vec<Slot>,
     _names: Vec<CString>,
 }
 
 /// `start` returns the address of one of these bytes: the first one for an op that is counted, the
-/// second one for an op that should be counted but cannot be.
+/// second one for an op that should be counted but cannot be. For other ops, it returns null.
 static STATES: [u8; 2] = [0; 2];
 /// `stop` returns this for an op that could not be counted. The recorder counts it as the loss
 /// `collector_failed`.
@@ -92,10 +92,10 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
     count
 }
 
-/// Reports why ops have had no values since the last call of this function: writes the reason to
-/// `why`, with a zero byte at its end, and returns its length, which is 0 if all ops were counted.
-/// Also gives back the objects that CUPTI has made for the collector; they are made again at the
-/// next op.
+/// Reports why ops could not be counted since the last call of this function: writes the reason to
+/// `why`, with a zero byte at its end, and returns the reason's length, which is 0 if all ops were
+/// counted. Also gives back the objects that CUPTI has made for the collector; the next op makes
+/// them again.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.
@@ -124,7 +124,8 @@ pub unsafe extern "C" fn counterpoint_cuda_collector_end(
     unsafe { say(&text, why, room) }
 }
 
-/// # Safety `address` must be a C string or null.
+/// # Safety
+/// `address` must be a C string or null.
 unsafe fn text(address: *const c_char) -> Option<String> {
     // SAFETY: the caller's promise.
     (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned())
@@ -140,7 +141,7 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
     if counters.iter().any(|counter| counter.device != device) {
         return Err("the counters of one collector are of one device".to_owned());
     }
-    // CUPTI 13.2 crashes in the call for its version if the driver is not loaded.
+    // CUPTI 13.2 crashes in `cuptiGetVersion` if the driver is not loaded.
     if !find::is_loaded(&["libcuda.so"]) {
         return Err("the program has not loaded CUDA's driver (libcuda.so)".to_owned());
     }
@@ -170,7 +171,7 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
     Ok(own)
 }
 
-/// Returns the CUPTI of this process.
+/// Returns the CUPTI that this process uses; finds and loads it the first time.
 fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = lock(&ONE);
@@ -180,8 +181,8 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Returns the kind of a counter's values, from the counter's name: a sum, a maximum or a minimum
-/// is a whole number.
+/// Returns the kind of a counter's values, from the end of the counter's name: a `sum`, `max` or
+/// `min` is a whole number.
 fn kind_of(counter: &str) -> u32 {
     match counter.rsplit('.').next() {
         _ if counter::is_percent(counter) => PERCENT,
@@ -191,7 +192,7 @@ fn kind_of(counter: &str) -> u32 {
 }
 
 unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
-    // SAFETY: the recorder passes on what `made` has set.
+    // SAFETY: the recorder passes the collector's `this`, which `made` has set to an `Own`.
     let own = unsafe { &*this.cast::<Own>() };
     if device.kind != CUDA || device.id != own.device as i32 {
         return ptr::null_mut();

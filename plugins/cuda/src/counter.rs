@@ -1,4 +1,4 @@
-//! Finds properties of a counter of CUPTI from its name: the values of
+//! Finds the unit of a CUPTI counter from the counter's name. For example, the values of
 //! `dram__bytes_read.sum.per_second` are bytes per second.
 
 /// Returns whether the values of the counter are percentages.

@@ -1,5 +1,5 @@
-//! CUPTI's functions. They are looked up when they are needed, because this shared object is not
-//! linked with CUPTI and can be loaded on machines without CUPTI. Names, numbers and types are
+//! CUPTI's functions. The plugin loads CUPTI and looks up the functions at run time, so that the
+//! plugin's shared object can be loaded on machines without CUPTI. Names, numbers and types are
 //! taken from `cupti_activity.h`, `cupti_callbacks.h` and `cupti_result.h`, and are the same in
 //! CUDA 11.8 to 13.5.
 
@@ -56,8 +56,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks up all functions. The error is the name of a necessary function that is
-            /// missing.
+            /// Looks up all functions. The error is the name of a needed function that is missing.
             ///
             /// # Safety
             /// `handle` must be a library with CUPTI's interface, which stays loaded.
@@ -134,20 +133,20 @@ pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
 
-/// Uses this CUPTI from now on, unless another CUPTI was set before. Returns the CUPTI that is in
-/// use.
+/// Makes this CUPTI the one that [`in_use`] returns, unless another one was set before. Returns the
+/// CUPTI that is in use.
 pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
 
-/// Turns a code into a result.
+/// Turns CUPTI's code into a `Result`.
 fn checked(code: Code) -> Result<(), Code> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
 impl Cupti {
-    /// Loads a file, or a library that the dynamic linker finds by its name. With `only_loaded`,
-    /// uses the library only if the process has already loaded it.
+    /// Loads CUPTI from a file, or as a library that the dynamic linker finds by its name. With
+    /// `only_loaded`, uses the library only if the process has already loaded it.
     ///
     /// # Errors
     /// Says why the library cannot be used.
@@ -198,8 +197,8 @@ impl Cupti {
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Makes `callback` the only function for CUPTI's callbacks in this process. CUPTI calls this
-    /// function for the callbacks that [`Self::enable_callback`] turns on.
+    /// Makes `callback` the only function in this process that CUPTI calls back. CUPTI calls it for
+    /// the ids that [`Self::enable_callback`] turns on. Returns the subscriber.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -212,8 +211,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Makes CUPTI call the subscriber's function for the callback `id` of a domain. Such a
-    /// callback stands for a function of the driver, or for an event in the life of a context.
+    /// Makes CUPTI call the subscriber's function for the `id` of a domain. An id stands for a
+    /// function of the driver, or for an event such as the creation of a context.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -253,7 +252,7 @@ impl Cupti {
         let address = self.symbol("cuptiGetVersion")?;
         // SAFETY: all zeros is a value of this struct of pointers.
         let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: any address may be asked for, and the result is a variable of ours.
+        // SAFETY: `dladdr` takes any address, and `info` outlives the call.
         if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
             return None;
         }
@@ -268,7 +267,8 @@ impl Cupti {
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
     }
 
-    /// Makes CUPTI use these functions for buffers, and the kernel's numbers for threads.
+    /// Makes CUPTI call `requested` to get buffers and `completed` to return them, and identify
+    /// threads by their Linux ids.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -325,7 +325,7 @@ impl Cupti {
         checked(code).map(|()| record)
     }
 
-    /// Returns the number of records that CUPTI could not keep since the last call.
+    /// Returns the number of records that CUPTI has dropped since the last call of this function.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
         // SAFETY: `dropped` is CUPTI's function for these arguments: null stands for all contexts,

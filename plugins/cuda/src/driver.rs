@@ -1,5 +1,5 @@
-//! Three functions of CUDA's driver. They are only used if the process has loaded the driver
-//! already; this module loads nothing.
+//! Three functions of CUDA's driver. The plugin uses them only if the process has already loaded
+//! the driver; it never loads the driver itself.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -31,12 +31,13 @@ type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
 struct Driver {
     current: Current,
     synchronize: Synchronize,
-    /// Exists since CUDA 10.
+    /// Drivers before CUDA 10 do not have this function.
     is_capturing: Option<IsCapturing>,
 }
 
 /// Returns the functions, if the process has loaded the driver. Each call searches for the driver
-/// again until it is found; from then on, the driver stays loaded.
+/// again until one finds it; from then on, the driver stays loaded, because its handle is never
+/// closed.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
@@ -66,7 +67,7 @@ fn driver() -> Option<&'static Driver> {
     Some(DRIVER.get_or_init(|| driver))
 }
 
-/// Returns the context on which the calling thread launches kernels.
+/// Returns the calling thread's current context, on which it launches kernels.
 pub fn context() -> Option<*mut c_void> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the driver's function writes the context to this variable, which outlives the call.
@@ -77,12 +78,12 @@ pub fn context() -> Option<*mut c_void> {
 /// Returns whether work on this stream of the calling thread's context is captured for a graph, or
 /// cannot run because of a capture. For the legacy stream, the result covers all streams of its
 /// context that were not made non-blocking. This query does not disturb a capture. If the driver
-/// lacks the function, the result is false.
+/// lacks `cuStreamIsCapturing`, the result is false.
 pub fn is_capturing(stream: Stream) -> bool {
     let Some(ask) = driver().and_then(|driver| driver.is_capturing) else { return false };
     let mut status = NOT_CAPTURING;
-    // SAFETY: the stream is one of the two above, or one on which the program is launching a kernel right now, so it
-    // exists; the variable outlives the call.
+    // SAFETY: the stream is [`Stream::LEGACY`] or [`Stream::PER_THREAD`], or one on which the
+    // program is launching a kernel right now, so it exists; the variable outlives the call.
     match unsafe { ask(stream.0 as *mut c_void, &raw mut status) } {
         SUCCESS => status != NOT_CAPTURING,
         code => OF_CAPTURES.contains(&code),
@@ -94,13 +95,15 @@ pub fn is_capturing(stream: Stream) -> bool {
 pub enum NotWaited {
     /// A stream of the context is captured for a graph.
     Capturing,
-    /// The work failed, or there is no context; the text contains the driver's error code.
+    /// The driver is not loaded, or its wait failed, for example because there is no context. The
+    /// text contains the reason.
     Failed(String),
 }
 
 /// Waits until the work of the calling thread's context is done, however long that takes.
 ///
-/// # Errors See [`NotWaited`]. Calling this function during a capture makes the capture invalid, so
+/// # Errors
+/// See [`NotWaited`]. Calling this function during a capture makes the capture invalid, so
 /// call [`is_capturing`] before.
 pub fn wait() -> Result<(), NotWaited> {
     let lacks = || NotWaited::Failed("CUDA's driver is not loaded".to_owned());

@@ -9,12 +9,12 @@ use crate::cupti::Cupti;
 /// Names of the library, the newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Loads CUPTI. Tries in this order: the file that the user names, a library that the process has
-/// already loaded, a library beside the program's CUDA, a library that the dynamic linker finds,
-/// and the library of an installed toolkit.
+/// Loads CUPTI. If the user names a file (`named`), tries only this file. Otherwise tries in this
+/// order: a library that the process has already loaded, a library beside the program's CUDA, the
+/// library of an installed toolkit, and a library that the dynamic linker finds.
 ///
 /// # Errors
-/// The error lists the places that were tried.
+/// The error contains the first reason why a library could not be loaded.
 pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     if let Some(file) = named {
         return Cupti::load(file, false);
@@ -77,7 +77,8 @@ pub fn loaded_files() -> Vec<String> {
     found
 }
 
-/// Returns whether a library with one of these names is loaded, with any version after the name.
+/// Returns whether the process has loaded a library whose file name begins with one of these names,
+/// so that any version matches.
 pub fn is_loaded(names: &[&str]) -> bool {
     loaded_files().iter().any(|file| {
         let file = file.rsplit('/').next().unwrap_or_default();
@@ -85,8 +86,8 @@ pub fn is_loaded(names: &[&str]) -> bool {
     })
 }
 
-/// Returns folders beside libraries of CUDA that the process has loaded: folders of a toolkit and
-/// of pip's packages. The folders of pip's packages are `nvidia/cu13/lib` or
+/// Returns the folders in which the CUPTI that belongs to the loaded libraries may be: folders of a
+/// toolkit of CUDA and of pip's packages. The folders of pip's packages are `nvidia/cu13/lib` or
 /// `nvidia/cuda_runtime/lib` for CUDA's runtime and `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib`
 /// for CUPTI.
 fn beside(loaded: &[String]) -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
-//! Holds the ranges of a context (CUPTI's object for counting around work). When ranges are started
-//! and stopped, CUPTI waits for the device, and the device may wait for work that another thread
-//! has not launched yet. So a thread that uses the ranges takes them out, releases every lock, and
-//! puts them back afterwards:
+//! Stores the [`Ranges`] of a context (CUPTI's object for counting around work). When a thread
+//! starts or stops them, CUPTI waits for the device, and the device may wait for work that another
+//! thread has not launched yet. So a thread that uses the ranges takes them out of [`Held`],
+//! releases every lock, and puts them back afterwards:
 //!
 //! ```text
 //!  Unmade ─ take ─► Out ─ put ──► Here ─ take ─► Out …
@@ -9,8 +9,8 @@
 //!                    └─ discard ─► Doomed ─ put ─► Refused, and the ranges are the thread's to drop
 //! ```
 //!
-//! Functions of this module may return ranges. The caller must drop them while it holds no lock,
-//! because dropping them calls CUPTI.
+//! [`Held::put`], [`Held::refuse`] and [`Held::discard`] may return ranges. The caller must drop
+//! them while it holds no lock, because dropping them calls CUPTI.
 
 use std::mem;
 
@@ -26,7 +26,8 @@ pub enum Held {
     Here(Box<Ranges>),
     /// A thread has taken the ranges out: it makes them, or calls CUPTI with them.
     Out,
-    /// A thread has taken the ranges out, and they are not needed any more.
+    /// A thread has taken the ranges out, and the context was destroyed or the recording has ended
+    /// meanwhile.
     Doomed {
         /// Whether the context was destroyed meanwhile.
         is_destroyed: bool,
@@ -35,12 +36,14 @@ pub enum Held {
     Refused,
 }
 
-/// What a thread has taken out. If there are no ranges in it, the thread makes them.
+/// The ranges that a thread has taken out. `None` if they have not been made yet; the thread then
+/// makes them.
 #[derive(Debug)]
 pub struct Taken(pub Option<Box<Ranges>>);
 
 impl Held {
-    /// Takes the ranges out; `None` if nothing is counted on this context.
+    /// Takes the ranges out. Returns `None` if another thread has taken them out, or if nothing is
+    /// counted on this context.
     pub fn take(&mut self) -> Option<Taken> {
         match mem::replace(self, Self::Out) {
             Self::Unmade => Some(Taken(None)),
@@ -52,7 +55,8 @@ impl Held {
         }
     }
 
-    /// Puts back what was taken out, including ranges that were made meanwhile.
+    /// Puts back what was taken out, including ranges that were made meanwhile; if the state is
+    /// `Doomed`, see [`Self::refuse`].
     pub fn put(&mut self, taken: Taken) -> Option<Box<Ranges>> {
         if !matches!(self, Self::Out) {
             return self.refuse(taken);
@@ -61,7 +65,8 @@ impl Held {
         None
     }
 
-    /// Puts nothing back. From now on, nothing is counted on the context.
+    /// Returns the ranges for dropping, and puts nothing back. From now on, nothing is counted on
+    /// the context.
     pub fn refuse(&mut self, mut taken: Taken) -> Option<Box<Ranges>> {
         if let (Self::Doomed { is_destroyed: true }, Some(ranges)) = (&*self, &mut taken.0) {
             ranges.abandon();
@@ -70,8 +75,8 @@ impl Held {
         taken.0
     }
 
-    /// Gives up the ranges, because the context is about to be destroyed (`is_destroyed`) or the
-    /// recording ends.
+    /// Gives up the ranges, because the context is destroyed (`is_destroyed`) or the recording
+    /// ends.
     pub fn discard(&mut self, is_destroyed: bool) -> Option<Box<Ranges>> {
         match mem::replace(self, Self::Refused) {
             Self::Here(ranges) => Some(ranges),

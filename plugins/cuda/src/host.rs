@@ -1,8 +1,8 @@
-//! The part of CUPTI's profiling that runs on the host. It computes which registers of the device
-//! the counters need (a configuration), and computes values of counters from the device's data (an
-//! evaluation). Names, numbers and field offsets are those of `cupti_profiler_host.h`,
-//! `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6 to 13.5; CUDA 12.6 is the first
-//! version that has them.
+//! The part of CUPTI's profiling that runs on the host (the CPU). It computes which registers of
+//! the device the counters need (a configuration), and computes values of counters from the
+//! device's data (an evaluation). Names, numbers and field offsets are those of
+//! `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6 to 13.5;
+//! CUDA 12.6 is the first version that has them.
 //!
 //! ```text
 //!  names ─► host ─► configuration ─► device: samples (pm) or ranges (range) ─► evaluate ─► values
@@ -68,7 +68,7 @@ struct Initialize {
 }
 
 /// Libraries in CUPTI's folder that CUPTI loads by their names for the host's part. If CUPTI is in
-/// a Python package, the dynamic linker would not find them.
+/// a Python package, the dynamic linker would not find them, so the plugin loads them first.
 const BESIDE: [&str; 2] = ["libnvperf_host.so", "libnvperf_target.so"];
 
 fn load_beside(cupti: &Cupti) {
@@ -85,7 +85,8 @@ fn load_beside(cupti: &Cupti) {
 
 /// Initialises CUPTI's profilers.
 ///
-/// # Errors The error names the function that failed, and the reason.
+/// # Errors
+/// The error names the function that failed, and the reason.
 pub fn initialize(cupti: &Cupti) -> Result<(), String> {
     load_beside(cupti);
     const NAME: &str = "cuptiProfilerInitialize";
@@ -103,7 +104,7 @@ pub fn initialize(cupti: &Cupti) -> Result<(), String> {
 
 const FIRST: &str = "CUDA 12.6 is the first that has it";
 
-/// Checks that this CUPTI has the functions of the host's part.
+/// Checks that this CUPTI has the functions of the host's part, except `cuptiProfilerInitialize`.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -117,7 +118,6 @@ pub struct Host {
     cupti: &'static Cupti,
     api: Api,
     object: Object,
-    /// The counters.
     pub names: Names,
 }
 
@@ -128,16 +128,17 @@ pub struct Configured {
     pub image: Image,
     /// The number of bytes of these data.
     pub length: usize,
-    /// How many times the same work must run. More than one run is needed if the device has too few
-    /// registers for all counters.
+    /// How many times the same work must run. It is more than 1 if the device has too few registers
+    /// for all counters at once.
     pub passes: usize,
 }
 
 impl Host {
-    /// Makes the object. `available` contains CUPTI's data about which counters this user may read
-    /// on the device.
+    /// Makes CUPTI's object for a device. `available` contains CUPTI's data about which counters
+    /// this user may read on the device.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn new(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -167,14 +168,15 @@ impl Host {
         new.profiler = profiler as u32;
         new.chip = chip.as_ptr();
         new.availability = available;
-        // In CUDA 12 and 13.0, the struct ends with the object.
+        // In CUDA 12 and 13.0, the struct `Make` ends with the field `object`.
         call_or_older(cupti, api.new, &mut new, offset_of!(Make, set))?;
         Ok(Self { cupti, api, object: new.object, names: Names::new(names) })
     }
 
     /// Returns the configuration for the counters.
     ///
-    /// # Errors The error names the function that failed, and the reason: for example, that a
+    /// # Errors
+    /// The error names the function that failed, and the reason: for example, that a
     /// counter does not exist.
     pub fn configuration(&self) -> Result<Configured, String> {
         let (cupti, api) = (self.cupti, self.api);
@@ -196,9 +198,11 @@ impl Host {
         Ok(Configured { image, length: size.length, passes: passes.count })
     }
 
-    /// Returns the values of one sample or range in the device's data, in the order of the names.
+    /// Computes the values of one sample or range (`index`) in the device's data, and writes them
+    /// to `values` in the order of the names.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn evaluate(
         &self,
         data: &mut Image,
@@ -228,7 +232,7 @@ impl Drop for Host {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.2 and
+    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.2 and
     /// 13.5.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
@@ -247,7 +251,8 @@ mod tests {
         assert_eq!(offset_of!(Make, set), 48, "in CUDA 12 and 13.0");
     }
 
-    /// Returns NVIDIA's own CUPTI of CUDA 13.0. It needs no device for the host's part.
+    /// Returns NVIDIA's own CUPTI of CUDA 13.0, if it is in the virtual environment. Its host's
+    /// part needs no device.
     fn nvidias() -> Option<&'static Cupti> {
         let venv = std::env::var_os("COUNTERPOINT_VENV").map(std::path::PathBuf::from);
         let pythons = venv.and_then(|venv| venv.join("lib").read_dir().ok()).into_iter().flatten();
@@ -295,7 +300,7 @@ mod tests {
         assert!(passes > 1, "{passes}");
     }
 
-    /// Turing, Ampere, Ada, Hopper and Blackwell.
+    /// The chips are of the generations Turing, Ampere, Ada, Hopper and Blackwell.
     #[test]
     fn every_former_event_is_a_counter_of_each_generation() {
         let Some(cupti) = nvidias() else { return };

@@ -9,13 +9,13 @@
 //!
 //! So the values belong to this launch, whatever else the program does. In a context, one launch at
 //! a time is counted, from its `enter` to the end of its `exit`. Another thread that launches a
-//! kernel meanwhile waits. If it has waited for too long (for example, because the first kernel
-//! waits for the second one), neither kernel is counted, because the values of the first kernel may
-//! include the second one. No lock is held while CUPTI is called, because CUPTI waits for the
-//! device ([`Held`]).
+//! kernel on the same context meanwhile waits. If it has waited for [`PATIENCE`] (for example,
+//! because the first kernel waits for the second one), neither kernel is counted, because the
+//! values of the first kernel may include the second one. The plugin holds no lock while it calls
+//! CUPTI, because CUPTI waits for the device ([`Held`]).
 //!
-//! A function of CUPTI that is called here may make CUPTI call this module again. [`Inside`]
-//! detects that.
+//! A function of CUPTI that is called here may launch kernels, for which CUPTI calls [`called`]
+//! again. [`Inside`] detects that.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ const LAUNCHES: [(u32, Launch, bool); 8] = [
 ];
 /// `cuLaunchKernel`, which exists in every version.
 const FIRST: u32 = LAUNCHES[0].0;
-/// How long a launch waits for a launch of another thread.
+/// How long a launch waits for the end of another thread's launch on the same context.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A launch that is being counted.
@@ -73,7 +73,7 @@ struct Context {
     /// later context can have the same address.
     id: u32,
     inner: Mutex<Inner>,
-    /// Notified when the open launch has ended or is disturbed.
+    /// Threads wait on this until the open launch has ended or is disturbed.
     changed: Condvar,
 }
 
@@ -99,13 +99,13 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Exists while a thread executes this module. CUPTI itself may launch kernels in the functions
-/// that are called here, and these launches must not be counted.
+/// Exists while a thread executes [`called`]. CUPTI itself may launch kernels in functions that
+/// [`called`] uses, and these launches must not be counted.
 #[derive(Debug)]
 struct Inside;
 
 impl Inside {
-    /// Returns `None` if this thread executes this module already.
+    /// Returns `None` if this thread already executes [`called`].
     fn new() -> Option<Self> {
         (!IS_INSIDE.replace(true)).then_some(Self)
     }
@@ -118,8 +118,8 @@ impl Drop for Inside {
     }
 }
 
-/// Begins to count each kernel that is launched from now on. The callback of `subscriber` must call
-/// [`called`].
+/// Begins to count each kernel that is launched from now on. The function that CUPTI calls for
+/// `subscriber` must call [`called`].
 pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     *lock(&WHY) = None;
     if let Err(why) = range::check(cupti) {
@@ -145,7 +145,7 @@ pub fn go_on(is_on: bool) {
     }
 }
 
-/// Gives back all ranges. If a thread uses ranges right now, this thread gives them back itself.
+/// Gives all ranges back to CUPTI. If another thread uses ranges now, it gives them back itself.
 pub fn end() {
     let ended = lock(&STATE).take();
     for context in ended.into_iter().flat_map(|state| state.contexts.into_values()) {
@@ -153,7 +153,7 @@ pub fn end() {
     }
 }
 
-/// Gives back the ranges of a context that is about to be destroyed.
+/// Gives the ranges of a context that is about to be destroyed back to CUPTI.
 pub fn gone(context: *mut c_void) {
     let known = lock(&STATE).as_mut().and_then(|state| state.contexts.remove(&(context as usize)));
     if let Some(known) = known {
@@ -161,7 +161,7 @@ pub fn gone(context: *mut c_void) {
     }
 }
 
-/// Returns why kernels were not counted although that was requested.
+/// Returns the first reason why kernels could not be counted, if there was one.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -170,8 +170,8 @@ fn note(why: String) {
     lock(&WHY).get_or_insert(why);
 }
 
-/// The callback calls this function when the program calls a function of the driver, and when that
-/// function returns.
+/// The subscriber's callback calls this function when the program calls a function of the driver,
+/// and when that function returns.
 pub fn called(id: u32, call: &Call) {
     let Some((_, launch, is_of_thread)) = LAUNCHES.into_iter().find(|known| known.0 == id) else {
         return;
@@ -183,14 +183,15 @@ pub fn called(id: u32, call: &Call) {
     }
 }
 
-/// Returns the context of a call, if a launch on it has been counted before.
+/// Returns the context of a call, if [`context_of`] has added it before.
 fn known(call: &Call) -> Option<Arc<Context>> {
     let locked = lock(&STATE);
     let context = locked.as_ref()?.contexts.get(&(call.context as usize))?;
     (context.id == call.context_id).then(|| Arc::clone(context))
 }
 
-/// Returns the context of a launch; `None` if nothing is to be counted now.
+/// Returns the context of a launch, and adds it if it is new. Returns `None` if nothing is to be
+/// counted now.
 fn context_of(call: &Call) -> Option<Arc<Context>> {
     let (cupti, names) = {
         let locked = lock(&STATE);
@@ -221,8 +222,8 @@ fn context_of(call: &Call) -> Option<Arc<Context>> {
 
 impl Context {
     /// Waits until no other launch of the context is open, and makes `open` the launch that is
-    /// counted. Returns `None` if the wait takes too long, or if nothing can be counted on the
-    /// context.
+    /// counted. Returns `None` if this or another thread has waited for too long, or if nothing can
+    /// be counted on the context.
     fn reserve(&self, open: Open) -> Option<Taken> {
         // The values of a disturbed launch are lost anyway, so no thread waits for it any more.
         let is_busy =
@@ -245,8 +246,8 @@ impl Context {
         drop(rest);
     }
 
-    /// Ends the open launch and returns it. Puts the ranges back; but if there is a reason `why`,
-    /// nothing is counted on the context from now on.
+    /// Ends the open launch and returns it. Puts the ranges back. If there is an error `why`, drops
+    /// the ranges instead, and nothing is counted on the context from now on.
     fn close(&self, taken: Taken, why: Option<&String>) -> Option<Open> {
         if let Some(why) = why {
             note(format!("device {}: {why}", self.device));
@@ -314,7 +315,7 @@ fn enter(call: &Call, launch: Launch, is_of_thread: bool) {
     }
 }
 
-/// Begins to count. Makes the ranges if there are none yet.
+/// Begins to count a launch. Makes the context's ranges if there are none yet.
 fn start(taken: &mut Taken, call: &Call, context: &Context) -> Result<(), String> {
     let ranges = match &mut taken.0 {
         Some(ranges) => ranges,
@@ -331,8 +332,8 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let Some(context) = known(call) else { return };
     let thread = collect::own_thread();
     let Some(mut ranges) = context.returns(thread, call.correlation) else { return };
-    // If a capture has begun meanwhile, the ranges cannot be stopped now. The next launch then
-    // stops them before it starts them again.
+    // If the program has begun a capture meanwhile, the ranges cannot be stopped now. The next
+    // launch then stops them before it starts them again.
     let is_captured = captures::are_open(call.stream(launch, is_of_thread));
     let stopped = if is_captured { None } else { Some(ranges.stop()) };
     let why = stopped.as_ref().and_then(|stopped| stopped.as_ref().err());
@@ -344,8 +345,8 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };
     let is_known = counted.is_complete && (open.is_graph || counted.ranges.len() == 1);
     if open.is_disturbed || !is_known {
-        // It is not known which of the ranges is this kernel, or the counters would need more runs
-        // of the kernel.
+        // It is not known which of the ranges belongs to this kernel, or the values are not
+        // complete.
         return collect::add_uncounted(1);
     }
     collect::add_uncounted(counted.dropped);

@@ -1,7 +1,7 @@
 //! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers:
 //! kernels, copies, fills and waits of devices, ranges of NVTX, and the calls of CUDA's runtime and
-//! driver, with arrows from each launch to the work that it launched. On request, devices sample
-//! counters, or counters are read around each kernel or op.
+//! driver, with arrows from each launch to the work that it launched. On request, the plugin also
+//! reads counters of devices: at an interval, or around each kernel or op.
 //!
 //! A host loads this shared object as a plugin. CUDA's driver also loads this file when the program
 //! initialises CUDA, if `CUDA_INJECTION64_PATH` names the file. NVTX loads it at the program's
@@ -16,7 +16,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `attach` | when CUPTI is used, and by whom; its clock |
+//! | `attach` | decides when the plugin uses CUPTI; converts CUPTI's times |
 //! | `find` | where CUPTI is |
 //! | `cupti` | CUPTI's functions |
 //! | `functions` | the names of CUDA's functions |
@@ -24,26 +24,26 @@
 //! | `records` | the layout of CUPTI's records |
 //! | `names` | names of kernels |
 //! | `structs` | how functions of profiling are called |
-//! | `host` | which registers counters need, and what the device's data say |
+//! | `host` | which registers counters need, and counters' values from the device's data |
 //! | `pm` | counters that the device samples |
-//! | `sampler` | the thread that fetches them |
-//! | `range`, `held` | counters of a range of work, and who uses them now |
+//! | `sampler` | the thread that fetches the values of these counters |
+//! | `range`, `held` | counters around a range of work, and which thread uses the range now |
 //! | `launches` | a range around each kernel |
 //! | `op_ranges`, `ops` | a range around each op |
-//! | `callback` | the calls of CUDA's driver of which CUPTI tells |
+//! | `callback` | the data of a call of CUDA's driver that CUPTI reports |
 //! | `captures` | whether the program captures a graph |
 //! | `driver` | functions of CUDA's driver |
 //! | `collector`, `papi` | counters around ops of a host without plugins, by PAPI's names |
-//! | `counter` | what a counter's name says about its values |
-//! | `output` | records as events |
+//! | `counter` | the unit of a counter's values, from its name |
+//! | `output` | turns records into events |
 //! | `settings` | the user's options |
 //! | `lock` | how a mutex is taken |
 //!
 //! Rules: the plugin is not linked with CUDA, and does nothing on a machine without CUDA or in a
 //! program that does not use CUDA. The plugin prints nothing, and no panic leaves it. It waits for
 //! a device only to read counters around a kernel or an op (`cuda.range-counters`). It holds no
-//! lock while it waits, and never waits while the program captures a graph. It counts everything
-//! that it cannot record, and reports the counts at the end.
+//! lock while it waits, and never waits while the program captures a graph. It counts the events
+//! that it cannot record, and reports these counts to the host.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod attach;
@@ -86,7 +86,7 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Cuda;
 
-/// One recording. A process has one at a time, because CUPTI allows only one.
+/// One recording. A process has one at a time, because CUPTI allows only one subscriber.
 #[derive(Debug)]
 pub struct Recording {
     settings: Mutex<Settings>,
@@ -155,8 +155,8 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // The host has a loss for events that do not fit, so these are only a warning. A record
-        // that cannot be read is a failure.
+        // If the host has taken the counts of missing events, they are only a warning here. A
+        // record that cannot be read is a failure.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())
@@ -235,7 +235,7 @@ impl Drop for Recording {
     }
 }
 
-/// Makes a sentence about the numbers of missing events.
+/// Returns a text with the numbers of missing events, or `None` if nothing is missing.
 fn said(missing: Missing, untimed: u64) -> Option<String> {
     let Missing { beyond, dropped, damaged, unknown, uncounted, uncounted_ops } = missing;
     let parts: Vec<String> = [

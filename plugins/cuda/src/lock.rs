@@ -1,6 +1,5 @@
-//! Locks a mutex even if a thread panicked while it held the mutex. Such a panic leaves nothing
-//! half done, because no function of CUDA or CUPTI is called under a mutex that their callbacks
-//! lock.
+//! Locks a mutex even if a thread panicked while it held the mutex. The plugin then goes on with
+//! the data that the mutex protects.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Turns names of kernels into the names in the source code. A C++ kernel has a mangled name; the
-//! function that demangles it is in the C++ library with which the program is linked. Kernels of
+//! Turns names of kernels into the names in the source code. A C++ kernel has a mangled name. The
+//! plugin demangles it with a function of the C++ library that the program has loaded. Kernels of
 //! Triton, CuPy and XLA have plain names.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct Names {
 const MOST: usize = 100_000;
 
 impl Names {
-    /// Returns the name under which the kernel is shown.
+    /// Returns the demangled name of a kernel, or the same name if that is impossible.
     pub fn shown(&mut self, name: &Arc<str>) -> Arc<str> {
         if !name.starts_with("_Z") {
             return Arc::clone(name);

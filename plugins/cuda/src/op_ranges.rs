@@ -1,13 +1,13 @@
-//! Counts on the device around each op of the host. CUPTI has no notion of ops, so each op becomes
-//! a range on the context in which the calling thread launches kernels. The plugin waits for the
-//! device before and after the op, so that the range contains exactly the kernels that the op has
-//! launched. One range at a time is counted: an op inside another op belongs to the outer op, and
-//! an op of another thread at the same time has no values.
+//! Counts on the device around each op of the host. CUPTI has no notion of ops, so the plugin makes
+//! each op a range on the current context of the calling thread. The plugin waits for the device
+//! before and after the op, so that the range contains exactly the kernels that the op has
+//! launched. One range at a time is counted. An op inside an op that is counted belongs to the
+//! outer op. An op of another thread at the same time has no values.
 //!
 //! The device may wait for work that the program has not launched yet: a collective waits for all
-//! of its devices. So no thread waits here for another thread, and no lock is held during a wait
-//! for the device or a call of CUPTI ([`Held`]). An op that finds the ranges in use is
-//! [`Uncounted`].
+//! of its devices. So a thread never waits here until another thread's op has ended, and holds no
+//! lock while it waits for the device or calls CUPTI ([`Held`]). An op that finds the ranges in use
+//! is [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -60,9 +60,9 @@ struct Open {
 /// The reason why a range was not begun or has no values.
 #[derive(Debug)]
 enum Failure {
-    /// Waiting for the device is forbidden now.
+    /// A capture forbids waiting for the device now.
     Capture,
-    /// Nothing is counted on the context from now on.
+    /// Counting failed, for this reason. Nothing is counted on the context from now on.
     Refused(String),
 }
 
@@ -82,8 +82,8 @@ impl From<String> for Failure {
 }
 
 impl OpRanges {
-    /// Makes the value that reads these counters: on one device, or on all devices if `device` is
-    /// `None`.
+    /// Prepares to read the counters with these names: on one device, or on all devices if `device`
+    /// is `None`.
     pub fn new(cupti: &'static Cupti, names: &[String], device: Option<u32>) -> Self {
         Self { cupti, names: names.to_vec(), device, inner: Mutex::default() }
     }
@@ -94,7 +94,7 @@ impl OpRanges {
     /// op that is being counted.
     ///
     /// # Errors
-    /// The op is not counted, although it should be.
+    /// The op should be counted but cannot be.
     pub fn begin(&self) -> Result<Option<u32>, Uncounted> {
         let Some(context) = driver::context() else { return Ok(None) };
         let Some(device) = self.cupti.device_of(context) else { return Ok(None) };
@@ -140,7 +140,7 @@ impl OpRanges {
         taken.map(Some).ok_or(Uncounted)
     }
 
-    /// Begins the range.
+    /// Waits for the device, and begins the range.
     fn start(&self, taken: &mut Taken, context: *mut c_void, device: u32) -> Result<(), Failure> {
         if captures::are_open(None) {
             return Err(Failure::Capture);
@@ -158,8 +158,8 @@ impl OpRanges {
         Ok(ranges.push(c"op")?)
     }
 
-    /// Puts back what was taken out. Returns whether the op stays open, which it does if `goes_on`
-    /// is true and nothing failed.
+    /// Puts back what was taken out. Returns whether the op stays open: `goes_on` is true, nothing
+    /// failed, and the ranges are still needed.
     fn give_back(&self, taken: Taken, failure: Option<Failure>, goes_on: bool) -> bool {
         let mut inner = lock(&self.inner);
         let Inner { contexts, open, why } = &mut *inner;
@@ -191,7 +191,7 @@ impl OpRanges {
     /// recording ended or the context was destroyed meanwhile.
     ///
     /// # Errors
-    /// The op has no values, although it should have.
+    /// The op should have values but has none.
     pub fn end(&self) -> Result<Option<Vec<f64>>, Uncounted> {
         let thread = collect::own_thread();
         let taken = {
@@ -215,19 +215,20 @@ impl OpRanges {
         self.give_back(Taken(Some(ranges)), failure, false);
         let Some(mut counted) = counted else { return Err(Uncounted) };
         match counted.ranges.len() {
-            // If an op has launched nothing, it may have no range, so its values are not complete.
+            // An op that has launched nothing may have no range. CUPTI then reports incomplete
+            // values.
             0 => Ok(None),
             1 if counted.is_complete => Ok(counted.ranges.pop()),
             _ => Err(Uncounted),
         }
     }
 
-    /// Returns why something was not counted.
+    /// Returns the first reason why an op could not be counted.
     pub fn why(&self) -> Option<String> {
         lock(&self.inner).why.clone()
     }
 
-    /// Gives back the ranges of a context that is about to be destroyed.
+    /// Gives the ranges of a context that is about to be destroyed back to CUPTI.
     pub fn forget(&self, context: *mut c_void) {
         let rest = {
             let mut inner = lock(&self.inner);
@@ -243,8 +244,9 @@ impl OpRanges {
         drop(rest);
     }
 
-    /// Gives back all ranges, and returns why something was not counted. The ranges are made again
-    /// when they are needed. If a thread uses ranges right now, this thread gives them back itself.
+    /// Gives all ranges back to CUPTI, and returns the first reason why an op could not be counted.
+    /// The next op makes ranges again. If another thread uses ranges now, it gives them back
+    /// itself.
     pub fn finish(&self) -> Option<String> {
         let mut rest = Vec::new();
         let why = {
@@ -262,9 +264,9 @@ impl OpRanges {
     }
 }
 
-/// Ends a range.
+/// Waits for the device, ends the range, and returns its values.
 fn stop(ranges: &mut Ranges) -> Result<Counted, Failure> {
-    // Ranges cannot be stopped during a capture. They are stopped before they are started again.
+    // Ranges cannot be stopped during a capture. The next [`Ranges::start`] stops them first.
     if captures::are_open(None) {
         return Err(Failure::Capture);
     }

@@ -15,7 +15,7 @@ use crate::range;
 /// The ranges of a recording that counts ops.
 #[derive(Clone, Copy, Debug)]
 struct Counting {
-    /// The number of the recording, which no other recording has.
+    /// The number of the recording; each recording of the process that counts ops has another one.
     recording: u64,
     ranges: &'static OpRanges,
 }
@@ -27,7 +27,7 @@ static LAST: Mutex<u64> = Mutex::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(true);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
-/// The op of a thread that is being counted.
+/// An op that is being counted on a thread.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     op: u64,
@@ -80,25 +80,25 @@ pub fn go_on(is_on: bool) {
     IS_ON.store(is_on, Ordering::Release);
 }
 
-/// Stops counting, and gives back all ranges.
+/// Stops counting, and gives all ranges back to CUPTI.
 pub fn end() {
     let Some(Counting { ranges, .. }) = lock(&COUNTING).take() else { return };
     *lock(&WHY) = ranges.finish();
 }
 
-/// Gives back the ranges of a context that is about to be destroyed.
+/// Gives the ranges of a context that is about to be destroyed back to CUPTI.
 pub fn gone(context: *mut c_void) {
     if let Some(Counting { ranges, .. }) = counting() {
         ranges.forget(context);
     }
 }
 
-/// Returns why ops were not counted although that was requested.
+/// Returns the first reason why ops could not be counted, if there was one.
 pub fn why() -> Option<String> {
     counting().and_then(|counting| counting.ranges.why()).or_else(|| lock(&WHY).clone())
 }
 
-/// Begins to count an op, which begins on the calling thread.
+/// Begins to count the op with the id `op`, which begins on the calling thread.
 pub fn push(cupti: &Cupti, op: u64) {
     let Some(Counting { recording, ranges }) = counting() else { return };
     let mut ops = OPS.get();

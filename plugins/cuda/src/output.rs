@@ -1,8 +1,9 @@
 //! Turns records into events of a trace.
 //!
-//! A call that launches work, and the work itself, come in different buffers, often seconds apart;
-//! they have the same correlation. The arrow between them needs both records. So such a call waits
-//! here until its work has come, or until the recording ends.
+//! The records of a call that launches work, and of the work itself, come in different buffers,
+//! often seconds apart. Both contain the same number, the correlation. The arrow between them needs
+//! both. So such a call waits in [`Output`] until the record of its work has come, or until the
+//! recording ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -19,15 +20,14 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// The largest number of correlations for which the op or the work is stored. So the launch of some
-/// work is found if at most this many other launches came in between.
+/// The largest number of correlations for which the op or the work is stored. So work and its
+/// launch find each other if at most this many launches came in between.
 const MOST: usize = 1 << 20;
 
 /// The stream number of the row that shows counted ranges. CUPTI numbers streams from 1, so no real
 /// stream has this number.
 const COUNTED_ROW: i32 = 1_000_000;
 
-/// Turns records into events.
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
@@ -46,7 +46,7 @@ pub struct Output {
     streams: BTreeSet<(u32, u32)>,
     /// Devices with ranges whose counters were read.
     counted: BTreeSet<u32>,
-    /// The op and the range in which a call was made, by correlation.
+    /// The ids of the op and of the range in which a call was made, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
     /// Calls for which the record of their work on the device has not arrived yet.
     waiting: BTreeMap<u32, Call>,
@@ -83,7 +83,6 @@ impl Output {
         }
     }
 
-    /// Returns the requested kinds.
     pub fn requested(&self) -> &[Kind] {
         &self.requested
     }
@@ -96,9 +95,11 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over the records as events. `last` means that no records follow.
+    /// Hands the records over to the host (`trace`) as events. `last` says that no records follow
+    /// in this recording.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records to which other records refer are read first, wherever they are in the buffer.
+        // Records to which other records refer are read first, because they may come later in
+        // `records`.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -156,8 +157,8 @@ impl Output {
         std::mem::take(&mut self.untimed)
     }
 
-    /// Hands over samples of counters. The time of a value is the start of its interval, because
-    /// tools draw a value up to the next value.
+    /// Hands over samples of devices' counters. The time of a value is the start of its interval,
+    /// because tools draw a value up to the time of the next one.
     pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
         for Value { time, device, counter, value } in values {
             let Some(name) = counters.get(*counter as usize) else { continue };
@@ -167,9 +168,9 @@ impl Output {
         }
     }
 
-    /// Hands over counters of ranges: each range becomes a slice with its values, and each value is
-    /// also added to the series of its kernel. The slices are on a separate row of their device. On
-    /// the rows of streams, tools would mistake them for work.
+    /// Hands over counters of ranges (kernels or ops). Each range becomes a slice with its values,
+    /// and each value is also added to the series of the kernel's name or `op`. The slices are on a
+    /// separate row of the device. On the row of a stream, tools would mistake them for work.
     pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
         if !self.wants(Kind::PROFILER_RANGE) {
             return;
@@ -187,8 +188,7 @@ impl Output {
                 .device(range.device as i32)
                 .row(COUNTED_ROW)
                 .correlation(range.correlation.into());
-            // The suffix is needed because sums of times by name would otherwise contain the kernel
-            // twice.
+            // Without the suffix, sums of times by name would contain the kernel twice.
             let counted = format!("{name} (counted)");
             let mut added = trace.event(&event).name(&counted).arg("thread", range.thread);
             let op = match range.what {
@@ -198,7 +198,7 @@ impl Output {
             if let Some(op) = op {
                 added = added.arg("External id", op);
             }
-            // A ratio without a divisor has no value.
+            // A ratio whose divisor is 0 has no finite value, and is left out.
             let values =
                 || counters.iter().zip(&range.values).filter(|(_, value)| value.is_finite());
             for (counter, value) in values() {
@@ -261,7 +261,8 @@ impl Output {
         }
     }
 
-    /// Gives a thread the name that the kernel has for it, if the thread has not ended yet.
+    /// Hands over the name that Linux has for a thread, once for each thread, if the thread has not
+    /// ended yet.
     fn name_thread(&mut self, thread: u32, trace: &mut Trace<'_>) {
         if self.threads.insert(thread) {
             let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
@@ -279,8 +280,8 @@ impl Output {
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
         } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
-            // A call of the driver inside of a call of the runtime has the same correlation. The
-            // first of the two waits.
+            // A call of the driver inside of a call of the runtime has the same correlation. Only
+            // the call whose record comes last waits for the work.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
             }
@@ -289,8 +290,8 @@ impl Output {
         }
     }
 
-    /// Hands over calls for which the record of their work has arrived. If too many calls wait,
-    /// also hands over the oldest; at the end, hands over all calls.
+    /// Hands over calls for which the record of their work has arrived. If more than [`MOST`] calls
+    /// wait, also hands over the oldest. With `last`, hands over all calls.
     fn release(&mut self, last: bool, trace: &mut Trace<'_>) {
         let ready: Vec<u32> = if last {
             self.waiting.keys().copied().collect()
@@ -366,10 +367,10 @@ impl Output {
         }
     }
 
-    /// Hands over a wait. The wait is shown on the thread that waits, inside of its call. On the
-    /// stream's row it would overlap the work that it waits for, and timelines leave out
-    /// overlapping slices. If the call is not recorded, the thread is not known, and the wait is
-    /// shown on the stream.
+    /// Hands over a wait, on the row of the thread that waits, inside of its call. On the stream's
+    /// row it would overlap the work that it waits for, and timelines leave out overlapping slices.
+    /// If the call is not in the current records, the thread is not known, and the wait is on the
+    /// stream's row.
     fn wait(
         &mut self,
         what: u32,
@@ -391,8 +392,8 @@ impl Output {
                 added.arg("of stream", stream);
             }
         } else if let Some(device) = self.contexts.get(&context) {
-            // A wait for the whole context belongs to no stream; like Kineto, this puts it on
-            // stream -1.
+            // A wait for the whole context belongs to no stream. As in Kineto's traces, it is
+            // placed on stream -1.
             let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
             trace.event(&event).name(wait_name(what)).arg("context", context);
         }
@@ -415,7 +416,7 @@ impl Output {
                 self.open.insert(id, (time, thread, name));
                 forget(&mut self.open);
             }
-            // If a range began before the recording, its start is not known.
+            // If a range began before the recording, its start is not known, and it is left out.
             Mark::End => {
                 if let Some((begin, thread, name)) = self.open.remove(&id) {
                     self.range(begin, time, thread, &name, trace);
@@ -447,9 +448,9 @@ impl Output {
         trace.event(&event).name(name);
     }
 
-    /// Names devices and their rows. This is done at each hand-over, because a device's label
-    /// contains the accuracy of the clock, which improves. A host uses the last name that it was
-    /// given.
+    /// Names devices and their rows for the host. This is done at each hand-over, because a
+    /// device's label contains the accuracy of the clock, which improves. The host uses the last
+    /// label.
     pub fn describe(&self, trace: &mut Trace<'_>) {
         let accuracy = match attach::accuracy_ns() {
             Some(ns) => format!("clock ±{ns} ns"),
@@ -470,7 +471,7 @@ impl Output {
     }
 }
 
-/// Keeps only the entries with the largest correlations. CUPTI numbers correlations in increasing
+/// Keeps only the [`MOST`] entries with the largest keys. CUPTI numbers correlations in increasing
 /// order, so these entries are the latest.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
@@ -478,9 +479,9 @@ fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     }
 }
 
-/// Converts times to UTC. The same difference is added to both ends, so the duration is exactly the
-/// device's. Returns `None` if a time is 0, which means that CUPTI does not know the time, or if
-/// the clocks were never compared.
+/// Converts a start and an end by CUPTI's clock to UTC. The same difference is added to both, so
+/// the duration stays exactly the same. Returns `None` if a time is 0, which means that CUPTI does
+/// not know the time, or if the clocks were never compared.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;

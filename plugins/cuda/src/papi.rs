@@ -9,14 +9,13 @@
 //! Without `device=`, the device is 0, as in PAPI. Events are counters of CUPTI's former interface,
 //! which devices with compute capability 7.5 or later do not support. NVIDIA lists their
 //! replacements in section *Event Comparison* of the manual of Nsight Compute's command line;
-//! [`EVENTS`] contains the rows of this table that have exactly one counter.
+//! [`EVENTS`] contains the rows of NVIDIA's table that have exactly one counter.
 
 /// A counter of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// CUPTI's name.
     pub name: String,
-    /// The device.
     pub device: u32,
 }
 
@@ -64,7 +63,8 @@ pub const EVENTS: [(&str, &str); 34] = [
 
 /// Returns the counter that a name of PAPI means.
 ///
-/// # Errors The error says what is wrong with the name.
+/// # Errors
+/// The error says what is wrong with the name.
 pub fn parse(typed: &str) -> Result<Counter, String> {
     let wrong = |why: &str| Err(format!("{typed}: {why}"));
     let Some(rest) = typed.trim().strip_prefix(PREFIX) else {
@@ -124,7 +124,7 @@ mod tests {
         for (typed, name, device) in [
             // The default counter of TVM's own collector for PAPI.
             ("cuda:::event:elapsed_cycles_sm:device=0", "sm__cycles_elapsed.sum", 0),
-            // Spellings from PAPI's own tests, before version 7.2 and since then.
+            // Spellings from PAPI's own tests, of versions before 7.2 and from 7.2 on.
             ("cuda:::dram__bytes_read.sum:device=1", "dram__bytes_read.sum", 1),
             ("cuda:::sm__cycles_elapsed:stat=max:device=0", "sm__cycles_elapsed.max", 0),
             ("cuda:::smsp__warps_launched.sum", "smsp__warps_launched.sum", 0),

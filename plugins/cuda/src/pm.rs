@@ -1,5 +1,5 @@
-//! CUPTI's PM sampling: the device itself reads its counters at an interval and keeps the values in
-//! a buffer, while the program runs unchanged. Names, numbers and field offsets are those of
+//! CUPTI's PM sampling: the device itself reads its counters at an interval and stores the values
+//! in a buffer, while the program runs unchanged. Names, numbers and field offsets are those of
 //! `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of
 //! CUDA 13.2; CUDA 12.6 is the first version that has them.
 //!
@@ -26,8 +26,8 @@ const EACH_TIME: u32 = 1;
 /// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
 /// (reported for an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
-/// The smallest number of samples for which an image has room. A sample takes about 16 KiB. See
-/// [`places`].
+/// The smallest number of samples for which an image (memory for decoded samples) has room. A
+/// sample takes about 16 KiB. See [`places`].
 const FEWEST_PLACES: u32 = 64;
 
 parameters! {
@@ -91,7 +91,6 @@ api! {
     times "cuptiPmSamplingCounterDataGetSampleInfo" Times;
 }
 
-/// One sample of a device.
 #[derive(Debug)]
 pub struct Sample<'a> {
     /// Time of CUPTI's clock at the start of the sample.
@@ -106,7 +105,7 @@ pub struct Sample<'a> {
 pub struct Sampling {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be given back after the device's object (see [`Drop`]).
+    /// Must be dropped after `object` is given back, which [`Drop`] does first.
     host: Host,
     object: Object,
     image: Image,
@@ -114,7 +113,7 @@ pub struct Sampling {
     is_overrun: bool,
 }
 
-/// Checks that this CUPTI has the functions for sampling.
+/// Checks that this CUPTI has the functions for PM sampling and for the host's part.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -131,7 +130,8 @@ impl Sampling {
     /// Begins to sample these counters of a device. The buffers have room for the samples of
     /// `pass`, the time between two calls of [`Self::decode`].
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn begin(
         cupti: &'static Cupti,
         device: u32,
@@ -161,8 +161,7 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// Does the steps that follow after the host's object was made. All objects are given back when
-    /// `self` is dropped.
+    /// Configures and starts the sampling. Dropping `self` gives all objects back.
     fn configure(&mut self, device: u32, interval: Duration, pass: Duration) -> Result<(), String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut configured = self.host.configuration()?;
@@ -185,8 +184,9 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // On Turing and GA100, no timer can trigger samples. Instead, a sample is triggered
-            // after as many cycles as the interval should have, of a clock whose frequency varies.
+            // On Turing and GA100, no timer can trigger samples. Instead, a clock triggers a sample
+            // after as many cycles as the interval has nanoseconds. The frequency of this clock
+            // varies.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -210,9 +210,11 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Passes the samples since the last call to `keep`. Returns how many times samples were lost.
+    /// Calls `keep` with each sample that was taken since the last call of this function. Returns
+    /// how many times samples were lost.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn decode(&mut self, mut keep: impl FnMut(Sample<'_>)) -> Result<u64, String> {
         if self.is_overrun {
             return Ok(0);
@@ -222,7 +224,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // Later calls would not return any samples, either.
+            // After an overflow, later calls of CUPTI would not return any samples, either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -253,7 +255,7 @@ impl Sampling {
         Ok(lost)
     }
 
-    /// Stops sampling. Samples that were taken can still be decoded.
+    /// Stops sampling. [`Self::decode`] can still fetch the samples that were taken before.
     pub fn stop(&mut self) {
         let mut stop = Stop::new();
         stop.object = self.object;
@@ -271,8 +273,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Returns for how many samples an image should have room: twice as many as come in a pass, because
-/// samples that do not fit are lost.
+/// Returns for how many samples an image should have room: more than twice as many as the device
+/// takes in `pass`, because samples that do not fit are lost.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)
@@ -282,7 +284,7 @@ fn places(interval: Duration, pass: Duration) -> u32 {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.2.
+    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.2.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

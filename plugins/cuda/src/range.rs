@@ -40,8 +40,8 @@ const USER_RANGE: u32 = 2;
 /// `CUPTI_KernelReplay` and `CUPTI_UserReplay`.
 const KERNEL_REPLAY: u32 = 2;
 const USER_REPLAY: u32 = 3;
-/// The largest number of ranges between start and stop. A launch of a graph has one range for each
-/// of its kernels. CUPTI only counts further ranges as dropped.
+/// The largest number of ranges between a start and a stop. A launch of a graph has one range for
+/// each of its kernels. CUPTI does not store further ranges, and counts them as dropped.
 const MOST_OF_KERNELS: usize = 512;
 
 parameters! {
@@ -99,7 +99,7 @@ api! {
     info "cuptiRangeProfilerGetCounterDataInfo" Info;
 }
 
-/// Locked while the host's part is prepared.
+/// Locked while a thread makes the host's object and its configuration.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The ranges of one context.
@@ -107,7 +107,7 @@ static ONE: Mutex<()> = Mutex::new(());
 pub struct Ranges {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be given back after the context's object (see [`Drop`]).
+    /// Must be dropped after `object` is given back, which [`Drop`] does first.
     host: Host,
     object: Object,
     configured: Configured,
@@ -132,11 +132,11 @@ pub struct Counted {
     /// The number of ranges for which CUPTI had no room.
     pub dropped: u64,
     /// Whether the values are complete. If not, the work would have to run again, or there was no
-    /// work because its launch failed.
+    /// work, for example because its launch failed.
     pub is_complete: bool,
 }
 
-/// Checks that this CUPTI has the functions of the range profiler.
+/// Checks that this CUPTI has the functions of the range profiler and of the host's part.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -151,9 +151,10 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 }
 
 impl Ranges {
-    /// Prepares to count on a context.
+    /// Makes CUPTI's objects for counting on a context.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn new(
         cupti: &'static Cupti,
         context: *mut c_void,
@@ -165,15 +166,15 @@ impl Ranges {
         host::initialize(cupti)?;
         let mut availability = Availability::new();
         availability.context = context;
-        // In CUDA 12 and 13.0, the struct ends with the image.
+        // In CUDA 12 and 13.0, the struct `Availability` ends with the field `image`.
         let older = offset_of!(Availability, device_level);
         call_or_older(cupti, api.availability, &mut availability, older)?;
         let mut available = Image::new(availability.length);
         availability.image = available.at();
         call(cupti, api.availability, &mut availability)?;
         let (host, configured) = {
-            // The manual does not say whether several threads may do this at the same time. These
-            // calls do not wait for a device.
+            // CUPTI's manual does not say whether several threads may make these calls at the same
+            // time. The calls do not wait for a device.
             let _one = lock(&ONE);
             let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
             let configured = host.configuration()?;
@@ -199,7 +200,7 @@ impl Ranges {
         };
         let mut enable = Enable::new();
         enable.context = context;
-        // Before CUDA 13.4, the struct ends with the object.
+        // Before CUDA 13.4, the struct `Enable` ends with the field `object`.
         call_or_older(cupti, api.enable, &mut enable, offset_of!(Enable, cache))?;
         ranges.object = enable.object;
         let mut size = DataSize::new();
@@ -243,10 +244,11 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count. If an earlier range could not be ended, because waiting for the device was
-    /// forbidden then, it is ended now and its values are dropped.
+    /// Begins to count. If an earlier range was not ended, because the program captured a graph at
+    /// that time, this function first ends it and drops its values.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn start(&mut self) -> Result<(), String> {
         if self.is_pushed {
             self.pop()?;
@@ -261,9 +263,10 @@ impl Ranges {
         Ok(())
     }
 
-    /// Begins a range.
+    /// Begins a range with a name.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn push(&mut self, name: &CStr) -> Result<(), String> {
         let mut push = Push::new();
         (push.object, push.name) = (self.object, name.as_ptr());
@@ -272,9 +275,10 @@ impl Ranges {
         Ok(())
     }
 
-    /// Ends the range.
+    /// Ends the range that [`Self::push`] began.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn pop(&mut self) -> Result<(), String> {
         let mut pop = Pop::new();
         pop.object = self.object;
@@ -286,7 +290,8 @@ impl Ranges {
     /// Stops counting, and returns what was counted since [`Self::start`]. CUPTI waits for the
     /// device in this call.
     ///
-    /// # Errors The error names the function that failed, and the reason.
+    /// # Errors
+    /// The error names the function that failed, and the reason.
     pub fn stop(&mut self) -> Result<Counted, String> {
         let mut stop = Stop::new();
         stop.object = self.object;
@@ -307,14 +312,15 @@ impl Ranges {
         }
         self.clear()?;
         if self.kind == RangeKind::Pushed || !is_complete {
-            // The configuration is set again so that the next range begins with the first pass.
+            // Sets the configuration again, so that CUPTI begins the next range with the first
+            // pass.
             self.configure()?;
         }
         Ok(counted)
     }
 
-    /// Gives back only the host's part. Used if the context was destroyed, because CUPTI's object
-    /// was then (presumably) destroyed with it.
+    /// Makes [`Drop`] give back only the host's part. Used if the context was destroyed, presumably
+    /// with CUPTI's object.
     pub fn abandon(&mut self) {
         self.object = ptr::null_mut();
     }
@@ -334,8 +340,8 @@ impl Drop for Ranges {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.5; the
-    /// shorter sizes are those for CUDA 12.6, 12.8 and 13.0.
+    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.5. The
+    /// first two offsets are the sizes of the shorter structs of CUDA 12.6, 12.8 and 13.0.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

@@ -1,8 +1,8 @@
 //! CUPTI's activity records. Later versions of CUPTI only add fields at the end of a record's
 //! struct: the fields that are read here have the same offsets in CUDA 11.8, 12.4, 13.0 and 13.5
 //! (compared with the headers of these versions). A record contains its kind, but not its version
-//! or its size. So the distance to the next record is used as the size, and each read is checked
-//! against this size.
+//! or its size. So the plugin takes the distance to the next record as the size, and checks each
+//! read against this size.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -69,7 +69,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A call of the program.
+/// A call of a function of CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Whether the called function belongs to the driver (`cu…`); if not, it belongs to the runtime
@@ -84,7 +84,7 @@ pub struct Call {
     pub code: u32,
 }
 
-/// An activity of a device.
+/// The data that the records of kernels, copies and fills have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     pub start: u64,
@@ -93,7 +93,7 @@ pub struct Work {
     pub context: u32,
     pub stream: u32,
     pub correlation: u32,
-    /// The id of the node of a graph, or 0 outside of graphs.
+    /// The id of the graph's node that the work belongs to; 0 if no graph launched the work.
     pub graph_node: u64,
 }
 
@@ -122,10 +122,11 @@ pub enum Record {
     },
     Copy {
         work: Work,
-        /// A `CUpti_ActivityMemcpyKind`, and two `CUpti_ActivityMemoryKind`s.
+        /// The copy's `CUpti_ActivityMemcpyKind`, and the `CUpti_ActivityMemoryKind`s of its source
+        /// and its destination.
         kinds: [u8; 3],
         bytes: u64,
-        /// The source device and the destination device of a copy, if they differ.
+        /// The source device and the destination device, if this is a record of kind `MEMCPY_PEER`.
         peers: Option<[u32; 2]>,
     },
     Fill {
@@ -184,7 +185,7 @@ pub enum Record {
 /// The reason why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// The kind was not requested, or is newer than this program.
+    /// The kind is not one of those in [`kind`].
     Unknown(u32),
     /// The record of a known kind has fewer bytes than its fields need.
     Short,
@@ -248,7 +249,7 @@ fn kernel(bytes: Bytes<'_>) -> Option<Record> {
 }
 
 /// Reads a `CUpti_ActivityMemcpy5` (or a later version), or a `CUpti_ActivityMemcpyPtoP4`. The two
-/// differ from byte 44 on.
+/// structs differ from byte 44 on.
 fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -354,8 +355,8 @@ fn marker(bytes: Bytes<'_>) -> Option<Record> {
 mod tests {
     use super::*;
 
-    /// Makes bytes in which the value of each u32 is its own offset, so that a read at a wrong
-    /// offset returns a wrong value.
+    /// Makes a record in which each u32 except the kind is its own offset, so that a read at a
+    /// wrong offset returns a wrong value.
     fn places(kind: u32, length: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect();
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -366,7 +367,7 @@ mod tests {
         (at + 4) << 32 | at
     }
 
-    /// The expected offsets are those that a compiler computes for the headers of CUDA 13.0.
+    /// The expected offsets are those that a compiler computes from the headers of CUDA 13.0.
     #[test]
     fn fields_stand_where_the_headers_have_them() {
         let bytes = places(kind::CONCURRENT_KERNEL, 216);
@@ -455,7 +456,8 @@ mod tests {
         assert_eq!(marker, Ok(expected));
     }
 
-    /// The sizes are those of the structs of CUDA 11.8, the oldest version that is supported.
+    /// The sizes are those of the structs of CUDA 11.8, the oldest version that the plugin
+    /// supports.
     #[test]
     fn every_shorter_record_is_short_and_no_read_leaves_it() {
         for (kind, size) in [
@@ -475,7 +477,7 @@ mod tests {
             let bytes = places(kind, size);
             assert!(read(Bytes(&bytes)).is_ok(), "{kind}");
             let readable = (0..size).filter(|length| read(Bytes(&bytes[..*length])).is_ok());
-            // The last field that is read may be some bytes before the end.
+            // The last field that the plugin reads may be some bytes before the end of the record.
             assert!(readable.clone().min().is_none_or(|least| least + 60 > size), "{kind}");
             assert_eq!(read(Bytes(&bytes[..11])), Err(Unreadable::Short), "{kind}");
         }

@@ -1,7 +1,7 @@
 //! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled as soon as
-//! the program makes a context on it. CUPTI reports the new context by a callback on the thread
-//! that makes it, in which only little may be done. So a separate thread of the plugin begins the
-//! sampling, and then fetches the samples.
+//! the program makes a context on it. CUPTI reports the new context to a callback on the thread
+//! that makes the context, and the callback must not do much. So a separate thread of the plugin
+//! begins the sampling, and then fetches the samples.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -23,7 +23,7 @@ use crate::settings::Counters;
 
 /// Time between two fetches of samples.
 const PASS: Duration = Duration::from_millis(50);
-/// How long a flush, and the end of a recording, wait for the thread.
+/// How long a flush, a pause and the end of a recording wait for the sampling thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A value of a counter of a device.
@@ -31,20 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Value {
     /// Time of CUPTI's clock at the start of the interval over which the value was counted.
     pub time: u64,
-    /// Number of the device.
     pub device: u32,
     /// Index of the counter in the list of requested counters.
     pub counter: u32,
-    /// The value.
     pub value: f64,
 }
 
-/// The functions that receive samples.
+/// The functions that the sampling thread calls with the samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
-    /// Takes a value.
     pub value: fn(Value),
-    /// Counts the number of times that samples were lost.
+    /// Takes the number of times that samples were lost.
     pub lost: fn(u64),
 }
 
@@ -59,7 +56,7 @@ enum Message {
 static THREAD: Mutex<Option<Sender<Message>>> = Mutex::new(None);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
-/// Starts the thread, if there are counters to sample.
+/// Starts the sampling thread, if there are counters to sample.
 pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, taker: Taker) {
     *lock(&WHY) = None;
     if counters.names.is_empty() {
@@ -70,7 +67,8 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
     let (send, receive) = channel();
     let counters = counters.clone();
-    // A new thread inherits the blocked signals of the thread that starts it.
+    // A new thread inherits the blocked signals of the thread that starts it, so the signals stay
+    // blocked in the new thread.
     let blocked = plugin::signals::Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
@@ -86,31 +84,31 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
 }
 
-/// Tells the thread that the program has begun to use a device.
+/// Tells the sampling thread that the program uses a device.
 pub fn used(device: u32) {
     if let Some(thread) = &*lock(&THREAD) {
         let _ = thread.send(Message::Device(device));
     }
 }
 
-/// Makes the thread hand over its samples. `goes_on` says whether it samples from now on; `None`
-/// means no change.
+/// Makes the sampling thread hand over its samples, and waits for that. `goes_on` says whether the
+/// thread samples from now on; `None` means no change.
 pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
     if thread.send(Message::Fetch { goes_on, done }).is_ok() {
-        // If the answer takes longer, CUPTI hangs, and the program should not wait for it.
+        // If the answer takes longer, CUPTI probably hangs, and the program should not wait for it.
         let _ = answer.recv_timeout(PATIENCE);
     }
 }
 
-/// Ends the thread.
+/// Ends the sampling thread.
 pub fn end() {
     fetch(Some(false));
     *lock(&THREAD) = None;
 }
 
-/// Returns why counters were not sampled although that was requested.
+/// Returns the first reason why counters could not be sampled, if there was one.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -182,7 +180,7 @@ fn start(
 
 fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
-        // For a ratio whose divisor is 0, CUPTI returns NaN, which counts as no value.
+        // For a ratio whose divisor is 0, CUPTI returns NaN, which is left out.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };

@@ -7,9 +7,9 @@ use plugin::Error;
 /// The options; see the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether to record although PyTorch is loaded.
+    /// Whether to record even if PyTorch is loaded (`cuda.torch=on`).
     pub beside_torch: bool,
-    /// The file of CUPTI.
+    /// The file of CUPTI that the user names.
     pub cupti: Option<String>,
     /// The counters of devices that are sampled.
     pub counters: Counters,
@@ -17,7 +17,7 @@ pub struct Settings {
     pub ranges: Ranges,
 }
 
-/// The counters of ranges.
+/// The counters that are read around kernels or ops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// CUPTI's names.
@@ -29,10 +29,10 @@ pub struct Ranges {
 /// What the ranges contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Around {
-    /// Each kernel.
+    /// Around each kernel.
     #[default]
     Kernels,
-    /// Each op of the host. The host must provide ids of ops.
+    /// Around each op of the host. The host must tell the plugin when an op begins and ends.
     Ops,
 }
 
@@ -51,7 +51,8 @@ impl Default for Counters {
     }
 }
 
-/// The shortest and the longest interval for which the device's buffers are large enough.
+/// The shortest and the longest interval that the user may choose. The device's buffers are large
+/// enough for these.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 

@@ -1,6 +1,6 @@
 //! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is the
-//! size up to the end of the last field. By this size, another version of CUPTI can tell which
-//! fields the struct has.
+//! struct's size up to the end of its last field. From this size, another version of CUPTI finds
+//! out which fields the struct has.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -14,8 +14,8 @@ const INVALID_NAME: Code = 17;
 /// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
 const NO_PRIVILEGES: Code = 35;
 
-/// Defines structs of parameters. The field after the semicolon is the last field; the size reaches
-/// to its end.
+/// Defines structs of parameters. The field after the semicolon is the last one, and its end
+/// determines the struct's size.
 macro_rules! parameters {
     ($( $name:ident { $( $field:ident: $type:ty ),* ; $last:ident: $last_type:ty } )*) => { $(
         #[repr(C)]
@@ -43,10 +43,11 @@ macro_rules! parameters {
     )* };
 }
 
-/// Defines the functions that take these structs, one function for each struct.
+/// Defines `Api`, the functions that take the structs of [`parameters`], one function for each
+/// struct.
 macro_rules! api {
     ($( $name:ident $symbol:literal $parameters:ident; )*) => {
-        /// The functions.
+        /// The functions of CUPTI that the file uses.
         #[derive(Clone, Copy, Debug)]
         struct Api {
             $( $name: unsafe extern "C" fn(*mut $parameters) -> crate::cupti::Code, )*
@@ -99,10 +100,10 @@ pub fn code_of<P>(function: unsafe extern "C" fn(*mut P) -> Code, parameters: &m
     unsafe { function(ptr::from_mut(parameters)) }
 }
 
-/// Calls a function.
+/// Calls a function of CUPTI.
 ///
 /// # Errors
-/// Says which function refused, and why.
+/// The error says which function failed, and why.
 pub fn call<P: Call>(
     cupti: &Cupti,
     function: unsafe extern "C" fn(*mut P) -> Code,
@@ -114,11 +115,12 @@ pub fn call<P: Call>(
     }
 }
 
-/// Calls a function whose struct got its last field only in a later version. If this CUPTI refuses
-/// the struct because it does not know the field, calls the function again with the size without
-/// this field.
+/// Calls a function whose struct got its last field in a later version. `older` is the size without
+/// it. If this CUPTI refuses the struct as an invalid parameter, calls the function again with this
+/// size.
 ///
-/// # Errors The same errors as of [`call`].
+/// # Errors
+/// The same errors as those of [`call`].
 pub fn call_or_older<P: Call>(
     cupti: &Cupti,
     function: unsafe extern "C" fn(*mut P) -> Code,

@@ -65,7 +65,8 @@ pub const EVENT_QUEUE: u32 = 0x11d0;
 pub const EVENT_REFERENCE_COUNT: u32 = 0x11d2;
 /// `CL_EVENT_COMMAND_EXECUTION_STATUS`.
 pub const EVENT_STATUS: u32 = 0x11d3;
-/// `CL_PROFILING_COMMAND_QUEUED`; submit, start and end have the next numbers.
+/// `CL_PROFILING_COMMAND_QUEUED`. The constants for submit, start and end are the next three
+/// numbers.
 pub const PROFILING_QUEUED: u32 = 0x1280;
 
 /// `CL_LAYER_API_VERSION`.
@@ -75,12 +76,12 @@ pub const LAYER_NAME: u32 = 0x4241;
 /// `CL_LAYER_API_VERSION_100`.
 pub const LAYER_API_VERSION_100: u32 = 100;
 
-/// The address of a function; 0 if the implementation does not have it.
+/// The address of a function; 0 if the next layer does not have it.
 pub type Slot = usize;
 
 macro_rules! table {
     ($($name:ident,)*) => {
-        /// `cl_icd_dispatch`: the addresses of all functions, in the published order.
+        /// `cl_icd_dispatch`: the addresses of all functions, in the order of the header.
         #[allow(non_snake_case, missing_docs, reason = "the names of the OpenCL headers")]
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,10 @@
 //! The layer's functions. Each function calls the function of the next layer with the program's
-//! arguments, and returns its result. While nothing is recorded, the only cost is one more branch.
+//! arguments, and returns its result. While nothing is recorded, most functions cost only one more
+//! branch.
 //!
-//! Functions that make queues (`create.rs`), and functions that return information about queues and
-//! commands (`answers.rs`), also do their part while nothing is recorded, because a queue can exist
-//! longer than a recording.
+//! Functions that make queues (`create.rs`) ask for the times of commands, and functions that
+//! return information about queues and commands (`answers.rs`) hide that. They also do so while
+//! nothing is recorded, because a queue can exist longer than a recording.
 
 mod answers;
 mod create;
@@ -14,8 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::api::Dispatch;
 
-/// Runs our part of a call. If this part panics, only our record of the call is lost; the panic
-/// does not reach the program.
+/// Runs the layer's own part of a call. If this part panics, only the layer's record of the call is
+/// lost; the panic does not reach the program.
 fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(part)) {
         Ok(value) => Some(value),
@@ -28,7 +29,7 @@ fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Returns the address of a function of the next layer. The loader calls our function only if the
-/// next layer has one.
+/// next layer has one, because `install` adds no others.
 macro_rules! next {
     ($name:ident) => {
         crate::next_layer::target().map_or(0, |next| next.$name)
@@ -36,8 +37,8 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-/// Makes the layer's table: the next layer's table, in which our functions replace existing
-/// entries.
+/// Makes the layer's table: a copy of the next layer's table, in which the layer's functions
+/// replace functions that exist there.
 pub fn table(next: &Dispatch) -> Dispatch {
     let mut table = *next;
     create::install(&mut table);

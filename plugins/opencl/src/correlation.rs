@@ -1,20 +1,21 @@
-//! Stores in which op each thread is: every thread has stacks to which the host pushes the ids of
-//! ops and ranges.
+//! Stores in which op each thread is. Every thread has two stacks, to which the host pushes the ids
+//! of ops and of ranges. They belong to the recording with the number `generation`.
 
 use std::cell::RefCell;
 
-/// The largest number of ids in a thread's stack. Further ids are only counted, so that each pop
-/// still matches its push.
+/// The largest number of ids in a stack. The stack only counts further ids, so that each pop still
+/// matches its push.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
 struct Stacks {
     generation: u32,
-    /// The stacks of a thread: ids of ops, and of ranges that the program marks.
+    /// The ids of ops, and of ranges that the program marks. Each stack also has the number of ids
+    /// beyond [`MOST`].
     stacks: [(Vec<u64>, usize); 2],
 }
 
-/// The stacks of a thread.
+/// One of the two stacks of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The ids of ops.

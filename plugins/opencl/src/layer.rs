@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::{calls, next_layer};
 
-/// The answers of `clGetLayerInfo`.
+/// The name that `clGetLayerInfo` returns.
 const NAME: &[u8] = b"counterpoint opencl\0";
 
 static TABLE: OnceLock<Dispatch> = OnceLock::new();
@@ -48,9 +48,9 @@ pub unsafe extern "C" fn clGetLayerInfo(
     SUCCESS
 }
 
-/// Receives the next layer's functions, and returns the layer's own functions. If there is a second
-/// loader in the process, or if the layer is twice in the list, only the first call of this
-/// function succeeds, so only that use of the layer is recorded.
+/// Receives the next layer's functions, and returns this layer's own functions. If there is a
+/// second loader in the process, or if the layer is twice in `OPENCL_LAYERS`, only the first call
+/// of this function succeeds, so each call is recorded once at most.
 ///
 /// # Safety
 /// Only a loader may call this. `target` must have `entries` functions that stay valid, and the

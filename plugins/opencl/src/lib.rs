@@ -13,19 +13,20 @@
 //! |---|---|
 //! | `layer` | the two functions that the loader looks for |
 //! | `next_layer` | the functions to which calls go on |
-//! | `calls` | the layer's functions: pass on, and record |
+//! | `calls` | the layer's functions, which pass calls on and record them |
 //! | `record` | a call, and the command that it enqueues |
-//! | `recorder` | calls, and commands with their times |
+//! | `recorder` | stores calls, and commands with their times |
 //! | `queues` | the program's queues and devices, and commands that have not ended |
-//! | `correlation` | the ops in which calls are made |
+//! | `correlation` | the op that each thread is in |
 //! | `names` | names of kernels |
-//! | `ask` | questions to the implementation |
-//! | `output` | records as events and counters |
+//! | `ask` | queries of the implementation |
+//! | `output` | turns records into events and counters |
 //! | `api` | OpenCL's constants and the loader's table |
 //!
 //! Rules: the layer prints nothing, never waits for a command, holds no lock during a call of the
-//! implementation, returns the implementation's results, and lets no panic reach the program. The
-//! plugin counts everything that it cannot record, and reports the counts at the end.
+//! implementation, returns the results that the program would get without the layer, and lets no
+//! panic reach the program. The plugin counts the calls and commands that it cannot record, and
+//! reports these counts to the host.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod api;
@@ -52,7 +53,7 @@ use recorder::Missing;
 #[derive(Debug)]
 pub struct OpenCl;
 
-/// One recording. A process has one at a time, because it has one layer.
+/// One recording. A process has one at a time, because all calls pass through one layer.
 #[derive(Debug)]
 pub struct Recording {
     generation: u32,
@@ -140,7 +141,8 @@ impl Session for Recording {
         if let Some(bytes) = configuration.max_buffer_bytes {
             recorder::set_limit(bytes);
         }
-        // There are no settings. The text may be for other plugins of the same recording.
+        // This plugin has no settings. The text of the configuration may be for other plugins of
+        // the same recording.
         Ok(())
     }
 
@@ -167,7 +169,7 @@ impl Drop for Recording {
     }
 }
 
-/// Makes a sentence about the numbers of missing events.
+/// Returns a text with the numbers of missing events, or `None` if nothing is missing.
 fn said(missing: Missing) -> Option<String> {
     let Missing { dropped, untracked, unfinished, failed, untimed } = missing;
     let parts: Vec<String> = [

@@ -1,6 +1,5 @@
 //! Stores the names of kernels, by handle. After a kernel is released, a new kernel may have the
-//! same handle. So each function that makes a kernel stores the new name, or marks the name as not
-//! known yet.
+//! same handle. So each function that makes a kernel stores the new name, or removes the old one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,12 +9,12 @@ use crate::ask;
 
 static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 
-/// The largest number of handles that are stored. For other handles, the implementation is asked
-/// each time.
+/// The largest number of handles that are stored. For other handles, the layer asks the
+/// implementation each time.
 const MOST: usize = 65_536;
 
-/// Stores that a kernel was made. If `name` is `None`, the implementation is asked for the name
-/// when it is needed.
+/// To be called when a kernel is made. Stores its name. If `name` is `None`, [`of`] asks the
+/// implementation when it needs the name.
 pub fn made(kernel: Kernel, name: Option<&str>) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     match name {

@@ -1,4 +1,5 @@
-//! The table of the next layer, or of the loader itself, to which every call is passed on.
+//! The table of functions to which the layer passes every call on. It belongs to the next layer, or
+//! to the loader itself.
 
 use std::sync::OnceLock;
 
@@ -17,8 +18,8 @@ pub fn target() -> Option<&'static Dispatch> {
     TARGET.get()
 }
 
-/// Calls a function of the next layer by its address in the table. The function's type is an
-/// argument of the macro.
+/// Calls a function of the next layer by its address (`slot`). The function's type is given after
+/// the arguments.
 macro_rules! forward {
     ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
         let function: unsafe extern "C" fn($($type),*) -> $result =

@@ -9,14 +9,13 @@ use crate::queues::{self, Queue};
 use crate::record::{Call, Name, Work};
 use crate::recorder::{Activity, Record, Store};
 
-/// Turns records into events.
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
-    /// Changes of the counters that were not handed over yet: time, queue, change of the number of
-    /// commands, change of the bytes.
+    /// Changes of the counters that were not handed over yet: the time, the queue, the change of
+    /// the number of commands, and the change of the number of bytes.
     changes: Vec<(i64, Arc<Queue>, i64, i64)>,
-    /// The counters' values, by the queue's number.
+    /// The number of commands and of bytes in each queue, by the queue's number.
     values: BTreeMap<i32, (i64, i64)>,
 }
 
@@ -30,8 +29,8 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over the records. All records of commands that were enqueued before `complete_ns` are
-    /// in this or in earlier calls.
+    /// Hands the records over to the host (`trace`). The records of all commands that were enqueued
+    /// before `complete_ns` are in this call or in earlier ones.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
         for (thread, name) in &store.threads {
@@ -87,9 +86,9 @@ impl Output {
         }
     }
 
-    /// Hands over the counters' values up to a moment.
+    /// Hands over the counters' values up to the time `complete_ns`.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // At the same moment, ends come before starts, because one command follows another.
+        // At the same time, ends come before starts, because one command follows another.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -149,7 +148,7 @@ fn device_activity(
     trace: &mut Trace<'_>,
 ) {
     let Activity { command, queue, correlation, times } = activity;
-    // An implementation may have a wrong clock, but a trace must not have wrong times.
+    // An implementation's clock may be wrong, but in a trace no event may end before it starts.
     let event = Event::new(kind, start_ns, end_ns.max(start_ns))
         .device(queue.device.number)
         .stream(queue.number)
@@ -179,7 +178,7 @@ fn device_activity(
     }
     if let Some(bytes) = command.bytes {
         added = added.arg("bytes", bytes);
-        // Readers of Kineto's traces know this name. One byte per nanosecond is 1 GB/s.
+        // Tools for Kineto's traces know this argument. One byte per nanosecond is 1 GB/s.
         if end_ns > start_ns {
             let rate = bytes as f64 / (end_ns - start_ns) as f64;
             added = added.arg("memory bandwidth (GB/s)", rate);

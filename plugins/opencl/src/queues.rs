@@ -1,7 +1,7 @@
 //! The program's queues and devices, and the commands in each queue whose times are not known yet.
 //!
-//! No lock of this module is held during a call of the implementation: such a call may run callbacks
-//! of the program, which may enqueue.
+//! The layer holds no lock of this file while it calls the implementation, because such a call may
+//! run callbacks of the program, which may enqueue commands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// The largest number of pending commands of all queues together. Each pending command keeps an
-/// event of the implementation alive.
+/// The largest number of pending commands (whose times are not known yet) of all queues. Each
+/// pending command keeps an event of the implementation alive.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
@@ -47,10 +47,10 @@ pub struct Queue {
     pending: Mutex<VecDeque<Pending>>,
 }
 
-/// A command that was enqueued.
+/// A command that was enqueued and whose times are not known yet.
 #[derive(Debug)]
 pub struct Pending {
-    /// An event to which we hold a reference.
+    /// The command's event, to which the layer holds a reference.
     pub event: usize,
     /// Whether the program has a reference to the event as well.
     pub shared: bool,
@@ -58,11 +58,9 @@ pub struct Pending {
     pub generation: u32,
     /// The call that enqueued the command.
     pub call: Call,
-    /// The work of the command.
     pub command: Command,
-    /// The queue of the command.
     pub queue: Arc<Queue>,
-    /// The number by which the command and its call refer to each other.
+    /// The number that the events of the command and of its call have in common in the trace.
     pub correlation: u32,
 }
 
@@ -79,7 +77,7 @@ static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
 static NEXT_QUEUE: AtomicI32 = AtomicI32::new(1);
 /// Number of pending commands of all queues.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Whether there ever was a hidden queue.
+/// Whether there ever was a queue that is hidden ([`Queue::is_hidden`]).
 static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,8 +127,8 @@ impl Device {
         }
     }
 
-    /// Compares the clocks by means of a command that was enqueued between these two moments in
-    /// UTC.
+    /// Compares the device's clock with UTC: by means of a command that was enqueued between two
+    /// times in UTC, or by reading the clock if that is possible and due.
     pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
         if !self.readable.load(Ordering::Relaxed) {
             lock(&self.clock).compare(times[0], before_ns, after_ns);
@@ -160,7 +158,7 @@ impl Queue {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Stores that the program itself asked for times.
+    /// Stores that the program itself has decided whether the queue records times.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
@@ -183,8 +181,9 @@ impl Queue {
         lock(&self.pending).pop_front()
     }
 
-    /// Puts back a command that has not ended. The command returns to its place; in an out-of-order
-    /// queue, it goes to the end, so that the other commands are examined, too.
+    /// Puts back a command that has not ended. In an in-order queue, the command becomes the first
+    /// one again. In an out-of-order queue, it becomes the last one, so that the other commands are
+    /// examined, too.
     pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
         if self.out_of_order {
@@ -194,7 +193,7 @@ impl Queue {
         }
     }
 
-    /// Returns the time at which the oldest pending command was enqueued.
+    /// Returns when the first call began that enqueued a pending command.
     pub fn oldest_ns(&self) -> Option<i64> {
         lock(&self.pending).iter().map(|one| one.call.start_ns).min()
     }
@@ -204,7 +203,7 @@ impl Queue {
     }
 }
 
-/// Makes room for one more pending command.
+/// Reserves room for one more pending command. Returns false if there is none.
 pub fn reserve() -> bool {
     let room = PENDING.fetch_add(1, Ordering::Relaxed) < MOST_PENDING;
     if !room {
@@ -229,7 +228,7 @@ pub fn any_hidden() -> bool {
     ANY_HIDDEN.load(Ordering::Relaxed)
 }
 
-/// Returns whether we hold a reference to an event of the program.
+/// Returns whether the layer holds a reference to an event that the program has, too.
 pub fn holds(event: Handle) -> bool {
     any_pending() && all().iter().any(|queue| queue.holds(event))
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::api::Code;
 
-/// The kinds of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// The command runs a kernel.
@@ -18,7 +17,7 @@ pub enum Work {
 /// A name that is known at compile time, or one that the program chose.
 #[derive(Clone, Debug)]
 pub enum Name {
-    /// The name of a function of OpenCL.
+    /// A name for what the command does, such as `write buffer`.
     Fixed(&'static str),
     /// The name of a kernel.
     Kernel(Arc<str>),
@@ -31,19 +30,18 @@ pub struct Sizes {
     pub dimensions: usize,
     /// Numbers of work items.
     pub global: [i64; 3],
-    /// Numbers of work items in a group; `None` if the implementation chose them.
+    /// Numbers of work items in a workgroup; `None` if the implementation chose them.
     pub local: Option<[i64; 3]>,
-    /// First index in each dimension; `None` if it is 0.
+    /// First index in each dimension; `None` if the program gave none, which means 0.
     pub offset: Option<[i64; 3]>,
 }
 
 /// Work for a device.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The kind of work.
     pub work: Work,
     pub name: Name,
-    /// Number of bytes that the command moves, if it is known.
+    /// Number of bytes that the command moves or fills, if it is known.
     pub bytes: Option<u64>,
     /// The index space of a kernel.
     pub sizes: Option<Box<Sizes>>,
@@ -68,9 +66,9 @@ pub struct Call {
     pub end_ns: i64,
     /// Result of the call: 0, or an error.
     pub code: Code,
-    /// Number of the queue, if the call had one.
+    /// Number of the queue that the call names, if it names one.
     pub queue: Option<i32>,
-    /// The op in which the call was made.
+    /// Id of the op in which the call was made, or of the range if there was no op.
     pub op: Option<u64>,
 }
 

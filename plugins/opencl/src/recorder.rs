@@ -7,7 +7,7 @@
 //!
 //! A command's times are read after it is complete, but nothing waits for its completion. `harvest`
 //! examines the oldest commands of a queue when many are pending, after calls that wait for
-//! commands, before objects are released, and at the end of the recording.
+//! commands, before queues and contexts are released, and whenever the host takes the records.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,15 +27,15 @@ pub const DEFAULT_LIMIT: u64 = 256 << 20;
 /// long as its commands end.
 const OFTEN: usize = 32;
 
-/// Whether calls are recorded. An idle layer reads only this variable.
+/// Whether calls are recorded.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The number of the current recording.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
-/// Set when the process exits, because the implementation may be unloaded then.
+/// Set when the process begins to exit, because the implementation may be unloaded from then on.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Set in a forked child, because any lock may have been locked by another thread of the parent at
-/// the fork.
+/// Set in a forked child, which must take no lock, because another thread of the parent may have
+/// held the lock at the fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
@@ -43,7 +43,6 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 #[derive(Clone, Debug)]
 pub struct Activity {
     pub command: Command,
-    /// The queue of the command.
     pub queue: Arc<Queue>,
     /// The correlation of the command's call.
     pub correlation: u32,
@@ -52,7 +51,7 @@ pub struct Activity {
     pub times: [u64; 4],
 }
 
-/// One record.
+/// A call, with the command that it enqueued.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub call: Call,
@@ -68,7 +67,7 @@ pub struct Store {
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
-    /// The names of threads.
+    /// The names of threads, by the threads' ids.
     pub threads: BTreeMap<i32, String>,
     pub missing: Missing,
 }
@@ -76,9 +75,9 @@ pub struct Store {
 /// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Number of calls and commands beyond the limit of the buffer.
+    /// Number of calls, with their commands, that were dropped because of the limit.
     pub dropped: u64,
-    /// Number of commands for which no event could be kept.
+    /// Number of commands for which no event could be kept, because too many were pending.
     pub untracked: u64,
     /// Number of commands that had not ended when the recording did.
     pub unfinished: u64,
@@ -127,7 +126,7 @@ thread_local! {
     static NAMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns the kernel's number of the calling thread. The thread's name is stored once for each
+/// Returns the id that Linux gave the calling thread, and stores the thread's name once for each
 /// recording.
 fn thread(generation: u32) -> i32 {
     let number = THREAD.try_with(|cell| {
@@ -151,20 +150,19 @@ fn thread(generation: u32) -> i32 {
     number
 }
 
-/// A call that has begun.
+/// A recorded call that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     generation: u32,
     start_ns: i64,
 }
 
-/// Returns whether calls are recorded.
 #[inline]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Begins a call. Returns `None` if it is not recorded.
+/// Notes the time at which a call begins. Returns `None` if calls are not recorded now.
 #[inline]
 pub fn begin() -> Option<Begun> {
     is_active()
@@ -179,14 +177,15 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// Records a call that has returned, and has not enqueued a command with times.
+    /// Records a call that has returned. It has enqueued no command, or one whose event could not
+    /// be kept.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
     }
 
-    /// Records a call that has returned, and has enqueued a command. `event` is a reference that
-    /// belongs to us.
+    /// Records a call that has returned, and has enqueued a command. `event` is the command's
+    /// event, to which the layer holds a reference.
     pub fn end_enqueued(
         self,
         name: &'static str,
@@ -223,13 +222,13 @@ impl Begun {
 
 fn keep(generation: u32, record: Record) {
     let mut store = store();
-    // A call that began before the current recording belongs to no recording.
+    // A call that began in an earlier recording is dropped.
     if GENERATION.load(Ordering::Acquire) == generation {
         store.push(record);
     }
 }
 
-/// Examines the oldest commands of a queue, and records those that are complete.
+/// Examines up to `most` of the oldest commands of a queue, and records those that have ended.
 pub fn harvest(queue: &Queue, most: usize) {
     if CLOSED.load(Ordering::Acquire) {
         return;
@@ -249,7 +248,7 @@ pub fn harvest(queue: &Queue, most: usize) {
     }
 }
 
-/// Examines some commands of each queue, after a call that waited.
+/// Examines some commands of each queue, after a call that waited for commands.
 pub fn harvest_some() {
     if queues::any_pending() {
         for queue in queues::all() {
@@ -296,13 +295,14 @@ extern "C" fn forked() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-/// Returns whether this is a forked child of the process that recorded. The child must not use
-/// anything of the recording; OpenCL itself does not work in such a child either.
+/// Returns whether this process is a forked child of the process that made a recording. The child
+/// must not use anything of the recording; OpenCL itself does not work in such a child either.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Begins a new recording, which may keep [`DEFAULT_LIMIT`] bytes. Returns its number.
+/// Makes a new recording, which may keep [`DEFAULT_LIMIT`] bytes. Returns its number.
+/// [`set_active`] begins to record.
 pub fn open() -> u32 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -320,7 +320,7 @@ pub fn open() -> u32 {
 
 /// Sets the number of bytes that the recording may keep.
 pub fn set_limit(bytes: u64) {
-    // The names of kernels are shared; sizes take some 100 bytes.
+    // A record also takes some 100 bytes for sizes. The names of kernels are shared.
     let each = size_of::<Record>() as u64 + 128;
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
@@ -335,8 +335,9 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Takes the records so far. Also returns a time in UTC: the records of all commands that were
-/// enqueued before this time are included. With `last`, commands that have not ended are given up.
+/// Takes the records so far. Also returns a time in UTC, so that this call or earlier ones have
+/// returned all commands that were enqueued before it. With `last`, commands that have not ended
+/// are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();
@@ -361,7 +362,7 @@ pub fn take(last: bool) -> (Store, i64) {
     (taken, complete_ns)
 }
 
-/// Releases the events of all pending commands.
+/// Releases the events of all pending commands, and records the calls without their commands.
 pub fn give_up() {
     for queue in queues::all() {
         while let Some(pending) = queue.take_oldest() {
@@ -397,8 +398,8 @@ pub fn end_recording() {
     *store = Store::new();
 }
 
-/// Closes the recorder when the process exits, which is the last moment at which the implementation
-/// is certainly loaded.
+/// Reads times and clocks for the last time, when the process begins to exit. Later, the
+/// implementation may be unloaded.
 pub extern "C" fn close() {
     let closed = std::panic::catch_unwind(|| {
         harvest_all();

@@ -1,14 +1,14 @@
-//! Keeps the sampled files open in a separate table of descriptors. In the program's table, they
-//! would change the numbers of the program's own descriptors, the program could close them, and its
-//! children would inherit them.
+//! Keeps the sampled files open in a table of file descriptors that only the sampling thread uses.
+//! In the program's table, the files would change the numbers of the program's own descriptors, the
+//! program could close them, and its children could inherit them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
-/// Gives the calling thread its own table of descriptors, without those of the program. Only the
-/// numbers 0 to 2 are in use in this table, so that printed text cannot be written into a sampled
-/// file. Returns false before Linux 5.9, or if the system call is forbidden; the thread then keeps
-/// the program's table.
+/// Gives the calling thread its own table of descriptors, without those of the program. In the new
+/// table, the numbers 0 to 2 are `/dev/null`, so that text that the thread prints cannot be written
+/// into a sampled file. Returns false before Linux 5.9, or if the system call is forbidden; the
+/// thread then keeps the program's table.
 pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
     // SAFETY: close_range takes numbers only. It closes nothing that another thread uses, because
@@ -24,8 +24,8 @@ pub fn leave_the_programs() -> bool {
     left == 0
 }
 
-/// Moves the file to a high descriptor number, because the thread may still use the program's
-/// table.
+/// Moves the file to a descriptor number from 100 on, if possible, because the thread may still use
+/// the program's table.
 pub fn high(file: File) -> File {
     const LOWEST: libc::c_int = 100;
     // SAFETY: `file` keeps its descriptor open, and the new descriptor belongs to nobody else.

@@ -1,6 +1,6 @@
 //! A profiler plugin that samples the machine: a thread reads files of /sys and /proc at an
-//! interval and hands over their values as counter tracks. It needs only the right to read these
-//! files, and leaves out series that a machine does not have.
+//! interval and hands over their values as counter tracks. It also asks NVIDIA's library NVML. It
+//! needs only the right to read the files, and leaves out series that a machine does not have.
 //!
 //! | track | series | unit | file |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
-//! All NVIDIA devices, even devices that the program does not use, with the numbers of
-//! `nvidia-smi`:
+//! The plugin samples all NVIDIA devices, even those that the program does not use. Their numbers
+//! are those of `nvidia-smi`:
 //!
 //! | track | series | unit | NVML |
 //! |---|---|---|---|
@@ -27,13 +27,14 @@
 //! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
 //! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
 //!
-//! Instances of MIG are called `gpu0 mig2` instead of `gpu0`, and have only some of these series.
+//! An instance into which MIG divides a device is called, for example, `gpu0 mig2`, and has only
+//! some of these series.
 //!
 //! Configuration, separated by commas: `interval=TIME` (from 1ms to 10s; default 20ms), `root=DIR`
 //! (another directory in place of `/`, for tests and containers), `nvml=FILE` (another library in
 //! place of the driver's, or `off`). Keys with a dot belong to other plugins.
 //!
-//! Cost: one sample takes some 20 µs for each CPU and a system call for each file.
+//! Cost: one sample takes some 20 µs for each CPU, and at least two system calls for each file.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 mod descriptors;
@@ -72,12 +73,12 @@ struct Shared {
     wake: Condvar,
 }
 
-/// Values that were not handed over yet.
+/// The series, and the values that were not handed over yet.
 #[derive(Debug, Default)]
 struct Samples {
     series: Vec<Series>,
     values: Vec<(i64, u32, f64)>,
-    /// Number of values that did not fit.
+    /// Number of values that did not fit into the buffer.
     dropped: u64,
 }
 
@@ -106,19 +107,20 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until the recording is stopped. Each sample is handed over at once if the host
-    /// supports that, so that the sample is kept even if the program crashes.
+    /// Samples until the recording is stopped. After each sample, asks the host to take it at once,
+    /// if the host supports that, so that the sample is kept even if the program crashes.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
         let has_own_descriptors = descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
-        // NVML must not open files in the program's table of descriptors.
+        // NVML opens files, which must not be in the program's table of descriptors.
         if let Some(library) = settings.nvml.as_deref().filter(|_| has_own_descriptors) {
             machine.add_nvml(library);
         }
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
         loop {
-            // The guard is dropped during sampling, so that stop does not wait for a slow file.
+            // The lock is released during sampling, so that `stop` can set the flag while this
+            // thread reads a slow file.
             drop(stopped);
             if !self.paused.load(Ordering::Relaxed) {
                 let values = machine.sample();
@@ -149,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Hands over everything so far.
+    /// Hands over all values so far to the host.
     fn hand_over(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         let (series, values, dropped) = {
             let mut samples = lock(&self.samples);
@@ -179,7 +181,7 @@ impl Session for Recording {
         }
         let name = "cp-telemetry".to_owned();
         let requests = FlushRequests::of(self);
-        // The thread inherits the mask of blocked signals.
+        // The new thread inherits the blocked signals of this thread.
         let _calm = plugin::signals::Blocked::new();
         let work = move || shared.run(&settings, requests);
         *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);

@@ -1,11 +1,12 @@
-//! Asks NVIDIA's devices through NVML (`libnvidia-ml.so.1`, which comes with the driver). Numbers
-//! and types are taken from `nvml.h`. They never change there, because a function with other types
-//! gets a new name.
+//! Reads values of NVIDIA's devices through NVML (`libnvidia-ml.so.1`, which comes with the
+//! driver). Numbers and types are taken from `nvml.h`, in which they never change: a function with
+//! other types gets a new name.
 //!
 //! NVML keeps files of `/dev` open. Their descriptor numbers belong to the sampling thread's own
-//! table (see `descriptors`). The program may also use NVML, on threads for which these numbers
-//! mean other files. So the plugin loads its own copy of the library into a separate namespace of
-//! the dynamic linker (`dlmopen`), which does not affect the program's copy.
+//! table (see `descriptors`). The program may also use NVML, on threads that use the program's
+//! table, where these numbers mean other files. So the plugin loads its own copy of the library
+//! into a separate namespace of the dynamic linker (`dlmopen`), which does not affect the program's
+//! copy.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
@@ -18,12 +19,13 @@ use crate::series::Series;
 const SUCCESS: c_int = 0;
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
-/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`, of the device.
+/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`: the bytes that the device has sent and
+/// received.
 const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_int = 0;
-/// `NVML_VALUE_TYPE_UNSIGNED_INT`: the sum starts again at 0 after 2³² − 1 (an H100 with driver 580
-/// uses this type).
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`: a sum of this type starts again at 0 after 2³² − 1 (an H100 with
+/// driver 580 uses it).
 const UNSIGNED_32: c_int = 1;
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
 const UNSIGNED_64: [c_int; 2] = [2, 3];
@@ -55,7 +57,7 @@ struct Memory2 {
     used: u64,
 }
 
-/// `nvmlMemory_v2`: the size, and the version in the upper byte.
+/// `nvmlMemory_v2`: the size of the struct, and the version in the highest byte.
 const MEMORY_2: u32 = size_of::<Memory2>() as u32 | 2 << 24;
 
 /// `nvmlUtilization_t`.
@@ -148,7 +150,8 @@ fn load(file: &Path) -> Option<*mut c_void> {
     };
     if library.is_null() {
         // This clears the error text of this thread, so that a later call of `dlerror` does not
-        // return it. SAFETY: `dlerror` has no arguments.
+        // return it.
+        // SAFETY: `dlerror` has no arguments.
         unsafe { libc::dlerror() };
         return None;
     }
@@ -156,7 +159,7 @@ fn load(file: &Path) -> Option<*mut c_void> {
     Some(library)
 }
 
-/// A query that can be sent to a device.
+/// A query to a device.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Power,
@@ -170,9 +173,11 @@ enum Question {
 #[derive(Debug)]
 struct Device {
     handle: usize,
-    /// The queries that the device answers, each with the number of the first series of its answer.
+    /// The queries that the device has answered once, each with the number of the first series for
+    /// its answer.
     questions: Vec<(Question, u32)>,
-    /// The sums of bytes in the last sample, and the times at which they were read.
+    /// For each rate: its series, the sum of bytes in the last sample, and the time at which it was
+    /// read.
     before: Vec<(u32, u64, Instant)>,
 }
 
@@ -190,7 +195,8 @@ impl std::fmt::Debug for Nvml {
 
 impl Nvml {
     /// Finds the devices and the queries that each device answers, and adds series for the answers.
-    /// Returns `None` if there is no such library, no driver, or no device.
+    /// Returns `None` if the library cannot be loaded or lacks a function, or if there is no driver
+    /// or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
         // SAFETY: `load` returned the library, which is never closed.
@@ -247,7 +253,7 @@ impl Nvml {
         (0..count.min(MOST)).filter_map(part).collect()
     }
 
-    /// Sends each query once. A query without an answer gets no series.
+    /// Sends each query to a device once, and adds series for the queries that it answers.
     fn device(&self, gpu: &str, handle: Handle, series: &mut Vec<Series>) -> Device {
         let clocks = CLOCKS.map(|(clock, name)| {
             (Question::Clock(clock), vec![("gpu clock", format!("{gpu} {name}"), "MHz")])
@@ -277,8 +283,8 @@ impl Nvml {
         device
     }
 
-    /// Adds the current values. A value is missing if its query has no answer. Rates are also
-    /// missing in the first sample.
+    /// Adds the current values to `values`. A value is missing if the device does not answer its
+    /// query. Rates are also missing in the first sample.
     pub fn sample(&mut self, values: &mut Vec<(u32, f64)>) {
         let mut devices = std::mem::take(&mut self.devices);
         for device in &mut devices {
@@ -371,13 +377,14 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum whose growth is shown, and the largest value of this sum, after which it starts again
-    /// at 0.
+    /// A sum, of which the series shows the growth, and the largest value of this sum, after which
+    /// it starts again at 0.
     Sum(u64, u64),
 }
 
-/// Returns the growth of a sum of bytes per second. A 32-bit sum starts again at 0 every 4 GiB. If
-/// a 64-bit sum became smaller, it was reset, and its growth is not known.
+/// Returns the growth per second of a sum of bytes, or `None` if it is the first one. A 32-bit sum
+/// starts again at 0 every 4 GiB. If a 64-bit sum became smaller, it was reset, and its growth is
+/// not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,
@@ -407,7 +414,8 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a stand-in for NVML. Its source contains the values that it returns.
+    /// Compiles a stand-in for NVML. The comment at the top of its source lists the values that it
+    /// returns.
     fn double(scratch: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
         let file = scratch.join("libnvidia-ml.so.1");
         c::shared("cc", "plugins/nvml.c", &file, flags)?;
@@ -439,10 +447,11 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
         assert_eq!(named(&series, &values), expected);
-        // The second device disappeared after it had answered twice.
+        // In nvml.c, the second device disappears after it has answered two queries.
         let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
         assert_eq!(of_second.len(), 2, "{of_second:?}");
-        // The time of the last sample is set back by half a second, in which 3 MB were sent.
+        // The test sets the time of the last sample back by half a second. In between, the
+        // stand-in's device has sent 3 MB.
         for (.., then) in &mut nvml.devices[0].before {
             *then -= Duration::from_millis(500);
         }

@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::nvml::Nvml;
 use crate::series::Series;
 
-/// The sampled files of the machine, or of a directory that stands for its root.
+/// The sampled files of the machine, or of a directory that the user names in place of `/`.
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
@@ -19,30 +19,30 @@ pub struct Machine {
     text: Vec<u8>,
 }
 
-/// One file.
+/// A sampled file.
 #[derive(Debug)]
 struct Source {
     file: File,
     kind: Kind,
     /// Number of the file's first series.
     first: u32,
-    /// For values that are differences: the sums in the last sample. `last` is the time at which
-    /// they were read.
+    /// For values that are computed over the interval: the sums in the last sample. `last` is the
+    /// time of that sample.
     before: Vec<f64>,
     last: Option<Instant>,
 }
 
-/// The ways to read a file.
+/// What a file contains.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// The file has one number, which is multiplied by this factor.
+    /// One number. The series has this number multiplied by the factor.
     Number(f64),
-    /// The file has a sum of energy in µJ. The field is the largest value of this sum, after which
-    /// it starts again at 0.
+    /// A sum of energy in µJ. The field is the largest value of this sum, after which it starts
+    /// again at 0.
     Energy(f64),
     Memory,
     Resident,
-    /// The file has the line `some` and, if this is set, also `full`.
+    /// A line that begins with `some` and, if the field is true, a line that begins with `full`.
     Pressure(bool),
     Stat,
     Schedstat,
@@ -72,8 +72,8 @@ fn word(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the directories in `parent` whose names begin with `prefix`, sorted by the numbers in
-/// their names.
+/// Returns the directories in `parent` whose names begin with `prefix` and a digit or colon.
+/// Shorter names come first, so that cpu2 is before cpu10.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -137,7 +137,7 @@ impl Machine {
     fn add(&mut self, path: &Path, kind: Kind, series: &[(&'static str, &str, &'static str)]) {
         let Ok(file) = File::open(path) else { return };
         let mut text = Vec::new();
-        // Some drivers have the file and answer with an error.
+        // Some drivers have the file, but reading it returns an error.
         if !read_all(&file, &mut text) {
             return;
         }
@@ -151,8 +151,8 @@ impl Machine {
         self.sources.push(Source { file, kind, first, before: Vec::new(), last: None });
     }
 
-    /// Adds NVIDIA's devices, if the driver's library finds any. Descriptors that the library keeps
-    /// open belong to the calling thread.
+    /// Adds NVIDIA's devices, if NVML finds any. NVML keeps files open, whose descriptors are in
+    /// the calling thread's table.
     pub fn add_nvml(&mut self, library: &Path) {
         self.nvml = Nvml::open(library, &mut self.series);
     }
@@ -161,8 +161,8 @@ impl Machine {
         &self.series
     }
 
-    /// Returns the current values. Differences are missing in the first sample. A value that cannot
-    /// be read is missing.
+    /// Returns the current values, each with the number of its series. Values over the interval are
+    /// missing in the first sample. A value that cannot be read is missing.
     pub fn sample(&mut self) -> Vec<(u32, f64)> {
         let mut values = Vec::with_capacity(self.series.len());
         for source in &mut self.sources {
@@ -217,7 +217,7 @@ impl Source {
                 put(0, after(text, "VmRSS:").map(|kib| kib / 1024.0));
             }
             Kind::Pressure(full) => {
-                // The numbers are sums of stalled time, in µs.
+                // The numbers after `total=` are sums of stalled time, in µs.
                 let total = |word: &str| {
                     let line = text.lines().find(|line| line.starts_with(word))?;
                     line.split("total=").nth(1)?.trim().parse::<f64>().ok()
@@ -246,7 +246,8 @@ impl Source {
                 };
                 let rates = self.rates(sums, seconds, f64::INFINITY);
                 if let [all, busy, switches] = rates[..] {
-                    // If less than a tick has passed in all CPUs together, the value is not known.
+                    // If the CPUs' times together have grown by less than one tick, the value is
+                    // not known.
                     put(0, (all * seconds.unwrap_or(0.0) >= 1.0).then(|| busy / all * 100.0));
                     put(3, Some(switches));
                 }
@@ -262,8 +263,8 @@ impl Source {
         }
     }
 
-    /// Returns the growth of sums per second, or nothing the first time. If a sum is smaller than
-    /// before, it has started again at 0 after `most`.
+    /// Returns the growth of sums per second, or an empty list the first time. If a sum is smaller
+    /// than before, it has started again at 0 after `most`.
     fn rates(&mut self, sums: Vec<f64>, seconds: Option<f64>, most: f64) -> Vec<f64> {
         let rates = match seconds {
             Some(seconds) if seconds > 0.0 && sums.len() == self.before.len() => sums
@@ -285,7 +286,7 @@ impl Source {
 mod tests {
     use super::*;
 
-    /// A directory with the files of a machine.
+    /// A directory with files like those of a machine. Dropping it removes it.
     struct Root(PathBuf);
 
     impl Root {
@@ -355,8 +356,8 @@ mod tests {
         ];
         assert_eq!(named(&machine, &first), expected.map(|(name, value)| (name.to_owned(), value)));
 
-        // The last sample is set back by two seconds. In this time, the energy sum has started
-        // again: it grew by 1 J up to its largest value, and by 3 J after that.
+        // The test sets the time of the last sample back by two seconds. Between the samples, the
+        // energy sum starts again: it grows by 1 J up to its largest value, and by 3 J after that.
         for source in &mut machine.sources {
             source.last = source.last.map(|last| last - std::time::Duration::from_secs(2));
         }

@@ -7,7 +7,7 @@ use plugin::Error;
 
 use crate::INTERVAL;
 
-/// The driver's name for its library.
+/// The name of NVML's library in NVIDIA's driver.
 const NVML: &str = "libnvidia-ml.so.1";
 
 /// The settings; see the module's documentation.
@@ -15,9 +15,9 @@ const NVML: &str = "libnvidia-ml.so.1";
 pub struct Settings {
     /// The time between two samples.
     pub interval: Duration,
-    /// The directory in place of `/`.
+    /// The directory whose files are sampled in place of those of `/`.
     pub root: PathBuf,
-    /// The library of NVIDIA's driver; `None` if its devices are left out.
+    /// The file of NVML; `None` if NVIDIA's devices are not sampled.
     pub nvml: Option<PathBuf>,
     /// The number of bytes that the plugin may keep; `None` for no limit.
     pub max_buffer_bytes: Option<u64>,

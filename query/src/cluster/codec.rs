@@ -1,4 +1,5 @@
-//! Sends tables without files to a cluster. Ballista sends tables of Parquet files itself.
+//! Encodes tables without files, so that plans with them can be sent to a cluster. Ballista itself
+//! can encode tables of Parquet files.
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 
-/// The bytes of a table without rows. Its columns travel beside them.
+/// The encoding of a table without files. DataFusion sends the table's columns beside it.
 const EMPTY: &[u8] = b"empty";
 
-/// Ballista's own codec, which here also encodes tables without rows.
+/// Ballista's own codec, which in addition encodes tables without files.
 #[derive(Debug, Default)]
 pub struct Codec(BallistaLogicalExtensionCodec);
 

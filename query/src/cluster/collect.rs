@@ -1,9 +1,9 @@
-//! Waits for the answer of a cluster.
+//! Waits for the rows that a cluster computes for a query.
 //!
-//! This module does two things that Ballista's client does not do. It asks again if the executor
-//! that kept the result was lost after the scheduler had called the query a success. And if the
-//! client is stopped, it tells the scheduler, because otherwise the cluster would continue with the
-//! query.
+//! [`collect`] does two things that Ballista's client does not do. First, it repeats the query once
+//! after an error that may not come again, for example if the executor with the result was lost
+//! after the scheduler had reported success. Second, if a signal stops this program, it cancels the
+//! query, which the cluster would otherwise continue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,20 +21,21 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Place;
 
-/// How long a stopped client waits for the scheduler to accept that the query is cancelled.
+/// How long this program, when a signal stops it, waits until the scheduler has confirmed that the
+/// query is cancelled.
 const STOPPING: Duration = Duration::from_secs(5);
 
 /// Returns the rows of a query.
 pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     let rows = match once(frame.clone(), at).await {
-        // Queries only read, so asking again harms nothing.
+        // Queries only read data, so repeating one does no harm.
         Err(e) if is_worth_repeating(&e) => once(frame, at).await?,
         rows => rows?,
     };
     rows.ok_or_else(|| DataFusionError::Execution("stopped".to_owned()))
 }
 
-/// Returns the rows of a query, or `None` if a signal arrives before them.
+/// Returns the rows of a query, or `None` if a signal arrives before the rows.
 async fn once(frame: DataFrame, at: &Place) -> Result<Option<Vec<RecordBatch>>> {
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -63,8 +64,9 @@ async fn cancel(at: &Place, job_id: String) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the query may have an answer after this error. A job that the scheduler calls
-/// failed has none: the scheduler itself repeats the work of lost executors.
+/// Returns whether repeating the query after this error may succeed. It cannot succeed if the
+/// scheduler itself reported the job as failed, because the scheduler has already repeated the work
+/// of lost executors.
 fn is_worth_repeating(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Execution(why) => !why.starts_with("Job "),

@@ -6,12 +6,14 @@
 //!        └───────────────────────────────────────────┘  through files and Arrow Flight
 //! ```
 //!
-//! A plan travels with the names of functions, not with their code. Ballista's own programs take `sum` for
-//! DataFusion's, which wraps. So scheduler and executors are this program, too, which registers its functions
-//! in each of the three places ([`crate::functions::register`]).
+//! The programs of a cluster send each other plans with the names of functions, not with their
+//! code. Ballista's own scheduler and executor would use DataFusion's `sum`, which wraps silently.
+//! So the client, the scheduler and the executors are all this program, which registers its own
+//! functions in each of them ([`crate::functions::register`]).
 //!
-//! Tables need no casts for Ballista, which cannot group by dictionaries: [`crate::engine`] declares texts as
-//! texts and ranks as integers, and they are columns of the files and not parts of their paths.
+//! Ballista cannot group by dictionary columns. The tables have none: [`crate::engine`] declares
+//! texts as texts and ranks as integers, and both are columns of the files, not parts of the files'
+//! paths.
 
 mod codec;
 mod collect;
@@ -30,12 +32,13 @@ pub use serve::{executor, scheduler};
 
 use crate::addresses::Place;
 
-/// Rules that may make a plan without rows and with columns. Plans are sent without the columns of such a part,
-/// so these rules are left to the scheduler, whose plans keep them.
+/// Optimizer rules that may replace a part of a plan by a table that has columns but no rows. When
+/// the client sends a plan to the scheduler, the columns of such a part are lost. So the client
+/// does not apply these rules, and leaves them to the scheduler, whose plans keep the columns.
 const LEFT_TO_THE_SCHEDULER: [&str; 4] =
     ["eliminate_filter", "eliminate_join", "eliminate_limit", "propagate_empty_relation"];
 
-/// Returns `Ok`: this program was built with Ballista.
+/// Returns `Ok`, because this program was built with Ballista.
 pub fn is_built() -> Result<(), String> {
     Ok(())
 }
@@ -45,7 +48,8 @@ pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, Data
     let config = config
         .with_ballista_logical_extension_codec(Arc::new(codec::Codec::default()))
         .upgrade_for_ballista()
-        // Otherwise the number of the job, which is needed to stop it, arrives with the result.
+        // Without this setting, the client learns the id of the job (the query on the cluster) only
+        // with the result, which is too late to cancel the job.
         .set_bool(BALLISTA_CLIENT_PULL, true);
     let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
     let state = state.upgrade_for_ballista(format!("http://{at}"))?;
@@ -55,8 +59,8 @@ pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, Data
     Ok(SessionContext::new_with_state(state))
 }
 
-/// Returns the error in the words of the program that found it. An executor's error arrives in
-/// Rust's debug format, inside of what scheduler and client say about it.
+/// Returns the original text of an error. An executor's error arrives in Rust's debug format,
+/// inside the error messages of the scheduler and the client.
 pub fn in_words(at: &Place, why: &str) -> String {
     let inner = why.rsplit_once("DataFusionError(").and_then(|(_, inner)| {
         let (_, text) = inner.split_once("(\"")?;

@@ -25,20 +25,20 @@ use super::codec::Codec;
 use crate::addresses::{Executor, Scheduler};
 use crate::functions;
 
-/// An executor tells the scheduler at this interval that it is there.
+/// The interval, in seconds, at which an executor reports to the scheduler that it is alive.
 const HEARTBEAT_S: u64 = 3;
-/// An executor that has said nothing for this long is lost. The scheduler notices it at most
-/// [`LOOK_S`] later.
+/// An executor that has reported nothing for this many seconds counts as lost. The scheduler
+/// notices the loss at most [`LOOK_S`] seconds later.
 const LOST_AFTER_S: u64 = 12;
-/// The scheduler looks for lost executors at this interval.
+/// The interval, in seconds, at which the scheduler looks for lost executors.
 const LOOK_S: u64 = 3;
-/// If there is no executor any more, queries wait this long for one.
+/// If all executors are lost, queries wait this many seconds for a new one.
 const ALONE_S: u64 = 15;
-/// The size of the threads' stacks. Plans of long queries are deep, and functions that walk through
-/// a plan are recursive.
+/// The stack size of a thread in bytes. Plans of long queries are deep, and the functions that
+/// process a plan are recursive.
 const STACK: usize = 32 << 20;
 
-/// Runs the scheduler.
+/// Runs the scheduler until the process is killed.
 pub fn scheduler(args: &Scheduler) -> Result<(), String> {
     runtime(None)?.block_on(async {
         let said = |e| format!("--bind {}: {e}", args.bind);
@@ -65,7 +65,7 @@ pub fn scheduler(args: &Scheduler) -> Result<(), String> {
     })
 }
 
-/// Runs an executor.
+/// Runs an executor until it is stopped.
 pub fn executor(args: &Executor) -> Result<(), String> {
     let threads = args
         .threads
@@ -104,8 +104,8 @@ pub fn executor(args: &Executor) -> Result<(), String> {
     })
 }
 
-/// Makes the second signal end the executor at once. At the first one, Ballista waits for the tasks
-/// of the executor, which may take long.
+/// Makes the second signal end the executor at once. After the first signal, Ballista waits for the
+/// tasks of the executor, which may take a long time.
 fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     let seen = Arc::new(AtomicUsize::new(0));
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
@@ -126,14 +126,14 @@ fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes a session of the scheduler, with the functions of datasets.
+/// Makes a session of the scheduler or an executor, and registers the functions for datasets.
 fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
     let mut state = default_session_builder(config)?;
     functions::register(&mut state)?;
     Ok(state)
 }
 
-/// Returns an address as it is written before a colon and a port.
+/// Returns an address as text before a port: an IPv6 address is in brackets.
 fn host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -149,23 +149,23 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, String> {
     builder.thread_stack_size(STACK).enable_all().build().map_err(|e| format!("start threads: {e}"))
 }
 
-/// Returns the ports for rows and for tasks. Ballista wants numbers, so this function looks for
-/// free ports. If another program takes one before Ballista does, the executor fails to start and
-/// says so.
+/// Returns the executor's ports for rows and for tasks. Ballista needs port numbers, so with port
+/// 0, this function looks for free ports. If another program takes such a port before Ballista
+/// does, the executor fails to start and prints an error.
 fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     if let Some(first) = Some(bind.port()).filter(|port| *port > 0) {
         let second = first.checked_add(1).ok_or("--bind: there is no port after this one")?;
         return Ok([first, second]);
     }
     let free = |ip: IpAddr| TcpListener::bind((ip, 0)).map_err(|e| format!("--bind {ip}: {e}"));
-    // Both are held at the same time, so that they differ.
+    // Both ports are open at the same time, so that they differ.
     let (data, tasks) = (free(bind.ip())?, free(bind.ip())?);
     let port = |of: &TcpListener| of.local_addr().map(|a| a.port()).map_err(|e| e.to_string());
     Ok([port(&data)?, port(&tasks)?])
 }
 
-/// A folder that only this user may read. Dropping it removes the folder, so a killed executor
-/// leaves it.
+/// The executor's folder for temporary files, which only this user may read. Dropping this value
+/// removes the folder. An executor that is killed leaves it behind.
 struct Work(PathBuf);
 
 impl Work {
@@ -174,7 +174,7 @@ impl Work {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos());
         let path = parent.join(format!("counterpoint-executor-{}-{now}", std::process::id()));
-        // Making the directory fails if something has this name.
+        // Creating the directory fails if a file or directory with this name exists.
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|e| format!("make {}: {e}", path.display()))?;
         Ok(Self(path))

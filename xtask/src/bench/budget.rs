@@ -1,9 +1,9 @@
 //! `budget`: measures the cost of a run with a budget, compared with the program alone.
 //!
 //! Each workload runs in turn without the recorder and with budgets from 0 to 10 %, both without
-//! counters and with one software counter. As in [`super::price`], the reference is the ratio of
-//! the processor time per inference in the same round. `benches/budget.py` makes one run. The last
-//! workload is a model of a hundred tiny ops on TVM.
+//! counters and with one software counter. The cost is the processor time per inference with a
+//! budget, divided by that without the recorder in the same round. `benches/budget.py` makes one
+//! run. The last workload is a model of a hundred tiny ops on TVM.
 
 use std::process::Command;
 
@@ -14,7 +14,8 @@ use super::price::{Workload, tools, tvm};
 use crate::fixtures::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 
-/// Fixture, inputs, device and number of inferences. Each run takes a large part of a second.
+/// Fixture, inputs, device and number of inferences of a run. Each run takes a large part of a
+/// second.
 const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TINYLOOP, &["16xf32=0", "4000"], "local-sync", 4),
     (&MLP, MLP.inputs, "local-sync", 2_000),
@@ -22,7 +23,7 @@ const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-sync", 1_000),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-task", 600),
 ];
-/// How often TVM's model runs.
+/// How often TVM's model runs in one process.
 const TVM_RUNS: u32 = 30_000;
 /// The values of `run --budget`, each also as a fraction.
 const BUDGETS: [(&str, f64); 5] =

@@ -2,8 +2,8 @@
 //! estimate contains the value that a full run of the same program found.
 //!
 //! There are two comparisons. `replay` records a program once in full. Then, many times for each
-//! budget, it chooses calls of this recording with the code of the agent
-//! (`recorder/budget/replay.rs`). All replays use the recording of one process, so differences
+//! budget, it chooses calls of this recording as a run with this budget would, with the agent's
+//! code (`recorder/budget/replay.rs`). All replays use the recording of one process, so differences
 //! between processes have no effect. `direct` runs the program with each budget, and compares these
 //! runs with full runs. `benches/budget_intervals.py` does both.
 
@@ -21,7 +21,7 @@ use crate::process::{cargo, output};
 const BUDGETS: [&str; 4] = ["1%", "2%", "5%", "10%"];
 /// The number of replays in each round for each budget. Each round makes a new recording.
 const REPLAYS: u32 = 50;
-/// The number of full runs in each round.
+/// The number of full runs (runs without a budget) in each round of `direct`.
 const FULL_RUNS: u32 = 6;
 const ROUNDS: usize = 10;
 

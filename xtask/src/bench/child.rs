@@ -1,4 +1,5 @@
-//! Runs one process of a benchmark and reads the resource usage of this process alone.
+//! Runs one process of a benchmark, and reads the resource usage of this process and of the
+//! children for which it has waited.
 
 use std::fs::File;
 use std::process::{Command, ExitStatus, Stdio};
@@ -11,8 +12,8 @@ use super::plan::{Case, Observe, Reading, Readings};
 use crate::layout::Layout;
 use crate::process::describe;
 
-/// Runs the case once. The program's output goes to files, because a pipe that we read too slowly
-/// could delay the program.
+/// Runs the case's program once. Its output goes to files, because a pipe that xtask reads too
+/// slowly could delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     let folder = layout.bench()?;
     let out = folder.join("stdout.txt");
@@ -35,7 +36,7 @@ pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
 }
 
 /// Starts the program and waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all
-/// processes of the benchmark, and its maximum memory never decreases.
+/// processes that xtask has started, and the maximum of memory that it returns never decreases.
 fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Readings)> {
     let start = Instant::now();
     let child =

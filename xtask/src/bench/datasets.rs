@@ -18,8 +18,8 @@ const RANKS: u32 = 1_000;
 const CALLS: u32 = 1_000_000;
 /// Of each rank.
 const OPS: u32 = 200;
-/// The number of ranks whose single calls are in the dataset of `dataset-query`; the calls of a
-/// rank take 13 MB.
+/// The number of ranks in the dataset of `dataset-query` that have a row for each call. The rows of
+/// a rank take 13 MB.
 const RANKS_WITH_CALLS: u32 = 100;
 const COUNTERS: u32 = 2;
 /// The number of rounds for programs that take up to half a minute.
@@ -45,8 +45,8 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         for (label, option) in [(sums, None), (with_calls, Some("--calls"))] {
             let (program, profile) = (program.clone(), profile.clone());
             let dataset = folder.join(format!("dataset-{label}"));
-            // The export works as with `run --dataset` while the program runs. Each round makes a
-            // new dataset.
+            // The option `--goes-on` exports as `run --dataset` does while the program runs. Each
+            // round makes a new dataset.
             cases.push(Case::new(label, Observe::PrivateMemory, move || {
                 let _ = fs::remove_dir_all(&dataset);
                 let mut command = Command::new(&program);
@@ -118,8 +118,8 @@ const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
         ],
         None,
     ),
-    // A million groups of one rank need more memory than this limit, so the query uses temporary
-    // files.
+    // This query makes a million groups, which need more memory than its limit, so it uses
+    // temporary files.
     (
         "temporary-files",
         &[
@@ -157,8 +157,8 @@ pub fn query(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes })
 }
 
-/// Makes a dataset of [`RANKS`] ranks. The first `with_calls` ranks also have their single calls in
-/// it.
+/// Makes a dataset of [`RANKS`] ranks. The first `with_calls` ranks also have a row for each call
+/// in it.
 fn ranks(layout: &Layout, name: &str, with_calls: u32) -> Result<PathBuf> {
     let folder = layout.bench()?.join(name);
     remove(&folder)?;

@@ -1,6 +1,7 @@
 //! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
-//! detects that a matrix product has more work, and how often hyperfine does. Each round records
-//! twelve whole series as a user would, so a round takes half a minute.
+//! detects that a program's matrix product has more work, and how often hyperfine does. Each round
+//! records twelve whole series (pairs of runs of two programs), as a user would, so a round takes
+//! half a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +15,7 @@ use crate::process::{exists, quiet};
 use crate::setup::packages;
 
 const ROUNDS: usize = 20;
-/// The columns of the first matrix product of the model.
+/// The number of columns of the first matrix product in the model `mlp`.
 const COLUMNS: u32 = 784;
 /// For each kind of series: a name, the columns of the product in the second program, the number of
 /// pairs in a series, and the number of series in a round. With 824 columns, the product has 5.1 %
@@ -22,8 +23,8 @@ const COLUMNS: u32 = 784;
 const SERIES: [(&str, u32, u32, u32); 3] =
     [("equal", COLUMNS, 10, 10), ("five", 824, 10, 1), ("three", 808, 20, 1)];
 const ITERATIONS: u32 = 100;
-/// The largest allowed share of series with equal programs in which `diff` finds a difference in
-/// any row.
+/// The target: `diff` finds a difference in any row of at most this share of the series with equal
+/// programs.
 const FALSE_VERDICTS: f64 = 0.06;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

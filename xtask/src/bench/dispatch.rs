@@ -2,10 +2,10 @@
 //!
 //! `tinyloop` makes 100,000 dispatches of one workgroup per inference, and `local-sync` runs them
 //! on one thread. (On `local-task`, a tiny dispatch takes 16 µs, so the cost of recording could not
-//! be seen.) The program is `iree-benchmark-module`. It times its inferences inside the process, so
-//! the result includes neither its start-up nor what `counterpoint run` does before and after it.
-//! The rejected alternative was the difference between two runs of `iree-run-module` (2,000 and
-//! 12,000 iterations). It needs two processes per value, and has the noise of both processes.
+//! be seen.) The program is `iree-benchmark-module`. It times its inferences itself, so the result
+//! includes neither its start-up nor what `counterpoint run` does before and after the program. The
+//! rejected alternative was the difference between two runs of `iree-run-module` (2,000 and 12,000
+//! iterations). It needs two processes per value, and has the noise of both processes.
 //!
 //! The transformer is a real program: its calls take 1.5 µs on average and fill the processor's
 //! caches with their own data. It shows how much longer such a program takes while it is recorded.
@@ -113,8 +113,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             share("transformer, timing only, cpu", "cpu", Some(1.02)),
             share("transformer, timing only, whole command's cpu", "cpu-total", None),
         ],
-        // On a virtual machine, single rounds differ by 30 ns. With twenty rounds, the interval is
-        // a third of that.
+        // On a virtual machine, the results of single rounds differ by 30 ns. With twenty rounds,
+        // the interval of the median is a third of that.
         rounds: 20,
         notes: vec![
             "unit: nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, as means of 8 inferences".into(),

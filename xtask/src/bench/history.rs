@@ -1,7 +1,7 @@
 //! `cargo xtask bench --history NAME`: draws the results of a benchmark over time.
 //!
-//! `benches/runs` has the newest result of each benchmark; git's history has the earlier ones. All of
-//! them are texts as [`super::results`] writes them:
+//! `benches/runs` has the newest result of each benchmark; git's history has the earlier ones. Each
+//! result is a text in the format that [`super::results`] writes:
 //!
 //! ```text
 //!  2026-11-23 UTC 01:13:04
@@ -23,7 +23,7 @@ use crate::process::output;
 /// The width of the drawing.
 const COLUMNS: usize = 40;
 
-/// A figure of one run.
+/// The result of a figure in one run.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
     date: String,
@@ -41,7 +41,8 @@ pub fn show(layout: &Layout, names: &[String]) -> Result<()> {
     for name in names {
         let figures = figures(name, &texts);
         ensure!(!figures.is_empty(), "benchmark {name}: there is no result in git's history");
-        // Writing fails if the reader has closed the pipe, for example `head`. This is no error.
+        // Writing fails if the reader of the output, for example `head`, has closed the pipe. This
+        // is no error.
         let _ = std::io::stdout().write_all(draw(name, &figures).as_bytes());
     }
     Ok(())

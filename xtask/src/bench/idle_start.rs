@@ -1,5 +1,5 @@
-//! `idle-start`: measures the cost of preloading the library into a process in which it has nothing
-//! to do.
+//! `idle-start`: measures the cost of preloading `libcounterpoint.so` into a process in which the
+//! library has nothing to record.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,8 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // The library reads the file that this variable names when the first executable
-                    // is loaded, which never happens here.
+                    // The library reads the file that this variable names only when the process
+                    // loads its first executable library, which Python never does here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
@@ -61,8 +61,9 @@ fn pass(python: &PathBuf) -> Command {
     command
 }
 
-/// Returns the path of the interpreter itself. Version managers put shell scripts with this name
-/// into `PATH`, and the library would also be preloaded into the shells that run them.
+/// Returns the path of the interpreter itself. Version managers put shell scripts with the name
+/// `python3` into `PATH`. The library would then also be preloaded into the shells that run these
+/// scripts.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

@@ -1,8 +1,8 @@
 //! `loops`: measures the cost of hits of instrumented loops. `tests/programs/loops_kernels.c`
-//! contains kernels that do nothing but such hits. Clang prints them as LLVM IR,
-//! `counterpoint loops instrument` rewrites the IR for each mode, and clang compiles it without its
-//! optimiser, as docs/loops.md says. One process times all kernels, with their batches interleaved.
-//! Another process times LLVM's XRay in its flight-recorder mode.
+//! contains kernels that do nothing but such hits. Clang prints them as LLVM IR, `counterpoint
+//! loops instrument` rewrites the IR for each mode, and clang compiles it without its optimiser, as
+//! docs/loops.md says. One process times all kernels, in batches that take turns. Another process
+//! times LLVM's XRay in its flight-recorder mode.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,8 @@ use crate::setup::packages;
 
 /// A clang that includes the runtime of XRay.
 const CLANG: &str = "clang-19";
-/// The kinds of kernels: plain, with two bare time stamps, and one for each mode.
+/// The kinds of kernels: without instrumentation, with two bare time stamps, and one kind for each
+/// mode of instrumentation.
 const KINDS: [&str; 5] = ["plain", "bare", "count", "timed", "sampled"];
 
 struct Builder {

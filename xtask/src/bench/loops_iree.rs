@@ -1,7 +1,7 @@
 //! `loops-iree`: measures how much instrumented loops slow down a matrix product of IREE
 //! (`fixtures/iree/mmst.mlir`, 256×512 by 512×256, 16 workgroups of 64×64), with and without the
 //! recorder. `local-sync` runs the product on one thread. Each time is compared with that of the
-//! same module without instrumentation, also with or without the recorder.
+//! same module without instrumentation, which also runs with or without the recorder.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +16,11 @@ use crate::process::output;
 
 /// The number of products in one process.
 const TIMES: u32 = 1000;
-/// The depths of the loops that are instrumented. The kernel has one loop of each depth. The loop
-/// of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all 512
-/// terms.
+/// For each case: its name, and the largest depth of the loops that are instrumented. The kernel
+/// has one loop of each depth. The loop of depth 2 is entered four times in each hit of the loop of
+/// depth 1, and runs over all 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
-/// A Python program that prints the cost of empty hits.
+/// A Python program that prints what an empty hit costs, timed and counted.
 const COST: &str = "\
 import json, sys
 module = json.load(sys.stdin)['modules'][0]

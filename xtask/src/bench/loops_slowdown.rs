@@ -1,5 +1,5 @@
 //! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and whether the
-//! time of the outer loop in the report equals the time in the program without instrumentation. The
+//! report states the time of the outer loop that the program without instrumentation measures. The
 //! kernels are the matrix products of `tests/programs/loops_matmul.c`. It also measures the speed
 //! of the instrumenter with a million lines of LLVM IR.
 
@@ -24,7 +24,7 @@ const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_512", 1.02, 1.06, 1.05),
     ("ikj_512", 1.02, 1.06, 1.05),
 ];
-/// The number of lines of text for the instrumenter.
+/// The number of lines of LLVM IR for measuring the speed of the instrumenter.
 const LINES: usize = 1_000_000;
 /// A Python program that prints the mean inclusive time of each outermost loop in the report, by
 /// function.
@@ -43,7 +43,8 @@ fn clang(arguments: &[&str], source: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text in which the functions of `text` are repeated many times under different names.
+/// Returns a text with about [`LINES`] lines, in which the functions of `text`, except `main`, are
+/// repeated under different names.
 fn repeated(text: &str) -> Result<String> {
     let first = text.find("define internal").context("the text has no functions")?;
     let end = text.rfind("\n}\n").context("the text has no functions")? + 3;
@@ -72,8 +73,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let text = scratch.join("matmul.ll");
     let source = layout.root.join("tests/programs/loops_matmul.c");
     clang(&["-S", "-emit-llvm"], &source, &text)?;
-    // Loops are aligned, because the address of a loop's code changes its speed by up to a tenth,
-    // and any change of the text moves all loops.
+    // The compiler aligns loops, because the address of a loop's code changes its speed by up to a
+    // tenth, and any change of the program moves all loops.
     let late = ["-Xclang", "-disable-llvm-passes", "-falign-loops=64"];
     let plain = scratch.join("matmul-plain");
     clang(&late, &text, &plain)?;

@@ -1,9 +1,9 @@
 //! Describes the machine on which a result was measured. The description has what a reader needs to
-//! judge the result, but nothing that identifies the machine.
+//! judge the result, but no name or address of the machine.
 
 use serde_json::{Value, json};
 
-/// Returns the load averages of one, five and fifteen minutes, as the kernel prints them.
+/// Returns the load averages of one, five and fifteen minutes, as Linux prints them.
 pub fn load() -> String {
     let text = read("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")

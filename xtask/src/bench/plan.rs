@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::stats::{Estimate, mean_estimate, median_estimate};
 
-/// Everything that defines a benchmark.
+/// The commands of a benchmark, and what is computed from their readings.
 pub struct Plan {
     pub cases: Vec<Case>,
     pub figures: Vec<Figure>,
@@ -35,16 +35,16 @@ impl Case {
     }
 }
 
-/// Where the numbers of a case come from. The times of the process itself are always read: `wall`,
-/// `user` and `sys` in milliseconds, and `max-rss` in KiB. These numbers include child processes
-/// for which the process has waited.
+/// Where the numbers of a case come from. The usage of the process itself is always read: `wall`,
+/// `user`, `sys` and `cpu-total` (user and sys together) in milliseconds, and `max-rss` in KiB.
+/// Except for `wall`, these numbers include child processes for which the process has waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Observe {
     /// Only the process itself.
     Process,
-    /// Lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
+    /// Also lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
     Lines,
-    /// Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per iteration.
+    /// Also Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per iteration.
     GoogleBenchmark,
     /// The process itself, and `private`: the highest private memory in KiB, sampled from
     /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, it leaves out mapped input files.
@@ -110,8 +110,7 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
-    /// The reading itself, which is 1 if an event happened in the round, and otherwise 0. The
-    /// result is the mean over the rounds.
+    /// The reading itself, which is 1 or 0, or a share. The result is the mean over the rounds.
     Rate(Of),
 }
 
@@ -191,7 +190,7 @@ impl Formula {
     }
 
     /// Returns the estimate from the values of all rounds: their median, or the mean of a rate.
-    /// `None` if there are none.
+    /// Returns `None` if there are no values.
     pub fn estimate(&self, values: &[f64]) -> Option<Estimate> {
         match self {
             Formula::Rate(_) => mean_estimate(values),

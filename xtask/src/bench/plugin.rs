@@ -1,4 +1,4 @@
-//! `plugin`: measures the cost of an event of a plugin. A plugin in C
+//! `plugin`: measures the cost of an event that a profiler plugin hands to its host. A plugin in C
 //! (`tests/programs/plugins/price.c`) measures the host's trace builder, a bare copy of the same
 //! bytes (the lower limit, called floor), and writing Chrome's JSON with `fprintf`, as Kineto's
 //! hosts do (for comparison). Then `counterpoint plugin run` records a plugin with a million events
@@ -16,7 +16,8 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const EVENTS: u32 = 1_000_000;
-/// The kinds of events, each with its target in ns if there is one.
+/// The kinds of events: the name in the readings, the name in the result, and the target in ns if
+/// there is one.
 const KINDS: [(&str, &str, Option<f64>); 4] = [
     ("named", "an event with a name", Some(60.0)),
     ("flow", "… and a flow", None),

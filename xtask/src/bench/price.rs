@@ -3,12 +3,12 @@
 //! Each workload runs in turn without the recorder, with timing only, and with one and three
 //! software counters. `price-torch` does the same with a training loop of PyTorch, which also runs
 //! with a budget. `price-torch` is a separate benchmark, because each of its rounds takes two
-//! minutes. All processes of a round exist at the same time and take turns, step by step
-//! (`benches/price_in_turns.py`), because the cost of recording is smaller than the difference
-//! between two periods of ten seconds on a shared machine. The true cost is the difference of the
-//! processor times of two whole processes of the same round, with and without the recorder. Wall
-//! time on a shared machine depends mostly on its other users. `benches/price.py` makes one run and
-//! reads its report.
+//! minutes. In `price-torch`, all processes of a round exist at the same time and take turns, step
+//! by step (`benches/price_in_turns.py`), because the cost of recording is smaller than the
+//! difference between two periods of ten seconds on a shared machine. The true cost is the
+//! difference of the processor times of two processes of the same round, with and without the
+//! recorder. Wall time on a shared machine depends mostly on its other users. In `price`,
+//! `benches/price.py` makes each run and reads its report.
 //!
 //! The figure is the true cost divided by the stated cost, and not the other way round. The true
 //! cost is the difference between two processes, which is noisy and may even be negative, so it
@@ -38,13 +38,12 @@ const MODELS: [Model; 3] = [
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, [2_000, 1_000], [None; 2]),
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
-/// How often TVM's model runs.
+/// How often TVM's model runs in one process.
 const TVM_RUNS: u32 = 3_000;
 /// The number of steps of PyTorch's training loop. With a budget, the first 8 steps are always
 /// recorded.
 const TRAINING_STEPS: u32 = 32;
-/// The number of rounds. A round of this loop takes so long that these rounds already take 20
-/// minutes.
+/// The number of rounds, the fewest that a benchmark may have. Even these take 20 minutes.
 const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The name of a case, the arguments of `run`, and the longest time that the program may take with
@@ -67,8 +66,8 @@ const TRAINING: [Mode; 4] = [
 /// 0.83.)
 const AT_MOST: f64 = 1.25;
 
-/// Returns the program, IREE's benchmark tool and the modules. If the variables that tests use are
-/// set, nothing is built or downloaded.
+/// Returns the paths of `counterpoint`, of IREE's benchmark tool and of the compiled models'
+/// folder. If the tests' environment variables name them, nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = dist::given(layout)?.program();
@@ -79,7 +78,7 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // This is the program itself. The wheel's script of the same name would start Python first.
+    // This is the tool itself. The wheel's script of the same name would start Python first.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
@@ -128,7 +127,7 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
         let paths = [&python, &script, &scratch].map(|path| path.display().to_string());
         paths.into_iter().chain([runs.to_string()]).collect::<Vec<_>>()
     };
-    // The first run compiles the model.
+    // This run compiles the model, so that the measured runs do not.
     let first = command(1);
     output(Command::new(&first[0]).args(&first[1..]), "compile TVM's model")?;
     Ok(Workload { name: "small-ops.tvm".to_owned(), command: command(runs) })
@@ -139,7 +138,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// Prepares `price-torch`. Each case runs all modes once, with a given number of threads.
+/// Prepares `price-torch`. Each case runs the loop alone and in all modes once, with one of the
+/// numbers of threads.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
     let program = dist::given(layout)?.program();
     let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;

@@ -1,7 +1,7 @@
-//! `probe`: measures only the hot path. `tests/programs/probe_bench.c` calls an empty function of
-//! an executable library through the real shared library. The time is compared with the cheapest
-//! possible pair of readings (the floor) and with the usual way of reading (the peer), in
-//! interleaved batches in one process.
+//! `probe`: measures only the code that runs at each recorded call. `tests/programs/probe_bench.c`
+//! calls an empty function of an executable library, which `libcounterpoint.so` intercepts. The
+//! time is compared with the cheapest possible pair of readings (the floor) and with the usual way
+//! of reading (the peer), in batches that take turns in one process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,7 +3,8 @@
 //!
 //! `tests/programs/resolution.c` calls functions of known duration, from 20 ns to 1 ms, in turn
 //! directly and through the recorder. `benches/resolution.py` compares the means of the report with
-//! the truth, in ten runs for each round. So ten rounds are a hundred runs of each case.
+//! the truth, in ten runs for each round. So the ten rounds of the benchmark make a hundred runs of
+//! each case.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +41,7 @@ const ROUNDS: usize = 10;
 const MOST_OUTSIDE: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    // If the variable that tests use is set, nothing is built.
+    // If `COUNTERPOINT_DIST` names a release, nothing is built.
     let program = dist::given(layout)?.program();
     let scratch = layout.bench()?;
     let sources = layout.root.join("tests/programs");

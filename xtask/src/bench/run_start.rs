@@ -29,8 +29,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let run = |program: PathBuf, events: &'static [&'static str]| -> Box<dyn Fn() -> Command> {
         let profile = profile.clone();
         Box::new(move || {
-            // If an earlier profile existed, `run` would move it away, which is not what we
-            // measure.
+            // If an earlier profile existed, `run` would move it away, and the benchmark would
+            // measure that, too.
             let _ = std::fs::remove_dir_all(&profile);
             let mut command = Command::new(&program);
             command.arg("run").args(events).arg("-o").arg(&profile).args(["--", NOTHING]);

@@ -23,8 +23,9 @@ pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, |values| mean(values))
 }
 
-/// Returns `statistic` of `values` with its interval. `statistic` may sort the values. The
-/// resampling has a constant seed, so the same readings always give the same interval.
+/// Returns `statistic` of `values` with its interval. `statistic` may sort the copy of the values
+/// that it gets. The resampling has a constant seed, so the same readings always give the same
+/// interval.
 fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<Estimate> {
     let middle = statistic(&mut values.to_vec())?;
     let mut state = 0x9e37_79b9_7f4a_7c15;
@@ -32,8 +33,8 @@ fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
-                // The high half of the product is an index. This needs no division, and its bias
-                // does not matter at these sizes.
+                // The high half of the product is a random index. This needs no division, and the
+                // indices are almost equally likely for so few values.
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];
             }

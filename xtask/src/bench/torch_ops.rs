@@ -1,6 +1,6 @@
 //! `torch-ops`: measures the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in
-//! stock PyTorch, without an observer and with five different ones in turn, in one process. Most of
-//! the cost of an observer is the time that PyTorch takes to call it.
+//! stock PyTorch, without an observer and with up to five different ones in turn, in one process.
+//! Most of the cost of an observer is the time that PyTorch takes to call it.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             // The package of the checkout finds the library and its headers by this variable.
             command.env("COUNTERPOINT_DIST", &root);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // -E disables the hook that `run` has Python load, which would record all cases.
+            // `run` has Python load a hook, which would record all cases. -E disables this hook.
             command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
             command
         }));

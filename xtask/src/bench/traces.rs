@@ -60,7 +60,8 @@ impl Drop for Folder {
     }
 }
 
-/// The program, torch's Python, and torch's file, which both benchmarks need.
+/// What both benchmarks need: `counterpoint`, the Python with torch, and a folder with the trace
+/// file that torch wrote.
 struct Ground {
     program: PathBuf,
     python: PathBuf,

@@ -1,7 +1,7 @@
 //! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module
 //! of a hundred trivial kernels in unmodified TVM, without an instrument and with three different
-//! ones in turn, in one process. Most of the cost of an instrument is the time that the machine
-//! takes to call it.
+//! ones in turn, in one process. Most of the cost of an instrument is the time that the virtual
+//! machine takes to call it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,8 +40,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         cases.push(Case::new(label, Observe::Lines, move || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // -E disables the hook that `run` has Python load. The hook would give the machine
-            // our instrument in all four cases.
+            // `run` has Python load a hook, which would give the virtual machine our instrument in
+            // all four cases. -E disables this hook.
             command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
             command
         }));

@@ -22,7 +22,7 @@ pub struct Checked {
 /// Checks the links of all pages below a folder.
 ///
 /// # Errors
-/// A link leads nowhere; the error names all of them.
+/// A link leads nowhere. The error names all such links.
 pub fn book(folder: &Path) -> Result<Checked> {
     let files: BTreeSet<PathBuf> = files_below(folder)?.into_iter().collect();
     let mut pages: BTreeMap<&Path, String> = BTreeMap::new();

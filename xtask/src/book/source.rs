@@ -78,7 +78,7 @@ fn links(text: &str) -> Vec<Link<'_>> {
         in_block ^= line.trim_start().starts_with("```");
         let mut piece_at = begin;
         for (number, piece) in line.split('`').enumerate() {
-            // Every second piece between backticks is code.
+            // The text between two backticks is code, which is every second piece.
             for (at, _) in piece.match_indices("](").filter(|_| number % 2 == 0 && !in_block) {
                 let rest = &piece[at + 2..];
                 let target = rest.split([')', ' ', '#']).next().unwrap_or_default();
@@ -129,7 +129,7 @@ fn listing(folder: &Path, tracked: &[PathBuf]) -> String {
 /// Returns an HTML page with the links of a `listing`.
 fn as_html(folder: &Path, listing: &str) -> String {
     let item = |link: &Link<'_>| {
-        // mdBook makes a page of a text in Markdown.
+        // mdBook makes an HTML page of a file in Markdown, so the link leads to that page.
         let to = match link.target.strip_suffix(".md") {
             Some("README") => "index.html".to_owned(),
             Some(name) => format!("{name}.html"),

@@ -5,8 +5,8 @@
 //! dependencies of the release's packages, except crates that only run during a build (procedural
 //! macros, build scripts) or in tests. The list also has some crates that only features of other
 //! packages need, because Cargo resolves the features of a workspace's packages together. The texts
-//! are taken from the crates' own sources. For crates without a text, [`TEXTS`] has it; the build
-//! fails if a crate has no text in either place.
+//! come from the crates' own sources. For crates whose sources have no text, [`TEXTS`] contains it.
+//! If a crate has a text in neither place, the build fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -60,7 +60,7 @@ const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
 /// The smallest length of a licence's text in bytes. A shorter file (typenum's `LICENSE`) only
-/// names the licences; their texts are in files beside it.
+/// names the licences, whose texts are in other files of the crate.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\
@@ -75,7 +75,6 @@ COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLV
 LLVM-exception, whose text is below, among those of rustix).
 ";
 
-/// Writes the list.
 pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     let crates = linked(layout)?;
     let mut text = format!("{HEAD}\n{BESIDE}\n");

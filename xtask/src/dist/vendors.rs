@@ -37,7 +37,8 @@ pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
         let from = layout.root.join("examples").join(example);
         for file in files_below(&from)? {
             let name = file.strip_prefix(&from).unwrap_or(&file);
-            // Cargo leaves such files behind if somebody has built the example in the source tree.
+            // If somebody has built the example in the source tree, Cargo has left files behind
+            // that are not copied.
             if !name.starts_with("target") && !name.ends_with("Cargo.lock") {
                 let to = dist.root.join(SHARE).join("examples").join(example);
                 replace(&file, &to.join(name))?;
@@ -111,8 +112,8 @@ fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     loud(&mut tar, "pack the headers")
 }
 
-/// Packs the crates as `cargo publish` does, and unpacks them beside the archives. Cargo checks
-/// that all of their dependencies have a version.
+/// Packs the crates as `cargo publish` does, and unpacks them beside the archives. While packing,
+/// Cargo checks that all of their dependencies name a version.
 fn crates(layout: &Layout, dist: &Dist) -> Result<()> {
     let target = layout.target.join("package");
     let mut package = cargo();

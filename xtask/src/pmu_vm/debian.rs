@@ -1,12 +1,12 @@
 //! Downloads from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
 //! Nothing is installed. apt gets a separate state folder below `target/`, so that it can look up
-//! and download packages without `dpkg --add-architecture` and without root. It checks them against
-//! the signed index as usual. `dpkg-deb` unpacks them. For the emulated machine, apt is configured
-//! for an arm64 machine on which nothing is installed; package sources without arm64 are skipped.
-//! For QEMU, apt uses the list of packages that are installed here, and downloads QEMU and its
-//! missing dependencies. Installing QEMU would need root, and would remove packages that conflict
-//! with it.
+//! and download packages without `dpkg --add-architecture` and without root. As usual, apt checks
+//! the packages against the signed index. `dpkg-deb` unpacks them. For the emulated machine, apt is
+//! configured for an arm64 machine on which nothing is installed; package sources without arm64 are
+//! skipped. For QEMU, apt uses the list of packages that are installed here, and downloads QEMU and
+//! its missing dependencies. Installing QEMU would need root, and would remove packages that
+//! conflict with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +60,7 @@ pub fn fetch(home: &Path) -> Result<Debian> {
         vec![apt.dependency(KERNEL_META, "linux-image-")?, apt.dependency(PAPI, "libpapi")?];
     packages.extend(LIBRARIES.iter().map(ToString::to_string));
     say(format_args!("fetch {} …", packages.join(" ")));
-    // A partly unpacked package must not look like a complete one.
+    // If unpacking is interrupted, the stamp must not say that the packages are complete.
     let _ = std::fs::remove_file(&stamp);
     apt.unpack(&packages, &root)?;
     let kernel = kernel(&root)?;

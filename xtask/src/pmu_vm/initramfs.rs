@@ -41,8 +41,8 @@ fn add_folders(archive: &mut Vec<u8>, made: &mut BTreeSet<String>, path: &str) {
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
-    // The inode number only has to be unique for regular files with several links, of which there
-    // are none; the offset in the archive is used.
+    // Inode numbers would only have to differ for regular files with several links, of which there
+    // are none. Here, the number is the entry's offset in the archive.
     let number = archive.len() as u32;
     let fields = [
         number,

@@ -1,5 +1,5 @@
-//! Runs the emulated machine: makes QEMU's command line, reads the serial line, and waits for the
-//! end.
+//! Runs the emulated machine: makes QEMU's command line, reads the machine's serial line, and waits
+//! until QEMU ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{describe, duration, pass_on};
 
-/// Boots the machine with `command`, which starts QEMU. Passes each line to `pass_on` as it
-/// arrives, and returns all lines when the machine is off.
+/// Boots the machine with `command`, which starts QEMU. `line` is added to the kernel's command
+/// line. Gives each line of output to `pass_on`, and returns all lines when the machine is off.
 pub fn boot(
     mut command: Command,
     kernel: &Path,

@@ -59,7 +59,8 @@ pub fn main(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Writes only files that differ, so that an unchanged file is not compiled again.
+/// Writes a file, unless it already has this content, so that Cargo does not compile an unchanged
+/// file again.
 fn put(to: &Path, data: &[u8]) -> Result<()> {
     if std::fs::read(to).is_ok_and(|old| old == data) {
         return Ok(());

@@ -2,13 +2,11 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The result of a complete log, which shows that the machine booted with a PMU and finished its
-/// tests.
+/// The results in a complete log. Such a log shows that the machine booted with a PMU and that the
+/// guest finished its tests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Number of tests that ran.
     pub ran: u64,
-    /// Number of tests that failed.
     pub failed: u64,
     /// `NAME: WHY` of each failed test.
     pub failures: Vec<String>,
@@ -24,7 +22,8 @@ impl Outcome {
         let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
-            // The kernel may have written the beginning of its own line before our words.
+            // The kernel may have written the beginning of a line of its own before the guest's
+            // words.
             let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
             let words: Vec<&str> = words.split('\t').collect();
             match words[..] {

@@ -46,7 +46,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // The host into which the agent is preloaded, and its executable library.
+    // The program into which the agent is preloaded, and an executable library that this program
+    // loads.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -54,7 +55,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // A library of functions with known numbers of instructions, and its host.
+    // A library of functions with known numbers of instructions, and a program that calls them.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];
@@ -147,7 +148,7 @@ fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Compiles `source`, unless `to` is newer. Returns whether it compiled.
+/// Compiles `source`, unless `to` is newer than it. Returns whether it was compiled.
 fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Result<bool> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let source = layout.root.join(source);

@@ -1,9 +1,9 @@
 //! Builds the guest's program for AArch64, linked statically.
 //!
-//! No C compiler is needed: rustup provides the standard library for musl, with start files and an
-//! unwinder, and Rust's toolchain contains the linker. The rejected alternative was Debian's
-//! `rustc-web` with its arm64 library, which works without rustup, but takes 121 MB and is not the
-//! compiler with which the project is built.
+//! Linking the guest's program needs no C compiler: rustup provides the standard library for musl,
+//! with start files and an unwinder, and Rust's toolchain contains the linker. The rejected
+//! alternative was Debian's `rustc-web` with its arm64 library, which works without rustup, but
+//! takes 121 MB and is not the compiler with which the project is built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,8 +58,8 @@ fn add_target(target: &str) -> Result<()> {
     quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
-/// Runs clippy on the guest. The guest is for AArch64 only, so the workspace's clippy does not
-/// reach it.
+/// Runs clippy on the guest. The guest's program is for AArch64 only, so running clippy on the
+/// workspace does not check it.
 pub fn lint(layout: &Layout) -> Result<()> {
     let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);

@@ -91,7 +91,7 @@ fn document(
 }
 
 fn purl((name, version): &Key) -> String {
-    // A version may contain "+", which must be escaped in a package URL.
+    // A version may contain "+", which a package URL must contain in its escaped form.
     format!("pkg:cargo/{name}@{}", version.to_string().replace('+', "%2B"))
 }
 

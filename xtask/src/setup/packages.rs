@@ -1,11 +1,12 @@
-//! Installs Debian's packages for the tests, the benchmarks and the emulated machine. The lists
-//! below contain the purpose of each package.
+//! Installs Debian's packages for virtual environments, tests, benchmarks and checks of hardware.
+//! The lists below state the purpose of each package.
 //!
-//! Missing packages are installed if xtask runs as root and the machine has apt. The lists of
-//! packages are updated first, because the lists of a new machine are empty or old. Nothing is ever
-//! removed: if a package conflicts with one that this machine has, it stays missing. Packages are
-//! installed together, and one by one only if that fails. At the end, one line names the packages
-//! that are still missing, and their purposes. The tests that need them are skipped and say so.
+//! Missing packages are installed if xtask runs as root and the machine has apt. Before that, apt
+//! updates its lists of packages, because the lists of a new machine are empty or old. xtask never
+//! removes a package: a missing package that conflicts with an installed one stays missing. apt
+//! installs all packages in one call. If that fails, it installs the packages for each purpose in a
+//! call of their own. At the end, one line names the packages that are still missing, and their
+//! purposes. The tests that need these packages are skipped and say so.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,8 +24,8 @@ pub struct Need {
     signs: &'static [Sign],
 }
 
-/// Something that exists if a package is installed. A program is only searched, not started,
-/// because a browser needs a second to print its version.
+/// Something that exists if a package is installed. xtask only searches a program and does not
+/// start it, because a browser needs a second to print its version.
 enum Sign {
     /// A program in `PATH`.
     Program(&'static str),
@@ -148,7 +149,8 @@ impl Need {
         self.signs.iter().all(Sign::is_there)
     }
 
-    /// Returns whether the packages are certainly installed. Without signs, this is never certain.
+    /// Returns whether the packages are certainly installed. If there are no signs for them,
+    /// returns false.
     fn is_there(&self) -> bool {
         !self.signs.is_empty() && self.shows()
     }

@@ -22,8 +22,8 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
         for library in entries(&libraries)? {
             let name = library.file_name().expect("an entry of a folder has a name");
             let link = folder.join(name);
-            // If the environment has its own library, it is kept. An old link is replaced, because
-            // its target may not exist any more.
+            // If the environment of 2.12 has the library itself, that file is kept. An old link is
+            // replaced, because its target may not exist any more.
             match link.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => continue,
                 Ok(_) => std::fs::remove_file(&link)

@@ -1,15 +1,16 @@
 //! Runs failed tests once more, when nothing else runs.
 //!
 //! The parts of a test run share two processors, and some tests fail if the machine is too slow. A
-//! test that passes alone does not make the run fail, but the summary names it. A rare defect would
-//! look the same, so the first output of such a test is worth reading.
+//! test that passes alone does not make the run fail, but the summary names it. A test with a rare
+//! defect would also pass the second time, so the output of its first run is worth reading.
 
 use anyhow::Result;
 
 use super::steps::Step;
 use crate::process::say;
 
-/// If more tests than this failed, they did not fail by chance, so no test runs again.
+/// If more tests than this failed, the machine's speed is probably not the reason, so no test runs
+/// again.
 const MOST: usize = 6;
 
 /// Runs the failed tests of each step once more. Calls `again` for this, with the step's name and
@@ -37,8 +38,8 @@ pub fn run(
     Ok(())
 }
 
-/// Counts the tests that passed the second time as passed. Replaces the step's last lines of output
-/// by those of the second run, which are only about these few tests.
+/// Counts the tests that passed the second time as passed. If some tests failed again, replaces the
+/// step's last lines of output by those of the second run, which are only about these few tests.
 fn take_over(step: &mut Step, second: Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {

@@ -1,8 +1,8 @@
-//! Reads which tests were skipped, and lists the skips that are expected.
+//! Reads which tests skipped themselves, and lists the skips that are expected in CI.
 //!
-//! A skipped test passes. So if a machine lost Python or the permission to count, everything would
-//! still seem to work. `cargo xtask test --strict`, which CI uses, fails on a skip that is not in
-//! [`EXPECTED`].
+//! A test that skips itself counts as passed. So if CI's machine lost Python or the permission to
+//! count, everything would still seem to work. `cargo xtask test --strict`, which CI uses, fails on
+//! a skip that is not in [`EXPECTED`].
 
 use std::path::Path;
 

@@ -55,8 +55,8 @@ impl Step {
     pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
         say(format_args!("{name} …"));
         let start = Instant::now();
-        // Both streams use the same pipe, so that their lines keep their order. Colours are kept if
-        // our output is a terminal.
+        // Both streams use the same pipe, so that their lines keep their order. If xtask's own
+        // output is a terminal, the program prints colours.
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         command.stdin(Stdio::null());
         command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
@@ -108,7 +108,7 @@ impl Step {
     }
 
     /// Runs the emulated machine as a step, with all of its tests or only with those whose names
-    /// contain one of `only`. An error before the tests makes the step fail.
+    /// contain one of `only`. If the machine cannot be built or booted, the step fails.
     pub fn emulated(name: &'static str, layout: &Layout, only: &[String]) -> Step {
         say(format_args!("{name} …"));
         let start = Instant::now();

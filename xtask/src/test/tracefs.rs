@@ -15,7 +15,8 @@ pub fn provide() {
         return;
     }
     // This fails without root, and in most containers. Tests of tracepoints are then skipped and
-    // say so. SAFETY: C strings that live for ever and null pointers, as mount(2) allows.
+    // say so.
+    // SAFETY: C strings that live for ever and null pointers, as mount(2) allows.
     unsafe {
         let (none, kind) = (std::ptr::null(), c"tracefs".as_ptr());
         let _ = libc::unshare(libc::CLONE_NEWNS) == 0

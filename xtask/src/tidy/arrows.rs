@@ -1,5 +1,5 @@
-//! Checks the dependencies between rooms (crates), and which crates from outside are used by rooms
-//! that run in the target (inside other people's programs).
+//! Checks the dependencies between rooms (crates), which crates from outside are used by rooms that
+//! run in the target (inside other people's programs), and that safe rooms forbid unsafe code.
 
 use std::collections::BTreeSet;
 

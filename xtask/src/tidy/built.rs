@@ -1,4 +1,5 @@
-//! Checks that the built release needs nothing unexpected from the machine to which it is copied.
+//! Checks that the built release needs nothing unexpected from the machine to which it is copied,
+//! and which names and how much stack `libcounterpoint.so` uses.
 
 use std::collections::BTreeSet;
 use std::path::Path;

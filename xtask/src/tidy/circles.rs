@@ -1,4 +1,5 @@
-//! Finds circles among the files of a crate, and checks the layers of a crate.
+//! Finds circles among the files of a crate or of the Python packages, and checks the layers of a
+//! crate.
 //!
 //! Two files that use each other can only be understood together. Uses between a parent module and
 //! its child do not count, because a parent names its children and a child belongs to its parent.
@@ -6,8 +7,8 @@
 //!
 //! A use is a path in the syntax tree (`use`, types, calls, and everything that looks like a path
 //! inside a macro). Each use is resolved to a file: `crate::thread::guarded` is a use of
-//! `thread.rs`, or of the file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`)
-//! may use anything.
+//! `thread.rs`, or of the file from which `thread.rs` re-exports the name. Uses in tests
+//! (`#[cfg(test)]`) do not count.
 //!
 //! In Python, a use is an import, including an import inside of a function or for types only.
 
@@ -37,7 +38,7 @@ struct Source {
     /// The file, relative to the crate's `src`.
     path: String,
     /// Absolute paths of the names that the file uses. `exported` contains the absolute paths of
-    /// its re-exports, by their names.
+    /// the names that the file re-exports, by these names.
     used: BTreeSet<Module>,
     exported: BTreeMap<String, Module>,
 }
@@ -140,8 +141,8 @@ impl Uses {
     /// Returns the file that defines the name at an absolute path, following re-exports.
     fn file_of(&self, path: &Module) -> Option<&Module> {
         let mut path = path.clone();
-        // A re-export may lead to another re-export. More than a few levels mean that the
-        // re-exports form a circle.
+        // A re-export may lead to another re-export. After eight levels, the re-exports probably
+        // form a circle.
         for _ in 0..8 {
             let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
             let (file, source) = self.files.get_key_value(&path[..at])?;

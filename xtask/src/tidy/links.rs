@@ -36,7 +36,7 @@ fn relative_links(text: &str) -> Vec<(usize, &str)> {
         if in_code {
             continue;
         }
-        // Every second piece between backticks is code.
+        // The text between two backticks is code, which is every second piece.
         for piece in line.split('`').step_by(2) {
             for (at, _) in piece.match_indices("](") {
                 let rest = &piece[at + 2..];

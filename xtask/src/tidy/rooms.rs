@@ -1,5 +1,5 @@
-//! Checks that the table of rooms in ARCHITECTURE.md has one row for every crate and no other row,
-//! and that the files that the page names exist.
+//! Checks that the table of rooms in ARCHITECTURE.md agrees with [`ROOMS`], that every room is a
+//! crate below `crates/`, and that the files that the page names exist.
 
 use std::path::{Path, PathBuf};
 

@@ -119,8 +119,8 @@ pub const NEEDED: &[&str] =
 /// The dynamic loader's name is different on each architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
-/// A source file with more lines than this must explain its length. [`LONG_FILE_REASON`] begins the
-/// explanation.
+/// A source file with more lines than this must explain its length in its first 80 lines.
+/// [`LONG_FILE_REASON`] begins the explanation.
 pub const LONGEST_FILE: usize = 600;
 pub const LONG_FILE_REASON: &str = "above 600 lines:";
 
@@ -128,7 +128,7 @@ pub const LONG_FILE_REASON: &str = "above 600 lines:";
 pub const SOURCE_ENDINGS: &[&str] =
     &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
 
-/// Inputs and recorded outputs. Their content is not checked.
+/// Beginnings of the paths of inputs and recorded outputs, whose length and words are not checked.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
 /// Words that mark unfinished work. They are written in two pieces, because otherwise this file
@@ -203,8 +203,8 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "panics::caught",
 ];
 
-/// Parts of the names of functions whose address is taken, but which only run on the library's own
-/// stack.
+/// Parts of the names of functions whose address is taken, but which are no entry points, because
+/// they only run on the library's own stack, or for the reason that a comment gives.
 pub const RUNS_APART: &[&str] = &[
     "own_stack::runner",
     // Functions of `Adapter` and `RunSource`, for the constructor, for attaching, for the beginning
@@ -231,7 +231,7 @@ pub const RUNS_APART: &[&str] = &[
     "frame_dummy",
 ];
 
-/// Functions that may use more stack, how much, and why.
+/// Functions that may use more stack: a part of the name, the limit, and the reason.
 pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
     (
         "agent::adapters::plugins::",

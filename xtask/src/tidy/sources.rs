@@ -1,5 +1,5 @@
-//! Checks the text of files: their length, marks of unfinished work, and paths that exist only on
-//! one machine.
+//! Checks the text of files: their length, marks of unfinished work, error types that are written
+//! by hand, and paths that exist only on one machine.
 
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,12 @@
 //! Checks how much of the program's stack the built library uses. Every function that the program,
 //! or a library of the program, can call may use at most [`STACK_BYTES`].
 //!
-//! Such entry points are the exported functions, constructors and destructors, the stubs, and every
-//! function whose address is taken, because the program may have got this address (tables of
-//! functions, callbacks, handlers of `atexit`, destructors of threads). The check does not follow
-//! calls through pointers. Such a call reaches the program's own code, or a function whose address
-//! is taken, which is an entry point itself. In the second case, the frames of both functions are
-//! on the stack; these callers are listed, with the depth that their callee may have.
+//! Such entry points are the exported functions, constructors and destructors, and every function
+//! whose address is taken, because the program may have got this address (tables of functions,
+//! callbacks, handlers of `atexit`, destructors of threads). The check does not follow calls
+//! through pointers. Such a call reaches the program's own code, or a function whose address is
+//! taken, which is an entry point itself. In the second case, the frames of both functions are on
+//! the stack, and the check does not add them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -43,7 +43,7 @@ impl Walk<'_> {
     }
 
     fn note(&mut self, what: String) {
-        // The callees of an exception have no limit, either.
+        // Calls below a function of [`STACK_EXCEPTIONS`] are not reported.
         if self.path.first().is_some_and(|at| self.exception(*at).is_some()) {
             return;
         }
@@ -73,7 +73,7 @@ impl Walk<'_> {
         let mut deepest = here(function.frame);
         for call in &function.calls {
             let mut below = match &call.callee {
-                // An exception is checked as an entry point of its own.
+                // A function of [`STACK_EXCEPTIONS`] is checked as an entry point of its own.
                 Callee::Inside(to) if self.exception(*to).is_some() => {
                     self.excepted.insert(*to);
                     continue;

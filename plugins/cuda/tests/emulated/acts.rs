@@ -1,6 +1,6 @@
-//! What the child process does with ops. The stand-ins for CUDA's driver and CUPTI are
-//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`. A kernel has the value 5 + c for
-//! counter c.
+//! Acts: what the child process can do with ops. The stand-ins for CUDA's driver and CUPTI are
+//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`. There, each kernel has the value 5 +
+//! c for counter c.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Doubles {
     pub device: WithNumber,
     /// Launches a kernel on a device.
     pub kernel: WithNumber,
-    /// Begins (1 or 2) or ends (0) a capture.
+    /// Begins (1 or 2, see `cuda_driver.c`) or ends (0) a capture.
     pub captures: WithNumber,
     /// Returns the number of captures that became invalid because something waited for a device.
     pub broken: Function,
@@ -30,7 +30,7 @@ pub struct Doubles {
 }
 
 impl Doubles {
-    /// Opens the two libraries; `None` if there is no driver.
+    /// Opens the two libraries. Returns `None` if the test has no stand-in for the driver.
     pub fn open(driver: &Path, cupti: &Path) -> Option<Self> {
         if driver.as_os_str().is_empty() {
             return None;
@@ -57,7 +57,7 @@ impl Doubles {
     }
 }
 
-/// Ends a recording inside an op, so the plugin does not see the end of this op.
+/// Ends a recording inside of an op, so the plugin does not see the end of this op.
 pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.device)(0);
     assert!(session.start());
@@ -65,7 +65,7 @@ pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.kernel)(0);
 }
 
-/// Does the act with this name; see the functions below.
+/// Performs the act with this name.
 pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
     let correlation = session.correlation();
     match name {
@@ -80,7 +80,8 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
             assert!(session.toggle(true));
             doubles.op(&correlation, 9);
         }
-        // An op of an earlier recording ends here, between the ops 8 and 9.
+        // The op that `leave_an_op_open` began in an earlier recording ends here, between the ops 8
+        // and 9.
         "stale" => {
             (doubles.device)(0);
             doubles.op(&correlation, 8);
@@ -138,7 +139,8 @@ fn collective(correlation: &Correlation, doubles: &Doubles) {
     });
 }
 
-/// Op 7 is inside a capture. Another capture begins in op 8. Op 9 runs after that capture.
+/// Op 7 is inside a capture. Another capture begins in op 8 and ends after it. Op 9 runs after that
+/// capture.
 fn capture(correlation: &Correlation, doubles: &Doubles) {
     (doubles.device)(0);
     (doubles.captures)(1);

@@ -1,5 +1,5 @@
-//! The child process of the tests. It is a host of the plugin, and does what CUDA's driver would
-//! do.
+//! The child process of the tests. It is a host of the plugin, and calls the plugin's functions
+//! that CUDA's driver and NVTX would call.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -15,7 +15,8 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME,
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Whether events are marked as handed over later.
+    /// Whether a line `later` follows each event, because the plugin handed it over after the
+    /// flush.
     is_later: bool,
 }
 
@@ -71,7 +72,7 @@ pub fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 
-/// Does the work of the child; does nothing in the test run itself.
+/// Does the work of the child process. As a test of the parent process, it does nothing.
 #[test]
 fn child() {
     let Ok(out) = std::env::var("CUDA_TEST_OUT") else { return };
@@ -167,7 +168,7 @@ fn child() {
     }
     correlation.pop(Stack::Ops);
     if variable("CUDA_TEST_FORK") == "1" {
-        // SAFETY: the child only calls the plugin, and ends without running the parent's
+        // SAFETY: the forked child only calls the plugin, and ends without running the parent's
         // destructors.
         let status = unsafe {
             let child = libc::fork();

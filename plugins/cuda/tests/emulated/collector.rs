@@ -1,6 +1,6 @@
-//! Tests collectors for counters of a device by PAPI's names, with
-//! `tests/programs/plugins/cupti_range.c` in place of CUPTI. The test starts itself again as a
-//! child process, because the plugin uses one CUPTI per process.
+//! Tests the plugin's collectors, which count on a device by PAPI's names of counters, with
+//! `tests/programs/plugins/cupti_range.c` in place of CUPTI. The test program starts itself again
+//! as a child process, because the plugin uses one CUPTI per process.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Child {
         if made.is_null() { Err(text(&why)) } else { Ok(made) }
     }
 
-    /// Ends a collector, and returns its report.
+    /// Ends a collector, and returns the text that it reports.
     fn end(&self, collector: &Collector) -> String {
         let mut why = [0; 300];
         // SAFETY: our collector, and a variable of ours.
@@ -87,7 +87,8 @@ fn collector_child() {
         call::<End>(&own, c"counterpoint_cuda_collector_end"),
     );
     let child = Child { make, end, cupti: CString::new(&*cupti).expect("no zero byte") };
-    // Mistakes are reported even before CUPTI is loaded. CUPTI is not loaded without the driver.
+    // Mistakes in names are reported even before CUPTI is loaded. The plugin does not load CUPTI
+    // without the driver.
     for (names, why) in [
         (GOOD, "the program has not loaded CUDA's driver"),
         ("", "there is no counter"),
@@ -117,7 +118,7 @@ fn collector_child() {
     assert_eq!(waits(), 0, "nothing was waited for");
     for kernels in [1_u32, 3] {
         let values = op(collector, kernel, cuda, kernels).expect("it is counted");
-        // A kernel has 5 + c (cupti_range.c).
+        // In cupti_range.c, each kernel adds 5 + c to counter c.
         let expected = [5, 6].map(|of_one: u32| f64::from(of_one * kernels));
         assert_eq!(values.map(|value| f64::from_bits(value.bits)), expected);
         assert!(values.iter().all(|value| value.filled == 1));

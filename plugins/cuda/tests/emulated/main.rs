@@ -1,10 +1,10 @@
 //! Runs the plugin on a stand-in for CUPTI (`tests/programs/plugins/cupti.c`): a library with
-//! CUPTI's interface, which makes the records of an imaginary program. That file describes the
-//! program. CUDA's own CUPTI is tested on a machine with a device (docs/cuda.md).
+//! CUPTI's interface, which makes the records of an imaginary program, described at the top of its
+//! source. CUDA's own CUPTI is tested on a machine with a device (docs/cuda.md).
 //!
 //! A test starts itself again as a child process, because the plugin uses one CUPTI per process.
-//! The child is a host of the plugin. It does what CUDA's driver would do, and writes the data that
-//! the plugin hands over to a file.
+//! The child is a host of the plugin. It calls the plugin as CUDA's driver would, and writes the
+//! data that the plugin hands over into a file.
 
 mod acts;
 mod child;
@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use testkit::{Scratch, c};
 
-/// Numbers of published types, from include/counterpoint/kineto_plugin.h.
+/// Kineto's numbers of the types of events, from include/counterpoint/kineto_plugin.h.
 const MEMCPY: u32 = 4;
 const MEMSET: u32 = 5;
 const KERNEL: u32 = 6;
@@ -84,7 +84,7 @@ fn double_of(scratch: &Scratch, source: &str, flags: &[&str]) -> Option<PathBuf>
     compiled.map(|()| file)
 }
 
-/// Runs a scenario in a child.
+/// Runs a scenario of the stand-in in a child process.
 fn run(cupti: &Path, scenario: &str, more: &[(&str, &str)]) -> Recorded {
     let scratch = Scratch::new();
     let lines = scratch.join("lines");
@@ -158,7 +158,8 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
     assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
     assert_eq!(waits[0].arguments["of stream"], "7");
-    // The device's clock is an hour behind, but the events must lie inside of the recording.
+    // The stand-in's clock is an hour behind, but the plugin must place the events inside of the
+    // recording.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
 
@@ -195,7 +196,7 @@ fn every_record_becomes_the_event_that_it_is() {
         .map(|call| call.id)
         .collect();
     assert_eq!(failed, [8]);
-    // Arrows begin at calls whose work was recorded, and end at this work.
+    // Arrows begin at calls whose work was recorded with times, and end at this work.
     let flows = |is_start: bool| -> Vec<i64> {
         let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
         let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
@@ -203,7 +204,7 @@ fn every_record_becomes_the_event_that_it_is() {
         ids
     };
     assert_eq!((flows(true), flows(false)), (vec![1, 2, 3, 4, 5, 7], vec![1, 2, 3, 4, 5, 7, 7]));
-    // The op was pushed for the first three calls.
+    // In the stand-in, only the first three calls are inside of the op.
     let of_op: Vec<i64> = recorded
         .events
         .iter()
@@ -230,8 +231,8 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_FLUSH", "1")]);
     let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
-    // Two launches are handed over later: the launch whose kernel was never recorded, and the
-    // launch whose kernel has no times.
+    // The plugin hands over two launches after the flush: the launch whose kernel was never
+    // recorded, and the launch whose kernel has no times.
     let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
     assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
 }
@@ -248,7 +249,8 @@ fn only_what_is_asked_for_is_collected() {
         assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
         assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
     }
-    // If the call is not recorded, the thread of a wait is not known.
+    // If the call that waits is not recorded, the thread is not known, and the wait is on the
+    // stream.
     let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
@@ -395,8 +397,8 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // The program made two recordings before this one, of which nothing may be left. This recording
-    // had a pause, and everything after the pause must be recorded.
+    // The child made two recordings before this one, of which nothing may be left. This recording
+    // had a pause, and the plugin must record everything after the pause.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }
@@ -431,8 +433,8 @@ fn counters_and_ranges_are_in_the_profile() {
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
     // See the table at the top of cupti_pm.c: there are six samples of each device, 0 to 50 and
-    // 1000 to 1050. A mean is weighted by time, so the last sample does not count, because the
-    // recording ends there.
+    // 1000 to 1050. The report weights a mean by time, so the last sample does not count, because
+    // the recording ends there.
     for (device, mean) in [(0, 20.0), (1, 1020.0)] {
         let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -442,7 +444,8 @@ fn counters_and_ranges_are_in_the_profile() {
         let found = track.split("\"mean\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
         let found: f64 =
             found.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{track}"));
-        // Times are whole nanoseconds of another clock, so a step may be 1 ns shorter than it was.
+        // Times are whole nanoseconds of another clock, so the time between two samples may be 1 ns
+        // shorter than it was.
         assert!((found / mean - 1.0).abs() < 1e-4, "{track}");
     }
     let mut export = counterpoint();
@@ -477,7 +480,8 @@ fn run_brings_the_plugin_into_the_program() {
     export.args(["export", "--format", "csv"]).arg(&profile);
     let exported = export.output().expect("starts");
     let text = String::from_utf8_lossy(&exported.stdout);
-    // See the table at the top of cupti.c: the kernel without times is a loss.
+    // See the table at the top of cupti.c. The kernel without times is not in the profile, and
+    // counts as a loss.
     assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
     assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
 }

@@ -13,7 +13,8 @@ pub const THREADS: [&str; 1] = ["-pthread"];
 const THREE: &str =
     "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second+ratio__without.pct";
 
-/// Runs a scenario; returns `None` if there is no compiler.
+/// Runs a scenario of the stand-in with this configuration. Returns `None` if there is no C
+/// compiler.
 fn counted(flags: &[&str], scenario: &str, configuration: &str) -> Option<Recorded> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &[&THREADS, flags].concat())?;
@@ -140,8 +141,8 @@ fn nothing_is_counted_during_a_capture() {
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
     assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
-    // The plugin has not seen the beginning of these captures. One is on the stream of a launch,
-    // the other on any stream that is not non-blocking.
+    // CUPTI does not report the beginning of these captures, so the plugin has to ask the driver.
+    // Capture 2 is on the stream 0x77, and capture 1 on a stream that is not non-blocking.
     let scratch = Scratch::new();
     let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
     let driver = driver_of(&scratch);
@@ -192,7 +193,7 @@ fn what_prevents_counting_is_named_and_everything_else_is_recorded() {
         assert!(said.contains(&whole), "{expected}: {said}");
         assert!(recorded.rows("device").len() == 1, "{recorded:?}");
     }
-    // A CUPTI before update 2 of CUDA 12.6.
+    // cupti.c is like a CUPTI before update 2 of CUDA 12.6.
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CONFIG", THREE)]);
@@ -228,7 +229,7 @@ const TWO: &str =
 /// An op that was counted: its number, its device and its values.
 type Op = (String, i64, Vec<Option<f64>>);
 
-/// Runs an act of `acts.rs`; also returns the ops that have values.
+/// Runs an act of `acts.rs`. Returns what the child has written, and the ops that have values.
 fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &THREADS)?;
@@ -249,7 +250,7 @@ fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     Some((recorded, found))
 }
 
-/// Returns the expected result for an op with this number of kernels.
+/// Returns the values that are expected for an op with this number of kernels.
 fn op(number: u64, device: i64, kernels: u32) -> Op {
     let values = [5, 6].map(|of_one: u32| Some(f64::from(of_one * kernels)));
     (number.to_string(), device, values.to_vec())
@@ -317,7 +318,7 @@ fn counters_of_kernels_are_in_the_profile() {
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    // The table at the top of cupti_range.c.
+    // The expected value is in the table at the top of cupti_range.c.
     let name = format!("\"track\":\"{}\",\"name\":\"double_plus_one\"", NAMES[0]);
     let track = plain.split("{\"tracks\":").find(|track| track.contains(&name));
     let track = track.unwrap_or_else(|| panic!("{name}: {text}"));

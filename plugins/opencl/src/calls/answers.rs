@@ -79,8 +79,8 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {
-            // From now on, the queue has the properties that the program wants. If its commands
-            // have no times, they are only counted.
+            // The program itself has turned times on or off, and the layer leaves that as it is. If
+            // the queue's commands have no times, the recorder only counts them.
             queue.show();
         }
     });
@@ -124,8 +124,9 @@ unsafe extern "C" fn clGetEventProfilingInfo(
         return forward!(slot, (event, param, size, value, size_ret)
             : (Event, u32, usize, *mut c_void, *mut usize) -> Code);
     }
-    // Other errors are passed on. For an unknown parameter, an implementation may report that the
-    // parameter is unknown, or that there are no times; PoCL checks for times first.
+    // For an unknown parameter, an implementation may report that the parameter is invalid, or that
+    // there are no times. PoCL checks for times first, so this function does the same. It passes
+    // other errors on.
     let mut time = 0_u64;
     let code = forward!(slot, (event, param, 8, (&raw mut time).cast(), std::ptr::null_mut())
         : (Event, u32, usize, *mut c_void, *mut usize) -> Code);

@@ -1,7 +1,8 @@
-//! Makes and releases queues and kernels.
+//! Functions that make queues and kernels, and that release queues and contexts.
 //!
-//! The layer asks for the times of commands of every queue that the program makes. If the
-//! implementation cannot make such a queue, the queue is made as the program asked.
+//! The layer asks for the times of commands of every queue that the program makes, except on-device
+//! queues. If the implementation cannot make such a queue, the layer makes the queue as the program
+//! asked.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -18,7 +19,7 @@ use crate::{names, queues, recorder};
 /// The largest number of pairs in a list of properties; a longer list is passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
-/// Stores the properties of a queue that was made.
+/// Stores the properties of a queue that was made. `hidden`: only the layer asked for times.
 fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
     recorder::watch_exit();
     if let Some(queue) = queues::add(queue, properties, hidden, asked)
@@ -69,7 +70,8 @@ unsafe extern "C" fn clCreateCommandQueue(
     queue
 }
 
-/// Returns the program's list, without the 0 at its end.
+/// Returns the program's list without the 0 at its end; `Some(None)` if there is no list, and
+/// `None` if it is too long.
 ///
 /// # Safety
 /// The list must be null or end with a 0 in the place of a key.

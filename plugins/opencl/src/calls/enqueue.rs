@@ -1,7 +1,8 @@
 //! Records calls that enqueue work for a device.
 //!
 //! The times of a command are read from its event. If the program does not ask for the event, the
-//! layer asks for it. If the program does, the layer takes another reference to it.
+//! layer asks for it. If the program asks for it, the layer takes another reference to the same
+//! event.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -16,12 +17,13 @@ use crate::record::{Command, Name, Sizes, Work};
 use crate::recorder::{self, Begun};
 use crate::{ask, names};
 
-/// An enqueueing call between its start and its end.
+/// A call that enqueues a command, from its start until it returns.
 struct Enqueue {
     begun: Begun,
     name: &'static str,
     queue: QueueHandle,
-    /// The queue of the command, if there is room to keep its event.
+    /// The queue of the command, if the layer knows the queue and has room to keep the command's
+    /// event.
     kept: Option<Arc<Queue>>,
     /// The program's variable for the event, or null.
     wanted: *mut Event,
@@ -34,7 +36,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // Some commands may have ended by now.
+                // If the oldest command of the queue has ended by now, this makes room.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -48,7 +50,8 @@ impl Enqueue {
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
 
-    /// Returns the variable in which the implementation stores the event.
+    /// Returns the variable in which the implementation stores the event, or null if nobody wants
+    /// it.
     fn event(&mut self) -> *mut Event {
         if self.kept.is_none() && self.wanted.is_null() {
             return std::ptr::null_mut();
@@ -158,7 +161,7 @@ unsafe fn elements(region: *const usize) -> Option<u64> {
     region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
 }
 
-/// Describes a copy of a part of a buffer.
+/// Describes a copy of a part of a buffer, whose elements are bytes.
 fn rect(name: &'static str, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     Command::new(Work::Copy, name, unsafe { elements(region) })
@@ -172,7 +175,8 @@ fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> C
     Command::new(work, name, bytes)
 }
 
-/// Returns the first numbers of a list of the program's, or `None` if there is no list.
+/// Returns the first `length` numbers of a list of the program's, followed by zeros, or `None` if
+/// there is no list.
 fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     if list.is_null() {
         return None;
@@ -202,7 +206,7 @@ fn kernel(
     Command { work: Work::Kernel, name, bytes: None, sizes }
 }
 
-/// Returns the size of some memory objects in bytes.
+/// Returns the sum of the sizes of some memory objects in bytes.
 fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     if list.is_null() {
         return None;
@@ -211,8 +215,8 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
-/// Returns the number of bytes at some SVM (shared virtual memory) pointers. Without sizes, whole
-/// allocations are meant, whose size is not known.
+/// Returns the sum of the sizes that the program gave for some pointers to shared virtual memory
+/// (SVM). A missing size means the whole allocation, whose size is not known.
 fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;
@@ -278,7 +282,8 @@ enqueues! {
         local: *const usize
     ), kernel(object, dimensions, offset, global, local);
     fn clEnqueueTask(object: Kernel), {
-        // By the definition of this function, the kernel runs as one group with one work item.
+        // By the definition of `clEnqueueTask`, the kernel runs as one workgroup with one work
+        // item.
         let one = 1;
         kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
     };

@@ -1,5 +1,5 @@
-//! Records calls that wait for commands, and calls that prepare work (such as building a program),
-//! with their time and result.
+//! Records calls that enqueue no work: flushes, waits, markers and barriers, and calls that make
+//! contexts, buffers or images, or build programs.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -11,8 +11,8 @@ use crate::next_layer::forward;
 use crate::queues;
 use crate::recorder::{self, Begun};
 
-/// Defines functions that are only recorded and passed on. The last expression gets the error from
-/// the function's result.
+/// Defines functions that only record the call and pass it on. The last expression records the end
+/// of the call, with the function's result.
 macro_rules! recorded {
     ($( fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $end:expr; )*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
@@ -34,7 +34,7 @@ fn done(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
 }
 
-/// Records a call that waited, and reads the times of commands that have ended.
+/// Records a call that waited for commands, and reads the times of commands that have ended.
 fn waited(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
     recorder::harvest_some();

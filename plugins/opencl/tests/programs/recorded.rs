@@ -18,8 +18,8 @@ pub fn plugin() -> PathBuf {
     file
 }
 
-/// Returns the directory in which PoCL stores compiled kernels. This directory is not in the user's
-/// home.
+/// Returns the directory in which PoCL stores compiled kernels during the tests. It is not in the
+/// user's home.
 pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
@@ -45,9 +45,9 @@ pub struct Recorded {
     pub events: Vec<Seen>,
     /// Other lines, as fields.
     pub rows: Vec<Vec<String>>,
-    /// The output of the program.
+    /// What the program has written into its file.
     pub written: String,
-    /// The time in UTC before and after the child's life, in ns.
+    /// The times in UTC at which the child was started and had ended, in ns.
     pub span: (i64, i64),
 }
 
@@ -58,7 +58,7 @@ impl Recorded {
     pub fn named(&self, name: &str) -> Vec<&Seen> {
         self.events.iter().filter(|event| event.name == name).collect()
     }
-    /// Returns the work of devices, in the order of its begin.
+    /// Returns the events for commands on devices, sorted by their start.
     pub fn activities(&self) -> Vec<&Seen> {
         let is_device = |event: &&Seen| [MEMCPY, MEMSET, KERNEL].contains(&event.event_type);
         let mut found: Vec<&Seen> = self.events.iter().filter(is_device).collect();
@@ -70,13 +70,13 @@ impl Recorded {
     }
 }
 
-/// Returns the present time.
+/// Returns the present time in ns since 1970 UTC.
 pub fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
 }
 
-/// Compiles a C file as a program and as a shared object. Returns `None` if this machine has no
-/// OpenCL.
+/// Compiles a C file of `tests/programs/opencl` as a program and as a shared object. Returns `None`
+/// if this machine lacks OpenCL or a C compiler.
 pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let missing = |what: &str| {
         testkit::skip("opencl", what);
@@ -99,7 +99,8 @@ pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, 
     Some((program, object))
 }
 
-/// Compiles `timer.c`, a layer that simulates a clock of the device, and returns its path.
+/// Compiles `timer.c`, a layer that simulates a clock of the device, and returns the path of the
+/// compiled layer.
 pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
     let file = scratch.join(&format!("timer{flag}.so"));
     c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
@@ -155,8 +156,8 @@ pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &st
     recorded
 }
 
-/// Runs a program without the plugin, and with an idle layer if `layer` is true. Returns the
-/// program's output and the content of its file.
+/// Runs a program without a recording. If `layer` is true, the plugin's file is its layer, which
+/// then records nothing. Returns the program's output and the content of its file.
 pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
     let written = scratch.join("alone");
     let mut command = Command::new(program);
@@ -186,7 +187,8 @@ pub fn joined(recorded: &Recorded) {
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
         if call.name == "clEnqueueReadBuffer" {
-            // All of these calls wait for their work, so the work must end before the call.
+            // In the tests' programs, each of these calls waits for its command, so the command
+            // must end before the call.
             assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
         }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);
