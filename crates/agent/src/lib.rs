@@ -1,5 +1,6 @@
-//! The part of Counterpoint that runs inside other people's processes. It is preloaded into the
-//! host (the profiled program), prints nothing, and must never harm the host.
+//! The part of Counterpoint that runs inside other people's processes. It is loaded into the host
+//! (the profiled program), usually by `LD_PRELOAD`. It prints only problems of which the user must
+//! be told at once, and must never harm the host.
 //!
 //! ```text
 //!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a stub in the
@@ -26,17 +27,20 @@
 //! Rules:
 //!
 //! - The agent never ends the host. It calls neither `exit` nor `abort`, and no panic leaves an
-//!   exported function. There is one exception: if a variable of IREE's original hook asks only for
-//!   the list of counters, the list is printed, and the agent ends the process.
+//!   exported function. There are three exceptions: it ends the process when the list of counters
+//!   was printed, if a variable of IREE's original hook asks only for this list; when all of the
+//!   program's own threads have ended and only threads of plugins are left; and, by the signal of
+//!   the crash, when a plugin has crashed at the program's end and the program hangs.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
-//! - In a process in which there is nothing to record, the agent does nothing; it does not even
-//!   open a file. If the run asks for profiler plugins, it reads the run file in every process.
+//! - In a process in which there is nothing to record, the agent does nothing after its
+//!   constructor; it does not even open a file. If the run asks for profiler plugins, it reads the
+//!   run file in every process.
 //! - The agent needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
-/// Marks a point in the agent at which the library that is built for tests can panic. Expands to
-/// nothing in other builds.
+/// Marks a point in the agent at which a library that is built for tests can panic or raise a
+/// signal. Expands to nothing in other builds.
 macro_rules! point {
     ($name:ident) => {
         #[cfg(feature = "inject-panics")]

@@ -1,5 +1,5 @@
-//! The C interface: the exported table of functions that programs and the Python package call. If a
-//! process contains several copies of the agent, they also find each other by the table's name
+//! The C interface: the exported table of functions that programs and the Python package call.
+//! Several copies of the agent in one process find each other by the table's name
 //! ([`crate::entry::one_agent`]).
 
 use std::ffi::{CStr, c_char};

@@ -1,6 +1,7 @@
-//! The start and the end of the process. The constructor only stores where the run file is, or that
-//! a source of runs asks for one; everything else is done when there is something to record. If
-//! there is neither, recording can still start and end later ([`crate::entry::session`]).
+//! The start and the end of the process. This library's constructor looks up symbols, and stores
+//! where the run file is or that a source of runs asks for one. Nearly everything else is done when
+//! there is something to record. If there is neither, the program can still begin and end sessions
+//! ([`crate::entry::session`]).
 
 use model::Loss;
 
@@ -52,9 +53,9 @@ fn main_begins() {
     ADAPTERS.iter().for_each(|adapter| (adapter.main_begins)());
 }
 
-/// Reads the environment, unless the process has more rights than its user. The user who started
-/// such a process has chosen its environment, and must not thereby choose which files the process
-/// reads and writes.
+/// Reads the environment, unless the process has more rights than its user (setuid). The user has
+/// chosen the environment of such a process, and must not thereby choose which files it reads and
+/// writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
         return;
@@ -70,7 +71,7 @@ fn note_variables() {
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = destructor;
 
-/// Called when the process exits in an orderly way, on the thread that ends it.
+/// The C library calls this when the process exits in an orderly way, on the thread that ends it.
 extern "C" fn destructor() {
     if run::current().is_none() {
         return;

@@ -1,7 +1,8 @@
 //! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`.
-//! Some programs cannot be recorded, because the library cannot be loaded into them; each of them
-//! is counted as a loss of the run. If such a program would not even start with the library in
-//! `LD_PRELOAD`, it gets an environment without the library.
+//! Some programs cannot be recorded, because this library cannot be loaded into them or their
+//! environment lacks our variables. Each start of such a program is counted as a loss of the run.
+//! If such a program would not even start with the library in `LD_PRELOAD`, it gets an environment
+//! without the library.
 //!
 //! ```text
 //!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
@@ -14,15 +15,16 @@
 //! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
 //! Therefore it does not allocate or lock, and it leaves `errno` as the real call does. Files are
 //! examined on a separate stack, and a copy of the environment is put into separate memory
-//! ([`places`]). If an environment does not contain our variables, nothing is added to it, because
-//! the program has cleared it on purpose.
+//! ([`places`]). If an environment does not contain our variables, the agent does not add them,
+//! because it assumes that the program has removed them on purpose.
 //!
-//! If profiler plugins record in this process, they hand over their events before `exec` replaces
-//! the program ([`crate::adapters::plugins`]). This does allocate memory, but it never happens in a
-//! forked child.
+//! If profiler plugins record in this process, the agent has them hand over their events before
+//! `exec` replaces the program ([`crate::adapters::plugins`]). This does allocate memory, but it
+//! never happens in a forked child.
 //!
-//! Two kinds of programs are not seen: programs that are started by a raw system call (Go), and the
-//! shells of `system` and `popen`, which glibc starts by itself.
+//! The agent does not notice the start of two kinds of programs: those that are started by a system
+//! call without glibc (as Go does), and the shells of `system` and `popen`, which glibc starts by
+//! itself.
 
 mod functions;
 mod places;
@@ -81,8 +83,8 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
     result
 }
 
-/// Returns whether the program exists. This is checked because many callers try one path after the
-/// other.
+/// Returns whether the program exists. Many callers try one path after the other, and plugins must
+/// not stop for a path without a program.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -92,8 +94,9 @@ unsafe fn exists(program: Program) -> bool {
     guarded_apart(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
-/// Makes the real call, `go`. The environment contains this library only if the program can start
-/// with it. A nonzero result means that the program was not started.
+/// Makes the real call, `go`. If the program would not start with this library in `LD_PRELOAD`,
+/// `go` gets an environment without it. If `go` returns another number than 0, the program was not
+/// started.
 ///
 /// # Safety
 /// The requirements of the real call apply: pointers refer to C strings, and the environment is
@@ -119,8 +122,8 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
 }
 
 /// Examines the program and its environment. Returns the loss that was counted, if any, and whether
-/// this library must be removed from the environment. The loss is counted before the real call,
-/// because after a successful `exec` nothing can count it.
+/// this library must be removed from the environment. The loss must be counted before the real
+/// call, because after a successful `exec` this code does not exist any more.
 ///
 /// # Safety
 /// The requirements of [`launch`] apply.
@@ -156,8 +159,8 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
 /// Returns whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it
-/// with an almost empty environment to list libraries, for example in each `import torch`. It makes
-/// no calls to record, so it is not a loss.
+/// with an almost empty environment to list libraries, for example in each `import torch`.
+/// `ldconfig` makes no calls to record, so it is no loss that it is not recorded.
 ///
 /// # Safety
 /// The requirements of [`carrier`] apply.
@@ -170,8 +173,9 @@ unsafe fn is_ldconfig(program: Program) -> bool {
         }
 }
 
-/// Returns whether the program can be started with this library, or `None` if the program does not
-/// exist. The program's file is examined only if `is_wanted` is set.
+/// Returns whether this library can be loaded into the program and whether the program starts with
+/// it, or `None` if the program does not exist. The program's file is examined only if `is_wanted`
+/// is set.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -235,8 +239,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
 struct Brings {
     library: bool,
     variables: bool,
-    /// Whether the run file's variable is set but empty: the program is one of ours and is not
-    /// recorded.
+    /// Whether the run file's variable is set but empty: the program to start is a part of
+    /// Counterpoint and is not to be recorded.
     declines: bool,
 }
 
@@ -275,7 +279,8 @@ fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Returns whether `library` is this library, judging by the file name. Version and path are not
-/// compared, because the program would not start with another copy either.
+/// compared, because a program that does not start with this copy would not start with another one
+/// either.
 fn is_ours(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next().unwrap_or_default();
     name.strip_prefix(b"libcounterpoint.so").is_some_and(|rest| matches!(rest, [] | [b'.', ..]))

@@ -1,9 +1,9 @@
 //! Replaces `unshare` and `setns`. For some namespaces, the kernel refuses these calls while the
-//! process has more than one thread. Threads of profiler plugins, and our threads that call
-//! plugins, must not be the reason for a refusal. So the plugins hand over their events and end
-//! before the call, and record again after it, as they do when an `exec` fails.
+//! process has more than one thread. Threads of profiler plugins, and the agent's threads that call
+//! plugins, must not be the reason for a refusal. So the agent ends the plugins' recording before
+//! the call, and has them record again after it, as it does when an `exec` fails.
 //!
-//! If a program makes the system call itself (Go), this does not help: the threads still exist.
+//! This does not help a program that makes the system call without glibc (as Go does).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
 
-/// A glibc function that is called: its name, and the address of the next definition after this
-/// library's.
+/// A function of glibc that this file replaces: its name, and the address of the next definition
+/// after this library's.
 struct Real(&'static std::ffi::CStr, AtomicPtr<c_void>);
 
 static UNSHARE: Real = Real(c"unshare", AtomicPtr::new(std::ptr::null_mut()));
@@ -39,7 +39,8 @@ pub fn prepare() {
     SETNS.get();
 }
 
-/// Calls `real`. If plugins record in this process, ends their threads before the call.
+/// Calls `real`. If plugins record in this process, ends their recording and threads before the
+/// call, and lets them record again afterwards.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();

@@ -1,10 +1,10 @@
-//! Decides whether this copy of the agent is the one that records in this process, and reports its
+//! Decides whether this copy of the agent is the one that records in this process, and returns its
 //! state.
 //!
-//! The first copy in the process records. It is the one that the dynamic linker finds under the
-//! name of the C interface's table. Preloaded copies are all in the global scope, in the order of
-//! the list. A copy that is loaded later finds a preloaded copy. If a copy is loaded later and is
-//! the first one, it makes itself global, so that further copies find it.
+//! The first copy in the process records. It is the one in which the dynamic linker finds the C
+//! interface's table. Preloaded copies are all in the linker's global scope, in the order of
+//! `LD_PRELOAD`. So a copy that is loaded later finds a preloaded copy first. If there is none, it
+//! makes itself global, so that further copies find it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::state::{epoch, run};
 /// Set if another copy of the agent was in the process first.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Notes that another copy of the agent records, and this one does not.
+/// Stores that another copy of the agent records, and this one does not.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -26,7 +26,7 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Returns this agent's state, a number of [`AgentState`]. This function belongs to the C
+/// Returns this agent's state, a number of [`AgentState`]. This function is in the table of the C
 /// interface.
 pub extern "C" fn state() -> u32 {
     let state = if is_quiet() {

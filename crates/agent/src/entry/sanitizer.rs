@@ -4,20 +4,21 @@
 //! start if another library comes before the runtime, because that library might replace `malloc`.
 //! This library replaces no function that allocates. The functions that it does replace call the
 //! next definition, which is the sanitizer's if it has one ([`crate::adapters::iree::interpose`]).
-//! The check can therefore be switched off.
+//! So this library switches the check off.
 //!
-//! The runtime calls the function below for options before it reads `ASAN_OPTIONS`. A definition in
-//! the program itself is found first. In that case, the check stays on, and the library is not
-//! preloaded into such a program (`record::preloadable`). A statically linked runtime has no such
-//! check and does not call our function. The alternative was an environment variable. But programs
-//! that are started by a raw system call would not get it, and all other programs would see it.
+//! The runtime calls [`__asan_default_options`] before it reads `ASAN_OPTIONS`. If the program
+//! itself defines this function, the linker finds that definition first. The check then stays on,
+//! and this library is not preloaded into such a program (`record::preloadable`). A statically
+//! linked runtime has no such check and does not call our function. The alternative was to set
+//! `ASAN_OPTIONS`. But programs that are started by a system call without glibc would not get it,
+//! and all other programs would see it.
 //!
 //! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report
 //! every page that two threads have used one after the other, so nothing is recorded under them.
-//! Memcheck and the other tools of valgrind report nothing about this library. ThreadSanitizer
-//! reports nothing either, because it does not see inside a library that was built without it. But
-//! it sees what libc's functions (`memcpy`, `clock_gettime`) read and write for us, so it is told
-//! to ignore work on the agent's own stacks.
+//! Memcheck finds no errors in this library. ThreadSanitizer finds none either, but only because it
+//! does not see inside a library that was built without it. It does see what libc's functions
+//! (`memcpy`, `clock_gettime`) read and write for this library, so the agent tells it to ignore
+//! work on the agent's own stacks.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -46,8 +47,8 @@ pub fn checks_races() -> bool {
     has(b"/vgpreload_helgrind-") || has(b"/vgpreload_drd-")
 }
 
-/// Makes ThreadSanitizer, if it is present, ignore work on the agent's own stacks. Called by the
-/// constructor, before anything runs on such a stack.
+/// Makes ThreadSanitizer, if it is present, ignore work on the agent's own stacks. Called by this
+/// library's constructor, before anything runs on such a stack.
 pub fn hide_our_work() {
     let function = |name: &CStr| {
         // SAFETY: the name is a C string. ThreadSanitizer's function with this name has this type,

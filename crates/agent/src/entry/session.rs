@@ -6,15 +6,16 @@
 //!  end     the calling thread leaves ─► no epoch ─► the process's row says that it has left
 //! ```
 //!
-//! The other threads notice at their next call that their state belongs to another epoch. They
-//! close their counters and give up their page, which is collected from the pool. If there is a new
-//! session, they attach again. If a session ends while a thread is inside a call, that call is not
-//! recorded.
+//! The other threads notice at their next call that their state belongs to another epoch (number of
+//! a recording). If there is a new session, they then close their counters, give up their page,
+//! which stays in the old session's pool, and attach again. If a session ends while a thread is
+//! inside a call, that call is not recorded.
 //!
-//! After a session, two things stay allocated: the part of the pool before its pages (1.1 MiB of
-//! address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next session
-//! reuses both, unless a thread is still in a call or has made no call since the session ended. The
-//! names of the session's files and its list of counters, about 1 KiB, are never freed.
+//! After a session, two things stay allocated: the mapping of the pool's part before its pages (1.1
+//! MiB of address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next
+//! session reuses both, unless a thread still has state of the ended session: it is in a call, or
+//! has made no call since the session ended. The names of the session's files and its list of
+//! counters, about 1 KiB, are never freed.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -43,8 +44,8 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
-    // A thread that is attaching right now may have read the run before the session ended, so
-    // nothing is reused meanwhile.
+    // A thread that is attaching at this moment may have read the old run before its session ended,
+    // so nothing is reused meanwhile.
     let calm = attach::nobody_attaches();
     let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
     let place = ended.iter().position(free);
@@ -91,7 +92,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();
-    // Adapters register modules in `session_began`, and take the lock for this themselves.
+    // `session_began` of an adapter may take the lock itself, for example to register modules.
     drop(lock);
     guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_began)()));
     session::BEGAN
@@ -136,8 +137,8 @@ pub fn profile() -> Option<&'static str> {
     guarded_apart(load::load).flatten().map(|run| run.profile.as_str())
 }
 
-/// Counts a loss of this process; `name` is the name of the loss. Returns 0, or 1 if nothing is
-/// being recorded, or −1 if there is no such loss.
+/// Counts the loss with this name for this process. Returns 0, or 1 if nothing is being recorded,
+/// or −1 if there is no such loss.
 pub fn lose(name: &CStr, count: u64) -> i32 {
     let named = |loss: &&Loss| loss.name().as_bytes() == name.to_bytes();
     let Some(loss) = Loss::ALL.iter().find(named) else { return -1 };

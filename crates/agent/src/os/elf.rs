@@ -1,5 +1,5 @@
-//! Reads the headers and the symbols of an ELF in this process's memory. The memory may contain no
-//! ELF.
+//! Reads the headers and the symbols of an ELF in this process's memory. The memory need not
+//! contain an ELF.
 //!
 //! Everything is read through [`crate::os::sys`], so that reading a wrong address causes no fault.
 

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A function, and the key under which threads register the value with which it is called.
+/// A function, and the key (`pthread_key_create`) under which each thread registers the value with
+/// which the function is called at the thread's exit.
 pub struct ExitKey {
     key: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),

@@ -1,4 +1,4 @@
-//! Runs a program and waits for it so that the host cannot notice it.
+//! Runs a program and waits for it, in such a way that the host does not notice the child process.
 //!
 //! ```text
 //!  host thread ── clone, exit signal 0 ──► go-between ── clone ──► exec of the program
@@ -7,7 +7,7 @@
 //!       └── wait4(__WCLONE) ◄── ends
 //! ```
 //!
-//! There are two processes because `execve` resets the exit signal of a process to SIGCHLD,
+//! There are two new processes because `execve` resets the exit signal of a process to SIGCHLD,
 //! whatever `clone` set (`de_thread` in fs/exec.c). A direct child would therefore trigger the
 //! host's SIGCHLD handler, and the host's `wait()` would find it. The go-between never calls
 //! `execve`, so its exit signal stays 0: nobody gets a signal when it ends, and only a wait with
@@ -15,8 +15,8 @@
 //! than the program. So the program never becomes a child of the host, even if the host is a
 //! subreaper.
 //!
-//! Both processes share the host's memory and run on their own stacks while the host's thread is
-//! suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
+//! Both new processes share the host's memory and run on their own stacks while the host's thread
+//! is suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
 //! copy-on-write, and `pthread_atfork` handlers do not run. Until the program starts, the two
 //! processes make only raw system calls. During all of this, all signals are blocked on the host's
 //! thread, so that no signal handler of the host runs in one of the two processes.
@@ -32,13 +32,13 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// The data for the two processes. They write the result back into it, because they share the
-/// memory.
+/// The data for the two new processes. They also write their results into it, because they share
+/// the host's memory.
 struct Errand {
     program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
-    /// Write end of the pipe, or −1 if no answer is wanted.
+    /// Descriptor of the pipe's write end, or −1 if no answer is wanted.
     answer: c_int,
     second_stack: usize,
     /// `errno` of the system call that failed; 0 if none failed.
@@ -138,8 +138,8 @@ unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
-    // `execve` would reset the signal handlers. But signals are unblocked before it, and no handler
-    // of the host may run in this process.
+    // `execve` resets the signal handlers, too. But signals are unblocked before that, and no
+    // handler of the host may run in this process.
     for signal in 1..=64 {
         set_default_if_handled(signal);
     }
@@ -198,8 +198,8 @@ fn exit(code: c_int) -> ! {
     }
 }
 
-/// Makes a system call without changing `errno`, which the two processes share with the suspended
-/// thread.
+/// Makes a system call without changing `errno`, which the two new processes share with the host's
+/// suspended thread.
 ///
 /// # Safety
 /// The requirements of the system call apply.

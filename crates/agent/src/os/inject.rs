@@ -1,11 +1,12 @@
-//! Panics or raises signals on demand. With this, a test checks that no internal error of the agent
-//! reaches the host. This module is built only with the feature `inject-panics`, which no release
+//! Panics or raises signals on demand. With this, tests check that no internal error of the agent
+//! reaches the host. This file is compiled only with the feature `inject-panics`, which no release
 //! enables.
 //!
-//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point and an action. The action `panic` panics each
-//! time the point is reached. The action `signal` raises SIGUSR2 when the point is reached for the
-//! first time, as if a signal had arrived at exactly that instruction. The library exports the list
-//! of points, so that a test can try all of them.
+//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point (a place in the agent's code, marked by
+//! `point!`) and an action. The action `panic` panics each time the agent reaches the point. The
+//! action `signal` raises SIGUSR2 when the point is reached for the first time, as if a signal had
+//! arrived at exactly that instruction. The library exports the list of points, so that a test can
+//! try all of them.
 //!
 //! If `COUNTERPOINT_INJECT_LOG=FILE` is set, the name of each point is appended to the file when a
 //! process first reaches the point. A test can then try only the points that its programs reach.
@@ -60,8 +61,8 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static SIGNALS: AtomicBool = AtomicBool::new(false);
 static REACHED: AtomicU32 = AtomicU32::new(0);
 
-/// Performs the requested action if `point` was chosen. Released builds do not contain this
-/// function.
+/// Called when the agent reaches `point`. Performs the requested action if the environment names
+/// this point.
 #[inline(never)]
 pub fn reach(point: Point) {
     log(point);

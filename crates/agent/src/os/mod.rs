@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`sys`] | makes system calls that do not change `errno`, and reads memory without faulting |
+//! | [`sys`] | makes system calls without cancellation points; reads memory without faulting |
 //! | [`elf`] | reads headers and symbols of an ELF in memory |
 //! | [`exit_key`] | calls a function when a thread exits |
 //! | [`hidden_child`] | runs a program without the host being able to notice |

@@ -1,5 +1,5 @@
-//! Keeps this library's own code, data and stack in memory, so that a counter of page faults counts
-//! only page faults of the program.
+//! Makes this library's own code, data and stack present in memory, so that a counter of page
+//! faults counts only page faults of the program.
 //!
 //! The kernel maps a page of a library when the page is first used. The recorder may use a page for
 //! the first time inside of an open call, while the call's counters are running:
@@ -61,7 +61,7 @@ pub fn make_present() {
     }
 }
 
-/// Called after this process has forked: makes the data writable without page faults again. Takes
+/// Called in the parent after a fork: makes the data writable without page faults again. Takes
 /// about 0.25 ms, measured with `strace -T`.
 pub fn make_own() {
     let [start, end] = DATA.each_ref().map(|place| place.load(Ordering::Relaxed));
@@ -158,7 +158,7 @@ mod tests {
         children.push(waiting_child());
         make_own();
         assert_eq!(write_each_page(), 0);
-        // Touches the pages, which is done on a kernel that cannot populate.
+        // On a kernel that cannot populate pages, each page is touched instead.
         children.push(waiting_child());
         let table = &raw const TABLE as usize;
         (table..table + TABLE.len()).step_by(PAGE).for_each(|at| touch(at, true));
@@ -173,7 +173,8 @@ mod tests {
         }
     }
 
-    /// A page that was made read-only or unreadable is not touched.
+    /// The test would crash if `populate` wrote to the page that was made read-only, or read the
+    /// page that was made unreadable.
     #[test]
     fn what_may_not_be_used_is_left_alone() {
         let at = sys::map_zeros(PAGE).expect("a page") as usize;

@@ -33,8 +33,8 @@
 //!   is mapped far from all other memory. (valgrind could be informed about each stack instead, but
 //!   then its tool drd fails.)
 //! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic
-//!   operations that hand a stack or a page from one thread to another. So it is told to ignore
-//!   work on our stacks ([`annotate_by`]).
+//!   operations that hand a stack or a page from one thread to another. So the agent tells it to
+//!   ignore work on our stacks ([`annotate_by`]).
 //! * Work that is already on our stack and asks for a stack again stays on the same stack.
 
 use std::ffi::{c_char, c_void};
@@ -51,15 +51,15 @@ const GUARD: usize = 4096;
 
 /// The unused stack that is kept; 0 if there is none.
 static FREE: AtomicUsize = AtomicUsize::new(0);
-/// The stacks in use; 0 in unused elements. If more stacks are in use at the same time, the others
-/// are not recognised as ours, which does no harm.
+/// The stacks in use; 0 in unused elements. If more than 64 stacks are in use at the same time,
+/// [`is_ours`] does not recognise the others; nested work on them then takes a further stack.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 /// The type of ThreadSanitizer's functions that take the file (null if it is not known) and the
 /// line of the caller.
 pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
 
-/// The functions that are called before and after work on our stack; 0 if there are none.
+/// The functions that are called before and after work on one of our stacks; 0 if there are none.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
@@ -140,8 +140,8 @@ std::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    /// Calls `function(data)` with the stack pointer set to `top`; if `top` is 0, on the current
-    /// stack.
+    /// Calls `function(data)` with the stack pointer set to `top`, or on the current stack if `top`
+    /// is 0.
     fn cp_own_stack(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize);
 }
 
@@ -166,7 +166,8 @@ pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     errand.result.ok_or(libc::EIO)
 }
 
-/// Does what [`run`] does, for an errand of any type: calls `function(data)` on our stack.
+/// Does the work of [`run`] that does not depend on the types of body and result: calls
+/// `function(data)` on a stack of ours.
 ///
 /// # Safety
 /// It must be allowed to call `function` with `data` once, and `function` must not unwind.
@@ -200,8 +201,8 @@ unsafe fn switch(
     Ok(())
 }
 
-/// Runs an errand's body on our stack. If the body panicked, the panic could not leave this
-/// function and would end the process.
+/// Runs an errand's body. If the body panicked, the process would end, because a panic cannot leave
+/// an `extern "C"` function.
 ///
 /// # Safety
 /// `data` must point to the errand.
@@ -316,7 +317,7 @@ mod tests {
         let (inside, nested, text) = run(move || {
             let inside = here();
             let nested = run(here).expect("goes on where it is");
-            // This is more than a thread's smallest stack has.
+            // The smallest stack that a thread can have is smaller than this.
             let deep = std::hint::black_box([7u8; 100_000]);
             assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
             (inside, nested, text)

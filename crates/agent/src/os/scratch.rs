@@ -1,8 +1,8 @@
 //! Provides pages of memory for data that would take too much of the program's stack, on paths that
-//! are too hot to switch to another stack ([`super::own_stack`]). Pages that were given back are
-//! kept for the next users in a fixed number of places. Each thread looks at only a few of these
-//! places, so usually it takes one atomic operation to take a page, and one to give it back. If
-//! none of the thread's places is free for a page, the page is unmapped.
+//! are too hot to switch to another stack ([`super::own_stack`]). Unused pages are kept in a fixed
+//! number of places. Each thread looks at only a few of these places, so usually it takes one
+//! atomic operation to take a page, and one to give it back. A page that is given back is unmapped
+//! if none of the thread's places is free.
 //!
 //! A page must be given back explicitly, because functions through which the program's exceptions
 //! pass must not need any clean-up (`adapters/iree/probe.rs` says why). If an exception does pass,
@@ -20,8 +20,8 @@ const PLACES: usize = 64;
 /// Number of places that one thread looks at. A thread seldom uses more pages at the same time.
 const OF_THREAD: usize = 4;
 
-/// An unused page; null if there is none. Each place has its own cache line, because different
-/// threads use them.
+/// A place for an unused page; null if it has none. Each place has its own cache line, because
+/// different threads use the places.
 #[repr(align(64))]
 struct Place(AtomicPtr<u8>);
 

@@ -1,5 +1,7 @@
-//! System calls for injected code. The calls are no cancellation points, do not change `errno`, and
-//! keep no descriptor open. Memory can be read at addresses that may be invalid.
+//! System calls for code that runs inside of other people's processes. The functions are no
+//! cancellation points, and keep no descriptor open longer than one operation. They may change
+//! `errno`, so their callers use [`ErrnoGuard`]. Memory can be read at addresses that may be
+//! invalid.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -13,12 +15,11 @@
 use std::ffi::{CString, c_long};
 use std::os::unix::ffi::OsStringExt;
 
-/// Restores the thread's `errno` when dropped. Every function that the host calls has such a guard
-/// if it may run slow code.
+/// Restores the thread's `errno` when dropped. A function that the host calls has such a guard if
+/// its work may change `errno`.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {
-    /// Saves the current `errno`.
     pub fn new() -> Self {
         Self(record::pool::errno())
     }
@@ -44,7 +45,6 @@ pub fn has_more_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Sets the calling thread's `errno`.
 pub fn set_errno(value: i32) {
     // SAFETY: glibc returns the address of the calling thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = value }
@@ -86,7 +86,8 @@ pub use processes::{
 pub use signals::SignalsBlocked;
 pub use untrusted::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// Writes `line` to stderr. To be used only for problems that cannot be reported in any other way.
+/// Writes `line` to stderr. To be used only for problems of which the user must be told at once, or
+/// that cannot be reported in the profile.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }

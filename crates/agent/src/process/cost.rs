@@ -1,6 +1,6 @@
-//! Measures the processor time that the library uses before the first call: for its constructor, to
-//! load the run, and to register libraries and their names. The time for attaching a thread is
-//! measured separately, for each thread.
+//! Measures the processor time that this library uses before calls can be recorded: for its
+//! constructor, to load the run, and to register libraries and their names. The time for attaching
+//! a thread is measured elsewhere, for each thread.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
 static LOADING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that has spent this time. In a forked child, these costs are 0.
+/// The process that has spent this time. In a forked child, [`so_far`] returns 0 for these costs.
 static OF: AtomicU32 = AtomicU32::new(0);
 
 fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
@@ -22,7 +22,6 @@ fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs the constructor, and measures its time.
 pub fn of_constructor<T>(body: impl FnOnce() -> T) {
     OF.store(sys::process_id(), Ordering::Relaxed);
     timed(&CONSTRUCTOR_NS, body);
@@ -33,13 +32,14 @@ pub fn of_loading<T>(body: impl FnOnce() -> T) -> T {
     timed(&LOADING_NS, body)
 }
 
-/// Adds the time that other code used for the same purpose, such as the hook that Python programs
-/// load.
+/// Adds processor time that other parts of Counterpoint used for the same purpose, such as the hook
+/// that Python programs load.
 pub fn add(cpu_ns: u64) {
     LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
 }
 
-/// Stores how much longer other code takes immediately after counters were read.
+/// Stores how many ticks longer other code takes immediately after counters were read, which
+/// calibration measures.
 pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }

@@ -22,8 +22,9 @@ pub fn note(fd: i32, held: bool) {
     }
 }
 
-/// Called in a forked child. Closes the counters of the parent's threads. Otherwise they would
-/// continue to count in the parent as long as the child lives.
+/// Called when a process creates its part of the profile. In a forked child, closes the inherited
+/// counters of the parent's threads. Otherwise they would continue to count these threads as long
+/// as the child lives.
 pub fn close_inherited() {
     // In a later session of the same process, there is nothing to close: the other threads close
     // their counters themselves.

@@ -1,9 +1,9 @@
-//! Files of events in this process's part of the profile, with the events that profiler plugins and
-//! other tools hand over. `plugin_host::stream` defines their format, and the command line turns
-//! them into activities and tracks of the profile.
+//! Files of events in this process's part of the profile. They contain the events that profiler
+//! plugins and PyTorch's profiler hand over. `plugin_host::stream` defines their format, and the
+//! commands of `counterpoint` convert them to activities and tracks of the profile.
 //!
-//! If the end of the stream is missing in a file, the process was killed or has crashed. The events
-//! in the file are used, and the command line counts the rest as lost.
+//! If the end of the stream is missing in a file, it was not written completely, for example
+//! because the process was killed. The commands then use the events in the file, and count a loss.
 
 use std::ffi::CString;
 use std::io;
@@ -20,16 +20,16 @@ use crate::process::part::Process;
 #[derive(Debug)]
 pub struct EventsFile {
     process: Process,
-    /// Serial number of the part in which the file was created. If it has changed, this is a forked
-    /// child or another session.
+    /// Serial number of the part of the profile in which the file was created. If the process has
+    /// another serial number now, this is a forked child or another session.
     serial: u32,
     path: CString,
 }
 
 /// Begins a new file of events. It may contain at most `limit` bytes of events and names; `None`
 /// means no limit. The file is created at the first write of [`Writer`], which collects 64 KiB.
-/// `wrap` may add a layer around the file. Returns `None` if the process has no part; this is
-/// counted as a loss.
+/// `wrap` may add a layer around the file. Returns `None` if the process's part could not be
+/// created, which was counted as a loss then.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,
@@ -48,7 +48,8 @@ pub fn trace_path(process: Process) -> Option<CString> {
 }
 
 impl io::Write for EventsFile {
-    /// Appends all of the bytes. A failure is counted as a loss.
+    /// Appends all of the bytes. If that fails, counts a loss; it is no loss if the file belongs to
+    /// another process or session.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.process.serial() != self.serial {
             // In a forked child, and after a session has ended, the file's part does not belong to

@@ -1,17 +1,17 @@
-//! The hosts whose adapters have found something to record, and their numbers in profiles.
+//! The hosts (kinds of profiled runtimes) whose adapters have found something to record, and their
+//! numbers in profiles.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use record::host::Host;
 use record::meta::Frame;
 
-/// The number that the next host gets.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A host, and the data that is needed to write its description once into each part.
+/// A host, and the data that is needed to write its description once into each part of a profile
+/// that this process creates.
 #[derive(Debug)]
 pub struct Described {
-    /// The description of the host.
     pub host: Host,
     /// The name of the host's op that allocates storage and whose arguments say how much; empty if
     /// there is no such op.
@@ -23,7 +23,6 @@ pub struct Described {
 }
 
 impl Described {
-    /// Makes a host that has no number yet.
     pub const fn new(host: Host) -> Self {
         let (number, told) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { host, allocates: &[], number, told }

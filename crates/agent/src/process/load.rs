@@ -1,5 +1,5 @@
-//! Loads the run that the environment asks for. The first thread that has something to record loads
-//! it.
+//! Loads the run (the contents of the run file) that the environment asks for. The first thread
+//! that has something to record does this.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,9 +20,9 @@ pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
-/// Returns the run, and loads it if necessary. Returns `None` if no profile was requested or if the
-/// run cannot be loaded. In the latter case, the failure cannot be reported anywhere, and the
-/// process continues as if the agent were absent.
+/// Returns the run, and loads it if necessary. Returns `None` if nothing is being recorded or if
+/// the run cannot be loaded. In the latter case, the failure usually cannot be reported anywhere,
+/// and the process continues as if the agent were absent.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;
@@ -37,11 +37,11 @@ pub fn load() -> Option<&'static Run> {
         match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(LOADED) => return run::current(),
-            // A signal handler has interrupted this thread while it was loading the run. It must
-            // not wait for itself.
+            // This is a signal handler that has interrupted this thread while it was loading the
+            // run. The thread must not wait for itself.
             Err(other) if other == me => return None,
             // This is a forked child, and the thread that was loading the run exists only in the
-            // parent. This thread takes over.
+            // parent. This thread loads it instead.
             Err(other) if other >> 32 != me >> 32 => holder = other,
             Err(_) => {
                 holder = 0;
@@ -61,7 +61,8 @@ pub fn load() -> Option<&'static Run> {
     run::current()
 }
 
-/// Reads the run file. If there is a source of runs, that source makes the run file first.
+/// Reads the run file. If an adapter asks for a profile in its own way (a source of runs), has it
+/// make the run file first.
 fn read() -> Option<Run> {
     // SAFETY: only this thread loads the run, and no other thread reads the path before this thread
     // is done.

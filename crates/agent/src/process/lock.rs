@@ -1,5 +1,6 @@
-//! The process's lock. It is held while the process's part is created, while an adapter registers a
-//! library, and while a name is written to the profile.
+//! The process's lock. A thread holds it while it changes data that all threads use: for example,
+//! while it creates the process's part of the profile, registers a library, or writes a name to the
+//! profile.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -33,7 +34,7 @@ pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// The process's lock. This value has it until dropped.
+/// The right of this thread to the process's lock, until this value is dropped.
 pub struct Lock {
     word: &'static AtomicU32,
     /// Unblocks the signals when dropped. This happens after `Lock::drop` has released the lock.

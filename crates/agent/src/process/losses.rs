@@ -1,4 +1,4 @@
-//! Counts losses at any point in the life of the process.
+//! Counts losses (things that could not be recorded) at any point in the life of the process.
 
 use model::Loss;
 use record::RunFile;
@@ -18,8 +18,9 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's shared row of losses. Also works in a process that never loads the
-/// run. Neither allocates nor locks. Does nothing if there is no run file.
+/// Calls `body` with the run's own row of losses in the pool, which all processes of the run share.
+/// Also works in a process that never loads the run. Neither allocates heap memory nor locks. Does
+/// nothing if there is no run file.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());
@@ -27,7 +28,7 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     if !run_file::is_asked_for() || source::current().is_some() {
         return;
     }
-    // If there is no memory for a stack, the loss is not counted.
+    // If there is no memory for a separate stack, the loss is not counted.
     let _ = own_stack::run(|| {
         // SAFETY: without a source of runs, only the constructor writes the path, and the
         // constructor ran before.

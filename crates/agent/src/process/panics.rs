@@ -37,7 +37,8 @@ fn caught(panic: Box<dyn std::any::Any + Send>) {
     let _errno = ErrnoGuard::new();
     switch_off_after_error();
 }
-/// Switches the agent off after an internal error, and counts the loss at the first call.
+/// Switches the agent off after an internal error, and counts the loss if the agent was not off
+/// before.
 fn switch_off_after_error() {
     let before = epoch::switch_off();
     if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {

@@ -1,8 +1,9 @@
-//! The state that one process owns: a row in the pool's table of losses and a part of the profile.
+//! The state that one process owns: a row in the pool's table of losses, and a part of the profile
+//! (a directory with this process's files).
 //!
 //! The words that describe both ([`PartWords`]) are in memory that is zeroed in a forked child. So
-//! the child notices at its first call that it has neither a row nor a part, and creates them. It
-//! never writes to its parent's part.
+//! the child finds at its first recorded call that it has neither a row nor a part, and creates
+//! them. It never writes to its parent's part.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,8 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns this process. If it is new (first executable, or first call after a fork), creates
-    /// its row and its part first.
+    /// Returns this process. If it has no row and no part yet (at the first executable, or at the
+    /// first call after a fork), creates them first.
     pub fn current(run: &'static Run) -> Option<Self> {
         let process = Self { state: run.part, run };
         if process.state.ready.load(Ordering::Acquire) != READY {
@@ -50,7 +51,8 @@ impl Process {
         (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
     }
 
-    /// Returns this process if it already has a row. Used in signal handlers, and to count losses.
+    /// Returns this process if it already has a row. Takes no lock, so it can be used in signal
+    /// handlers and to count losses.
     pub fn existing(run: &'static Run) -> Option<Self> {
         let state = run.part;
         (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
@@ -92,8 +94,8 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
-        // This file contains the environment with which the process was started. The present
-        // environment is not read, because threads of the program may be changing it.
+        // `/proc/self/environ` contains the environment with which the process was started. The
+        // present environment is not read, because threads of the program may be changing it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
         if let Some(job) = Job::of(variables_in(&environment)) {
             self.append(&Frame::Job(job));
@@ -111,9 +113,10 @@ impl Process {
         state.ready.store(READY, Ordering::Release);
     }
 
-    /// Creates the directory of the part. Generations are tried in ascending order; the first one
-    /// whose directory does not exist yet belongs to this process. The first process that records
-    /// into a profile also creates the directory that contains all parts.
+    /// Creates the directory of the part. Its name contains a number, the generation. Generations
+    /// are tried in ascending order, and the first one whose directory does not exist yet is used.
+    /// The first process that records into a profile also creates the directory that contains all
+    /// parts.
     fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
         let parts = format!("{}/{PARTS_NAME}", self.run.profile);
         let (mut generation, mut tried) = (0, false);
@@ -146,7 +149,6 @@ impl Process {
         self.run.pool.row(self.row_number())
     }
 
-    /// Returns the run into which the process records.
     pub fn run(&self) -> &'static Run {
         self.run
     }
@@ -177,12 +179,11 @@ impl Process {
         self.state.next_thread.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a number for a new set of contiguous pages with tables of loops.
+    /// Returns a new number for contiguous pages with a thread's tables of loops.
     pub fn next_loops(&self) -> u32 {
         self.state.next_loops.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a number for a new file of events.
     pub fn next_events(&self) -> u32 {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
@@ -204,13 +205,14 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true for the first caller. This is the first thread of the process that calibrates.
+    /// Returns true at the first call in a process, which its first calibrating thread makes.
     pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Returns a number that differs between all parts that this process and its ancestors have
-    /// made. It is stored to remember which part already contains a frame.
+    /// Returns the serial number of the process's part, which differs between all parts that this
+    /// process and its ancestors have made. It is stored where the agent must remember which part
+    /// already contains a metadata frame.
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)
@@ -239,15 +241,15 @@ impl Process {
         }
     }
 
-    /// Counts a thread that has ended and appended its last page, which took `cpu_ns` of processor
-    /// time.
+    /// Counts a thread that has been detached and has appended its last page, which took `cpu_ns`
+    /// of processor time.
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Called at the orderly end of the process. Appends the second snapshot of the process's
-    /// clocks, and the cost of ending its threads.
+    /// Called at the orderly end of the process. Appends the second snapshot of its clocks, the
+    /// cost of detaching its threads, and its threads' processor times.
     pub fn at_exit(&self) {
         self.finish(true);
     }
@@ -258,8 +260,8 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        // The process's time is read before the threads' times. The part of it that is in no
-        // thread's time belongs to threads that have ended.
+        // The process's processor time is read before the threads' times. The part of it that is in
+        // no thread's time belongs to threads that have ended.
         let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
@@ -268,8 +270,8 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
-    /// Ends the part at the end of a session, so that the collector of the profile does not have to
-    /// wait until the process ends.
+    /// Ends the part at the end of a session, so that the command that collects the profile does
+    /// not have to wait until the process ends.
     pub fn leave(&self) {
         // The program continues, so the processor time that it has used up to now is not that of
         // its recorded part.

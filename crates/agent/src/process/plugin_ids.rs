@@ -1,6 +1,7 @@
-//! Ids of ops for the plugins that record: `run --plugin-ids`. A plugin has a stack of ids for each
-//! thread. So it can find out which op has launched a kernel, and it writes the op's id as the
-//! argument `External id` of the kernel. The op's record contains the same id
+//! Ids of ops for the profiler plugins that record (`run --plugin-ids`). The agent pushes an id to
+//! the plugins when an op begins, and pops it when the op ends. A plugin has a stack of these ids
+//! for each thread. So it can find out which op has launched a kernel, and it writes the op's id as
+//! the argument `External id` of the kernel. The op's record contains the same id
 //! ([`record::page::KEY_PLUGIN_ID`]).
 //!
 //! Ids are numbered from 1 in each process, in the order in which calls start, on all threads
@@ -20,8 +21,8 @@ struct Takers {
     /// The process that records ([`process_number`]). Its forked children have a copy of this list,
     /// but cannot use the plugins.
     process: u32,
-    /// The last id that was given before this recording. Smaller ids were pushed in earlier
-    /// sessions of the plugins, and ops with such ids may still be in progress.
+    /// The last id that was pushed before this recording. This id and smaller ones were pushed to
+    /// earlier sessions of the plugins, and ops with such ids may still be in progress.
     before: u64,
 }
 
@@ -35,10 +36,11 @@ impl Takers {
 /// The plugins that take ids; null if there are none. A list is never freed, because another thread
 /// may be using it. A [`Correlation`] that is used after the end of its session does nothing.
 static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
-/// The last id that was given.
+/// The last id that was pushed; 0 if none was.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Makes ids get pushed to these plugins from now on. Returns whether any of the plugins takes ids.
+/// From now on, [`push`] pushes ids to those of these plugins that take ids. Returns whether there
+/// are any.
 pub fn begin(all: Vec<Correlation>) -> bool {
     let all: Vec<Correlation> = all.into_iter().filter(|one| one.wants(Stack::Ops)).collect();
     if all.is_empty() {
@@ -50,7 +52,6 @@ pub fn begin(all: Vec<Correlation>) -> bool {
     true
 }
 
-/// Ends the pushing of ids.
 pub fn end() {
     TAKERS.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -76,9 +77,8 @@ pub fn push() -> u64 {
     id
 }
 
-/// Pops this id, which must be the last one that the calling thread has pushed. Does nothing if the
-/// plugins have begun a new recording since it was pushed, because they do not have the id any
-/// more.
+/// Pops this id, which must be the last one that the calling thread has pushed. If the plugins have
+/// begun a new recording in the meantime, they do not have the id any more, and nothing is done.
 pub fn pop(id: u64) {
     if let Some(takers) = takers().filter(|takers| takers.has(id)) {
         takers.all.iter().for_each(|one| one.pop(Stack::Ops));

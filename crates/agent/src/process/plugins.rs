@@ -3,8 +3,8 @@
 //! (`Profiler::create`), and `plugin_host` ensures that only one session calls a profiler at a
 //! time.
 //!
-//! A forked child has the plugins' memory but not their threads. In such a child, no plugins are
-//! loaded, [`loaded`] returns nothing, and sessions of the parent do nothing
+//! A forked child has the plugins' memory but not their threads. In such a child, the agent loads
+//! no plugins, [`loaded`] returns none, and sessions of the parent do nothing
 //! (`plugin_host::lineage`).
 
 use std::path::{Path, PathBuf};
@@ -17,24 +17,22 @@ use plugin_host::{Host, Plugin, Problem};
 use crate::os::kept::keep;
 use crate::os::sys;
 
-/// A plugin that is loaded, or whose loading has failed. In the latter case, it has no profilers,
-/// and its problems contain the reason.
+/// A plugin that was loaded, or whose loading has failed. In the latter case, the plugin has no
+/// profilers, and its problems contain the reason.
 #[derive(Debug)]
 pub struct Loaded {
     /// Number of the plugin in this process, from 0.
     pub number: u32,
     /// The plugin's file, with all links resolved.
     real: PathBuf,
-    /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
     /// The plugin's problems that occurred during loading.
     pub at_load: Vec<(Problem, u64)>,
-    /// The host object through which this plugin calls us. It contains the kinds that the plugin
-    /// has declared.
+    /// The host object through which this plugin calls the agent. It contains the kinds of events
+    /// that the plugin has declared.
     pub host: &'static Host,
 }
 
-/// A line that a plugin has logged.
 #[derive(Debug)]
 pub struct Line {
     pub number: u32,
@@ -45,8 +43,8 @@ pub struct Line {
 
 type List = Vec<&'static Loaded>;
 
-/// All plugins, in the order in which they were loaded. A new list replaces the old one, which is
-/// never freed.
+/// All plugins, in the order in which they were loaded. When plugins are loaded, a new list
+/// replaces the old one, which is never freed.
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
 /// The process that has loaded plugins, as [`process_number`] returns it; 0 if no process has.
 static HOME: AtomicU32 = AtomicU32::new(0);
@@ -55,7 +53,7 @@ static HOME: AtomicU32 = AtomicU32::new(0);
 /// same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
-/// Logged lines that no adapter has taken yet.
+/// Lines that plugins have logged and no adapter has taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 /// The largest number of lines that are kept; further lines are dropped.
 const MOST_LINES: usize = 1000;
@@ -83,14 +81,14 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
     Loader::default().load(files)
 }
 
-/// Loads these files, except those that are loaded already, and returns all of them in the same
-/// order. Errors are stored in the problems of the plugin. Returns nothing in a forked child of a
-/// process that had loaded plugins. Also returns nothing if a plugin calls this while it is being
-/// loaded.
+/// Loads the plugins in these files, except those that are loaded already, and returns all of them
+/// in the same order, each of them once. Errors are stored in the problems of the plugin. Returns
+/// an empty list in a forked child of a process that had loaded plugins, or if a plugin calls this
+/// while it is being loaded.
 ///
 /// Must not be called if another thread has the dynamic linker's lock and waits for this thread.
-/// Signals are blocked during loading, so threads that plugins start have them blocked, too. The
-/// program's signals therefore go to the program's own threads.
+/// Signals are blocked during loading. Threads that plugins start inherit this, so the kernel
+/// delivers the program's signals to the program's own threads.
 fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
     let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
@@ -139,15 +137,17 @@ struct Attempt {
 }
 
 impl Loader {
-    /// Loads these files, except those that are loaded already, and returns all of them in the same
-    /// order. Returns nothing if the attempt was given up while it waited for another attempt.
+    /// Loads the plugins in these files, except those that are loaded already, and returns all of
+    /// them in the same order. Returns an empty list if the attempt was given up while it waited
+    /// for another attempt.
     pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
         load_locked(files, self)
     }
 
     /// Gives this attempt up, because a plugin hangs: other threads can load plugins although this
-    /// attempt has not returned. The plugin that it is loading is never used. If another attempt is
-    /// loading at present, that attempt continues, and this one will not get the lock.
+    /// attempt has not returned. The agent never uses the plugin that this attempt is loading. If
+    /// this attempt is still waiting for another one, the other one continues, and this one will
+    /// not get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
         let number = self.0.number.load(Ordering::SeqCst);
@@ -162,14 +162,14 @@ impl Loader {
 struct LoadLock(u64);
 
 impl LoadLock {
-    /// Waits for the lock. Returns `None` if the loader was given up. Also returns `None` if this
-    /// thread already has the lock, because a plugin that is being loaded has called us.
+    /// Waits for the lock. Returns `None` if the loader was given up, or if this thread already has
+    /// the lock because a plugin that it is loading has called the agent.
     fn wait(loader: &Loader) -> Option<Self> {
         static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
         let number = me << 32 | u64::from(ATTEMPTS.fetch_add(1, Ordering::Relaxed));
-        // The number is stored before the lock is taken, so that the lock can be taken away from
-        // the first moment on.
+        // The number is stored before the lock is taken, so that `pass_over` can take the lock away
+        // from the first moment on.
         loader.0.number.store(number, Ordering::SeqCst);
         loop {
             let taken = LOADING.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
@@ -257,8 +257,8 @@ mod tests {
             std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
-        // The first thread returns after all. It must not give back a lock that it does not have
-        // any more.
+        // The hung loader returns after all. It must not give back a lock that it does not have any
+        // more.
         drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }

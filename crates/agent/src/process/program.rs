@@ -6,8 +6,8 @@
 //!                                                     │ the adapters' work, then a jump
 //! ```
 //!
-//! The jump leaves no frame of ours below `main`. If a program does not start through glibc's
-//! function (Go without cgo), the work is not done.
+//! Because of the jump, no stack frame of ours is around `main`. If a program does not start
+//! through glibc's function (Go without cgo), the adapters' work is not done.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -26,20 +26,20 @@ type Start = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The function that is called before `main`, or null.
+/// The function that does the adapters' work before `main`, or null.
 static WORK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// The address of the program's `main`, to which the code below jumps.
 static MAIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether the program has already called our `__libc_start_main`.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Stores the function that will be called before `main`. Called by the constructor.
+/// Stores the function that will be called before `main`. Called by this library's constructor.
 pub fn call_before_main(function: fn()) {
     WORK.store(function as *mut (), Ordering::Release);
 }
 
-/// Returns whether the program will start through our function. It will not if it has already
-/// started, because this library was loaded later. Called by the constructor.
+/// Returns whether the program will start through our `__libc_start_main`. It will not if this
+/// library was loaded after the program had started. Called by this library's constructor.
 pub fn will_begin() -> bool {
     // SAFETY: the name is a C string, and constructors may look up symbols.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
@@ -158,7 +158,6 @@ std::arch::global_asm!(
     main = sym MAIN,
 );
 
-/// Called by the assembly code above.
 extern "C" fn work() {
     let work = WORK.load(Ordering::Acquire);
     if work.is_null() {

@@ -1,14 +1,15 @@
-//! Reads the processor time of all threads of the process, at its end. Threads that made no
-//! recorded call appear only in this list.
+//! Reads the processor time of all threads of the process, at the end of recording. In a profile,
+//! threads that made no recorded call appear only in this list.
 
 use libc::{EINVAL, ENOENT, ESRCH};
 use record::thread_times::{MOST_THREADS, ThreadCpu};
 
 use crate::os::sys;
 
-/// Reads the list of threads. Returns `None` if the kernel does not provide it, or if there are
-/// more than [`MOST_THREADS`]. Also returns `None` if this thread has a seccomp filter, because the
-/// filter may kill the program for a system call that the program itself never makes.
+/// Returns all threads of the process. Returns `None` if the kernel does not provide the list, or
+/// if there are more than [`MOST_THREADS`]. Also returns `None` if this thread has a seccomp
+/// filter, because the filter may kill the program for a system call that the program itself never
+/// makes.
 pub fn read() -> Option<Vec<ThreadCpu>> {
     let status = sys::read_file(c"/proc/thread-self/status").ok()?;
     let is_free = status.split(|b| *b == b'\n').any(|line| line == b"Seccomp:\t0");
@@ -25,7 +26,7 @@ pub fn read() -> Option<Vec<ThreadCpu>> {
 /// Returns the kernel's data about one thread, or `None` if the thread has ended in the meantime.
 ///
 /// # Errors
-/// Returns the error number of the file that could not be read.
+/// Returns the error number if a file of the thread could not be read for another reason.
 fn one(tid: u32) -> Result<Option<ThreadCpu>, i32> {
     let name = sys::read_file(&sys::path(format!("/proc/self/task/{tid}/comm")));
     let known = name.and_then(|name| Ok((name, cpu_ns(tid)?)));

@@ -1,5 +1,6 @@
-//! Removes calls that never end, because an exception or `longjmp` has left them. The thread's next
-//! call finds them: their frames are at or below its own frame.
+//! Removes calls that never end, because an exception or `longjmp` has left them (*abandoned*
+//! calls). The recorder recognises such a call when a call around it ends, or when the thread
+//! begins a new call whose stack frame is not below that of the abandoned call.
 
 use model::Loss;
 
@@ -9,9 +10,9 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{DEEPEST, OpenCall, State, Thread};
 
 impl Thread {
-    /// Forgets abandoned calls before anything is started for a new call with this frame. Plugins
-    /// can only pop the innermost id of the thread, so the ids of abandoned calls must be popped
-    /// before the new call gets an id.
+    /// Forgets abandoned calls before users' collectors are started for a new call with this frame,
+    /// and before profiler plugins get its id. Plugins can only pop the innermost id of the thread,
+    /// so the ids of abandoned calls must be popped before the new call gets an id.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_before(&mut self, frame: usize, ending: Ending) {
@@ -27,9 +28,8 @@ impl Thread {
         });
     }
 
-    /// Prepares for a call inside of another call. Forgets calls that were abandoned (their frames
-    /// are at or below the new one). Returns false if the new call is nested too deeply and is
-    /// refused.
+    /// Prepares for a call inside of another call. Forgets calls that were abandoned. Returns
+    /// false, and counts a loss, if the new call is nested too deeply to be recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&mut self, frame: usize, ending: Ending) -> bool {
@@ -44,8 +44,8 @@ impl Thread {
 
     /// Forgets the calls that must have been abandoned because a new call has this frame.
     fn forget_left(&mut self, frame: usize, ending: Ending) {
-        // Frames that the host puts above the frame of an op can call only functions that we
-        // replace.
+        // Calls inside of an op can have frames above the stored frame of the op ([`WRAPPERS`]),
+        // but only calls of functions that the agent replaces, which end with [`Ending::Here`].
         let allows = if ending == Ending::Here { WRAPPERS } else { 0 };
         let frame = if ending == Ending::Held { stack_address() } else { frame };
         self.forget_abandoned(|open| {
@@ -54,7 +54,7 @@ impl Thread {
         });
     }
 
-    /// Forgets the calls inside of call `at`, which is ending.
+    /// Forgets the open calls inside of call `at`, which is ending.
     #[cold]
     #[inline(never)]
     pub(super) fn abandon_inside(&mut self, at: usize) {

@@ -1,14 +1,14 @@
-//! The interface of an adapter: a few functions, which are not called on hot paths. On a hot path,
-//! the adapter calls the recorder directly.
+//! The interface of an adapter (the code for one kind of host): a few functions, which are not
+//! called on hot paths. On a hot path, the adapter calls the recorder directly.
 
 use crate::recorder::thread::Thread;
 use crate::state::source::RunSource;
 
-/// One kind of host. `entry/adapters.rs` lists all adapters.
+/// The adapter for one kind of host. `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
-    /// Called by the constructor in every process, before there are threads. Looks up symbols that
-    /// must not be looked up later.
+    /// Called by this library's constructor in every process, before there are threads. Looks up
+    /// symbols that must not be looked up later.
     pub prepare: fn(),
     /// Called at the end of the constructor, when the agent knows whether the environment asks for
     /// a profile.
@@ -16,17 +16,20 @@ pub struct Adapter {
     /// Called on the main thread immediately before the program's `main`, when all libraries are
     /// initialised. Not called if this library was loaded after `main` had begun.
     pub main_begins: fn(),
-    /// Called after a session has begun, on the thread that began it.
+    /// Called after a session (a recording that the program itself begins) has begun, on the thread
+    /// that began it.
     pub session_began: fn(),
-    /// Called before a session ends, on the thread that ends it. It can still write to the
-    /// process's part.
+    /// Called before a session ends, on the thread that ends it. The adapter can still write to the
+    /// process's part of the profile.
     pub session_ends: fn(),
     /// Called when the process ends normally, on the thread that ends it.
     pub at_exit: fn(),
-    /// Makes `calls` empty calls, with the same bracket code as real calls, and returns how long
-    /// each call took. `uncounted` selects calls for which no counter is read.
+    /// Makes `calls` empty calls without a bracket and as many with the same bracket code as real
+    /// calls, and returns how long each of them took. `uncounted` selects calls for which no
+    /// counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,
-    /// Whether the adapter has calls for which no counter is read unless the run asks for it.
+    /// Whether the adapter has calls for which counters are read only if the run asks for it, or
+    /// never.
     pub has_uncounted: bool,
     /// The adapter's own way to ask for a profile without a run file, if it has one.
     pub run_source: Option<&'static RunSource>,
@@ -48,11 +51,10 @@ impl Adapter {
     };
 }
 
-/// The durations of empty calls in ticks, without and with the bracket.
+/// The durations of empty calls, without and with the bracket (the readings of clock and counters
+/// before and after a call).
 #[derive(Debug, Default)]
 pub struct Took {
-    /// Ticks without the bracket.
     pub bare: Vec<u64>,
-    /// Ticks with the bracket.
     pub probed: Vec<u64>,
 }

@@ -32,11 +32,13 @@ mod stages;
 /// The largest number of times that a thread may attach. It attaches again if destructors make
 /// calls after its exit began.
 const MOST_LIVES: u32 = 3;
-/// If a thread got no page, the number of calls that pass through before it tries again.
+/// The number of calls that are not recorded after a thread could not attach, for example because
+/// no page was free. After these calls, the thread tries again.
 const RETRY_CALLS: u32 = 1024;
 
 /// Attaches the calling thread for a call of this adapter. Returns null if the thread cannot be
-/// recorded; this was then counted as a loss, and the call must pass through.
+/// recorded; the adapter must then make the call without recording it. If something is being
+/// recorded, this is counted as a loss.
 #[cold]
 #[inline(never)]
 pub fn attach(adapter: &Adapter) -> *mut Thread {
@@ -89,8 +91,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
                 std::ptr::null_mut()
             }
             Some(Err(TryLater)) => {
-                // If the session has ended in the meantime, there was nothing to record, and the
-                // loss would be counted in the next session.
+                // If the session has ended in the meantime, the thread has lost nothing, and a loss
+                // would be counted in the next session.
                 if epoch::current() == epoch {
                     (*local).retry = RETRY_CALLS;
                     losses::lose(Loss::NoPage, 1, 0);
@@ -118,7 +120,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
 /// to use.
 const TOUCHED: usize = 512;
 
-/// Number of threads that are in [`attach`].
+/// Number of threads for which [`attach`] is creating a state.
 static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether no thread is attaching at this moment.
@@ -126,16 +128,16 @@ pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// Returned if the thread cannot be attached at the moment.
+/// The error if the thread cannot be attached at the moment.
 struct TryLater;
 
 /// Creates the thread's state. `old` is the thread's previous state, or null. If `old` belongs to
 /// an earlier session, its memory is reused, so that a call that began in that session finds a
 /// valid state when it ends.
 ///
-/// Each stage takes a resource, and gives it back when the stage is dropped. So if a later stage
-/// fails, the earlier stages are undone in reverse order. When no stage can fail any more, the
-/// state takes over all resources.
+/// Each stage (a type in [`stages`]) takes a resource, and gives it back when the stage is dropped.
+/// So if a later stage fails, the earlier stages are undone in reverse order. When no stage can
+/// fail any more, the state takes over all resources.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
     // SAFETY: `old` is null or the calling thread's own state.
@@ -153,8 +155,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut draws = TakenDraws::new(&memory);
     draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
     if draws.draws.is_on() {
-        // It is now known that the counters work. They will be opened again for each call in which
-        // they are read.
+        // They were opened to find out whether they work. In a run with a budget, they are opened
+        // again for each call in which they are read.
         counters.close_for_now();
     }
     let draws = draws.keep();
@@ -174,8 +176,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     if run.budget != Some(0.0) {
         calibrate::calibrate(thread, &process, adapter);
     }
-    // The first clock record marks the end of attaching. So the processor time of attaching is not
-    // attributed to the program.
+    // The first record of the thread's clocks marks the end of attaching. So readers of the profile
+    // do not attribute the processor time of attaching to the program.
     thread.clock_record();
     thread.store_first_usage(begun_ns);
     thread.begin_draws();
@@ -183,7 +185,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     Ok(thread)
 }
 
-/// Returns the header of the thread's first page.
+/// Returns the data for the header of the thread's first page.
 fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     let (pid, start_time, generation) = process.identity();
     PageStart {
@@ -205,7 +207,7 @@ fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     }
 }
 
-/// The values of which a new state is made.
+/// The values from which [`Parts::write_to`] makes a thread's new state.
 struct Parts {
     epoch: u32,
     run: &'static Run,
@@ -216,7 +218,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Writes the new state to `memory`. The state is marked as busy until the thread has attached.
+    /// Writes the new state to `memory`. The state is marked as busy until [`make`] has finished,
+    /// so that no call is recorded with it before.
     ///
     /// # Safety
     /// `memory` must have the size of a state and belong to the calling thread, and `page` must
@@ -242,8 +245,8 @@ impl Parts {
         // SAFETY: by contract, the memory has the right size. Every field of it is set, and
         // `Thread` is plain data without a destructor.
         unsafe {
-            // The state is written field by field, because the whole struct would not fit on the
-            // stack of a small thread.
+            // The fields are written one by one, because the whole struct would not fit on a small
+            // stack.
             macro_rules! set {
                 ($field:ident $([$index:ident])?, $value:expr) => {
                     (&raw mut (*memory).$field$([$index])?).write($value)
@@ -327,7 +330,6 @@ const _: fn(&Thread) = |thread| {
     } = thread;
 };
 
-/// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
 unsafe extern "C" fn leave_c(thread: *mut c_void) {
@@ -358,14 +360,14 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     }
 }
 
-/// Number of threads that are ending and writing their last page.
+/// Number of threads that are in [`leave_c`], where an ending thread writes its last page.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until no thread writes its last page any more, for at most a second. Called after the
-/// epoch of a session has ended, so no further thread begins to write one. This is necessary
-/// because the last page of a thread may still be missing although the program has joined the
-/// thread: Python joins threads before their destructors have run. Without this wait, a reader of
-/// the profile might find half of the page or nothing.
+/// epoch of a session has ended, so no further thread begins to write its last page. The wait is
+/// necessary because the last page of a thread may still be missing although the program has joined
+/// the thread: Python joins threads before their destructors have run. Without this wait, a reader
+/// of the profile might find half of the page or nothing.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {
@@ -378,10 +380,10 @@ pub fn wait_for_leaving() {
     }
 }
 
-/// Called at the end of the process, on the thread that ends it. Detaches the thread, so that its
-/// page is appended to the profile and becomes free for other processes of the run. Other threads
-/// may still be writing to their pages; these pages stay in the pool, and `run` or `report`
-/// collects them.
+/// Called by this library's destructor at the end of the process, on the thread that ends it.
+/// Detaches the thread, so that its page is appended to the profile and becomes free for other
+/// processes of the run. Other threads may still be writing to their pages. These pages stay in the
+/// pool, from which `counterpoint run` or `counterpoint report` collects them.
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
@@ -398,7 +400,7 @@ pub fn at_process_exit() {
 }
 
 /// Called at the end of a session, before its epoch ends, on the thread that ends it. Detaches the
-/// thread; it may attach again.
+/// thread. In the next session, the thread can attach again.
 pub fn at_session_end() {
     let thread = thread::current();
     // SAFETY: `thread` is null or the calling thread's own state. If the thread is inside a call,
@@ -410,8 +412,8 @@ pub fn at_session_end() {
     }
 }
 
-/// Detaches the thread: writes its last page to the profile and closes its counters. Calls that are
-/// still open are counted as the loss `open`.
+/// Detaches the thread: appends its last page to the profile and closes its counters. `open` is the
+/// loss as which calls that have not ended are counted.
 ///
 /// # Safety
 /// `thread` must be the calling thread's attached state.
@@ -419,16 +421,18 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
     // SAFETY: by contract, `thread` is the calling thread's attached state.
     unsafe {
         (*thread).busy.set();
-        // The functions called here belong to the program, so they run on the program's stack.
+        // `abandon` may call functions of users' collectors, which are the program's code, so it
+        // runs on the program's stack.
         guarded(|| {
             let depth = (*thread).depth as usize;
-            // The thread-local values of plugins (C++ objects) have been destroyed by now, so their
-            // ids must not be popped.
+            // If the thread is exiting, the plugins' thread-local values (C++ objects) have been
+            // destroyed by now. So the ids that plugins got for open calls must not be popped.
             (0..depth).for_each(|at| (*thread).collected[at].plugin_id = 0);
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });
         if guarded_apart(|| (*thread).leave(open)).is_none() && !epoch::is_off() {
-            // There is no memory for a stack. The page stays in the pool for the collector.
+            // There is no memory for a separate stack. The page stays in the pool, from which
+            // `counterpoint run` or `counterpoint report` collects it.
             (*thread).close_counters();
             (*thread).epoch.store(0, Ordering::Relaxed);
             (*thread).run.threads.fetch_sub(1, Ordering::SeqCst);

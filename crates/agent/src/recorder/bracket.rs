@@ -1,6 +1,6 @@
 //! The bracket around a call (the pair of readings of counters and clock before and after it): the
-//! states of an open call, and the functions that change them. This is the hot path of all
-//! adapters.
+//! states of an open call (one that has begun and not ended), and the functions that change them.
+//! This is the hot path of all adapters that record calls.
 //!
 //! ```text
 //!  read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record
@@ -28,17 +28,19 @@
 //! | state | what is true in it | left by |
 //! |---|---|---|
 //! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
-//! | drawn | it was chosen at random; if it is refused now, that is undone | [`Thread::open`] |
-//! | open | [`OpenCall`] has its frame, the page has its export, counters are read | the call |
-//! | started | if it ends in another function of ours: its start is stored | [`Thread::finish`] |
-//! | finished | it has ended; its collectors, and calls inside of them, may run | [`Thread::end`] |
+//! | drawn | it was chosen at random; if it cannot be opened, this is undone | [`Thread::open`] |
+//! | open | its frame is in [`OpenCall`], its export is on the page, counters are read | the call |
+//! | started | only if it ends in another function of ours: start is stored | [`Thread::finish`] |
+//! | finished | it has ended; users' collectors may run and make calls | [`Thread::end`] |
 //!
-//! For the most frequent cases, there are faster functions, which go through the same states
-//! ([`crate::recorder::short`]).
+//! For the most frequent cases, [`crate::recorder::short`] has faster functions, which go through
+//! the same states.
 //!
-//! The bracket does not allocate, lock or panic. It makes system calls only for counters, and does
-//! not change `errno`. The memory that it writes to belongs to the thread, is present, and is not
-//! shared with a forked child, so no page fault is counted in an empty call.
+//! The bracket does not allocate, lock or panic, and it does not change `errno`. It makes system
+//! calls only for counters; in addition, the clocks are recorded once in a millisecond, and full
+//! pages are flushed. The memory that the bracket writes to belongs to the thread, is present, and
+//! is not shared with a forked child. So the bracket causes no page fault that would be counted in
+//! an empty call.
 
 use std::ffi::c_void;
 
@@ -61,13 +63,13 @@ pub(crate) struct NewCall {
     pub(crate) ending: Ending,
     /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
-    /// In a run with a budget: whether the caller has already counted the call, and found that it
-    /// must be recorded.
+    /// In a run with a budget: whether the code that makes this value has already counted the call,
+    /// and found that it must be recorded.
     pub(crate) is_counted: bool,
     /// In a run with a budget: how it is decided whether the call is recorded.
     pub(crate) how: How,
-    /// For an op: the adapter's description of it, which is never freed. If the op is only counted,
-    /// it is identified by this pointer.
+    /// For an op: the address of the adapter's description of it, which is never freed. If the op
+    /// is only counted, the recorder stores this address as its identity.
     pub(crate) subject: *const c_void,
 }
 
@@ -75,25 +77,26 @@ pub(crate) struct NewCall {
 /// depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The call ends in the same function of ours that makes it. `frame` is an address in that
-    /// function's frame.
+    /// The call ends in the same function of the agent that makes it. `frame` is an address in that
+    /// function's stack frame.
     Here,
-    /// The call ends when the host calls us again. The host then only says which export ends.
-    /// `frame` is an address in the function that called us before the call.
+    /// The call ends when the host calls the agent again. The host then only says which export
+    /// ends. `frame` is an address in the host's function that called the agent before the call.
     ByExport,
-    /// The call ends when the host calls us again, from the same place as before the call, so that
-    /// `frame` is the same. There may be further frames of the host between that frame and the
-    /// call.
+    /// The call ends when the host calls the agent again, from the same place as before the call,
+    /// so that `frame` is the same. There may be further stack frames of the host between that
+    /// frame and the call.
     ByFrame,
-    /// The call ends when the host calls us again, as for [`Self::ByFrame`], but the host does this
-    /// in any case, even if the recorded call throws. `frame` is made by [`held`] and is not a
-    /// stack address. So the call is never regarded as abandoned because of its frame.
+    /// The call ends when the host calls the agent again, as for [`Self::ByFrame`], but the host
+    /// does this in any case, even if the recorded call throws an exception. `frame` is made by
+    /// [`held`] and is not a stack address. So the recorder never regards the call as abandoned
+    /// because of its frame.
     Held,
 }
 
 impl Ending {
-    /// Returns whether the call is an op. The host calls us at the end of an op even if the op is
-    /// only counted.
+    /// Returns whether the call is an op. The host calls the agent at the end of an op even if the
+    /// op is only counted.
     #[inline(always)]
     pub(crate) const fn is_of_op(self) -> bool {
         matches!(self, Self::ByFrame | Self::Held)
@@ -110,19 +113,20 @@ impl Ending {
     }
 }
 
-/// Returns a frame for a call that the host identifies by this address. It is higher than every
-/// stack address, and it differs for different addresses.
+/// Returns a frame for a call that the host identifies by this address. The frame is higher than
+/// every stack address, and it differs for different addresses.
 #[inline(always)]
 pub fn held(address: usize) -> usize {
     address | 1 << (usize::BITS - 1)
 }
 
-/// The largest number of stack bytes that the host may use between the frame of a wrapped call and
-/// the functions that this call calls. Such a function may begin above the frame by this much.
+/// The largest number of bytes by which a call inside of an op may have its frame above the frame
+/// that is stored for the op. The host may use this much of the stack between its call of the agent
+/// and the functions that the op calls.
 pub const WRAPPERS: usize = 4096;
 
-/// Returns an address in the caller's stack frame. The frames of open calls are above those of
-/// later calls.
+/// Returns an address in the caller's stack frame. The stack grows downwards, so the frames of open
+/// calls are above those of calls that begin inside of them.
 #[inline(always)]
 pub fn stack_address() -> usize {
     let marker = 0u8;
@@ -135,14 +139,14 @@ pub fn stack_address() -> usize {
 pub(crate) struct Finished {
     pub(crate) export: u32,
     pub(crate) start: u64,
-    /// The numbers of the call's slot.
+    /// The numbers that the adapter has stored in the call's slot.
     pub(crate) numbers: [u64; 3],
 }
 
 impl Thread {
-    /// Begins a call. In a run with a budget, first counts it and decides whether it is drawn
-    /// (chosen to be timed). Opens the call. Returns false if the call is not recorded and must
-    /// pass through. If the call is split, [`Thread::start`] must be called next.
+    /// Begins a call: opens it. In a run with a budget, first counts the call and decides whether
+    /// it is drawn (chosen to be timed). Returns false if the call is not recorded. [`Thread::end`]
+    /// must then not be called for it. If the call is split, [`Thread::start`] must be called next.
     #[inline(always)]
     pub(crate) fn begin(&mut self, call: &NewCall) -> bool {
         if !self.draws.is_on() {
@@ -157,9 +161,9 @@ impl Thread {
         }
     }
 
-    /// Opens a call. `reads` says whether its counters are read. If `drawn` is set, it is stored
-    /// before the counters are read. Returns false if the call cannot be recorded now and must pass
-    /// through.
+    /// Opens a call. `reads` says whether its counters are read. `drawn` says how the call was
+    /// drawn; it is stored before the counters are read. Returns false if the call cannot be
+    /// recorded now; the draw is then undone.
     #[inline(always)]
     pub(super) fn open(&mut self, call: &NewCall, reads: bool, drawn: Option<&DrawnCall>) -> bool {
         if self.busy.is_set() {
@@ -197,25 +201,24 @@ impl Thread {
 
     /// Reads the counters for call `at`, which is beginning. All code that only runs with counters
     /// is in separate functions like this one, so that the code for a call without counters is
-    /// small: between two calls, the program displaces this code from the processor's caches.
+    /// small. Small code is faster, because the program displaces it from the processor's caches
+    /// between two calls.
     #[inline(never)]
     fn read_before(&mut self, at: usize) {
         // The call's end needs a little more of the stack than its start does. If that part of the
-        // stack is on a page that was not used before, or not since a fork, the page fault must not
-        // be counted for the call.
+        // stack is on a page that was not used before, or not since a fork, its first use is a page
+        // fault. The fault happens here, so that it is not counted for the call.
         own_image::touch_stack::<160>();
         // A failed read is marked in the readings, and `end` checks the mark.
         let _ = self.counters.read(&mut self.before[at % DEEPEST]);
     }
 
-    /// Reads the counters for a call that is ending.
     #[inline(never)]
     fn read_after(&mut self) {
         let _ = self.counters.read(&mut self.after);
     }
 
-    /// Stores a slot for the call that has just been opened. No other thread has worked for this
-    /// call yet.
+    /// Stores the adapter's data in the call that has just been opened.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, slot: Slot) {
         let call = self.last_opened();
@@ -223,8 +226,9 @@ impl Thread {
         call.slot = slot;
     }
 
-    /// Starts the call that has just been opened and that will end when the host calls us again.
-    /// Returns the time of the start. This is the last thing that is done before the call.
+    /// Stores the time at which the call that has just been opened starts, and returns this time.
+    /// Used for calls that end when the host calls the agent again. This must be the last thing
+    /// that the agent does before the call.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> u64 {
         let start = self.run.clock.begin();
@@ -232,8 +236,8 @@ impl Thread {
         start
     }
 
-    /// Marks call `at`, which has ended, as finished. Calls that collectors make from now on are
-    /// not attributed to it.
+    /// Marks call `at`, which has ended, as finished. Calls that users' collectors make from now on
+    /// are not attributed to it.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
         let call = &mut self.calls[at % DEEPEST];
@@ -260,8 +264,8 @@ impl Thread {
         true
     }
 
-    /// Records a call of this kind, which has just ended. `before` is the reading at its start.
-    /// Returns whether it was recorded.
+    /// Records a call for which [`Thread::read_apart`] has read the counters, and which has just
+    /// ended. `before` is the reading at its start. Returns whether the call was recorded.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
         if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -274,8 +278,7 @@ impl Thread {
                 if !self.draw_apart(call.export) {
                     break 'recorded false;
                 }
-                // In a run with a budget, the counters are not open between the start and the end
-                // of such a call.
+                // In a run with a budget, no counters are read for such a call.
                 self.calls[at].state = State::DRAWN.and(State::UNCOUNTED);
             } else if self.counting {
                 let _ = self.counters.read(&mut self.after);
@@ -291,7 +294,7 @@ impl Thread {
     }
 
     /// Ends call `at` and records it. Open calls inside of it are regarded as abandoned. Returns
-    /// whether counters were read for it.
+    /// whether counters were read for call `at`.
     #[inline(always)]
     pub(crate) fn end(&mut self, at: usize, call: &Call, values: &[(u32, u64)]) -> bool {
         while_busy!(self, {
@@ -304,7 +307,8 @@ impl Thread {
             if self.depth as usize != at + 1 {
                 self.abandon_inside(at);
             }
-            // A collector may have caused the recorder to forget the call.
+            // A user's collector that ran for this call may have made calls which caused the
+            // recorder to forget it.
             if self.depth as usize == at + 1 {
                 self.depth = at as u32;
                 self.record(call, values);
@@ -316,8 +320,8 @@ impl Thread {
         })
     }
 
-    /// Records the call that has just ended. Its index was `depth`, the number of calls that are
-    /// still open.
+    /// Records the call that has just ended. Its index among the open calls was `self.depth`, which
+    /// is now the number of calls that are still open.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
@@ -393,7 +397,7 @@ impl Thread {
     }
 }
 
-/// Begins the record of a call, which may have been drawn or not.
+/// Begins to write the record of a call. `drawn` says how the call was drawn, if it was.
 ///
 /// # Safety
 /// A page with enough space must be attached to `writer`.

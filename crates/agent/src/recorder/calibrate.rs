@@ -1,6 +1,8 @@
-//! Measures what an empty bracket costs and how much its counters count, once per thread, with the
-//! same code as for real calls. This also warms that code up, so that its first execution is not
-//! counted in any call. The first thread of a process also measures the granularity of the clock.
+//! Measures how long an empty bracket (one around a function that does nothing) takes and how much
+//! its counters count, with the same code as for real calls. This is done when a thread attaches;
+//! in a run with a budget, only the first thread of a process does it. It also warms that code up,
+//! so that its first execution is not counted in any call. The first thread of a process also
+//! measures the granularity of the clock.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
@@ -12,21 +14,22 @@ use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
 
-/// Number of empty calls on the first thread of a process. It is large enough for a stable median,
-/// and small enough to take only about half a millisecond with counters.
+/// Number of empty calls on the first thread of a process. The number is large enough for a stable
+/// median, and small enough that the calls take only about half a millisecond with counters.
 const CALLS: usize = 200;
-/// Number of empty calls on every other thread. Together with the first thread, these threads show
-/// how much threads differ. The number is smaller because a program may start many threads.
+/// Number of empty calls on every other thread. The measurements on several threads show how much
+/// threads differ. The number is smaller than for the first thread because a program may start many
+/// threads.
 const CALLS_LATER: usize = 64;
-/// Number of empty calls in a run with a budget, because calibration uses up a part of the budget.
-/// They are made only on the first thread of a process.
+/// Number of empty calls in a run with a budget. It is small because calibration uses up a part of
+/// the budget. These calls are made only on the first thread of a process.
 const FEW_CALLS: usize = 24;
 /// The records of all empty calls must fit into one page. The longest record of an empty call (two
 /// clock reads, times and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-/// Calibrates the thread, and appends the result to the process's metadata. The thread must be
-/// attached, but not recording yet.
+/// Calibrates the thread, and appends the results to the metadata of the process's part. The
+/// thread's state must exist, but the thread must not be recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     let first = process.is_first_to_calibrate();
@@ -78,8 +81,8 @@ fn measure(
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Times the brackets of empty calls in the same way as the brackets of the program's calls. This
-/// shows which part of a bracket's duration this way of timing misses.
+/// Times the brackets of empty calls from inside, as some brackets of the program's calls are
+/// timed. This shows which part of a bracket's duration this way of timing misses.
 fn time_brackets(
     thread: &mut Thread,
     process: &Process,
@@ -105,9 +108,9 @@ fn time_brackets(
 }
 
 /// Returns how much longer some code takes immediately after counters were read than normally: the
-/// median, in ticks. This slowdown is part of what counters cost a program, but it happens outside
-/// of every bracket. The code used here returns from some function calls, because a system call
-/// makes the processor forget their return addresses, and then reads 8 KiB, like the loop of a
+/// median, in ticks. This slowdown is a part of the cost of counters for a program, but it happens
+/// after the bracket. The code that is timed here returns from some functions, because a system
+/// call makes the processor forget their return addresses. Then it reads 8 KiB, like the loop of a
 /// small kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
@@ -133,7 +136,7 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     Sorted::new(more).at(5).unwrap_or(0)
 }
 
-/// About the number of functions that return in a runtime between two dispatches.
+/// About the number of functions of a runtime that return between two dispatches.
 const RETURNS: u32 = 8;
 
 /// Calls itself recursively this many times, and then calls `body`.
@@ -146,7 +149,6 @@ fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
     std::hint::black_box(result)
 }
 
-/// Reads 8 KiB of the scratch page.
 #[inline(never)]
 fn touch(scratch: *mut u8) {
     let mut sum = 0u64;
@@ -158,8 +160,8 @@ fn touch(scratch: *mut u8) {
     std::hint::black_box(sum);
 }
 
-/// Computes medians and ranges from the records on the scratch page. The first calls, which run
-/// code that is not cached yet, do not influence these values.
+/// Computes medians and ranges from the records on the scratch page. The first calls, whose code is
+/// not cached yet, are too few to influence these values much.
 fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option<Calibration> {
     let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
     let mask = if thread.counting { thread.run.counter_mask } else { 0 };
@@ -258,9 +260,9 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    /// Of ten calls, the first takes 90 ticks (its code is not cached yet), and one is interrupted.
-    /// The other eight take 11 to 18 ticks. These are added up: 11 + 12 + 13 + 14 + 15 + 16 + 17 +
-    /// 18 = 116.
+    /// Of ten calls, the first takes 90 ticks more than a bare call (its code is not cached yet),
+    /// and one is interrupted. The other eight take 11 to 18 ticks more. Only the times of these
+    /// eight are added up: 11 + 12 + 13 + 14 + 15 + 16 + 17 + 18 = 116.
     #[test]
     fn cold_and_interrupted_calls_are_left_out() {
         let probed = [90, 11, 12, 13, 5_000, 14, 15, 16, 17, 18].map(|t| t + 30);

@@ -1,17 +1,18 @@
 //! Runs the users' collectors, which `include/counterpoint/collector.h` describes.
 //!
 //! A registered collector is never freed, because another thread may be executing one of its
-//! functions. When a collector is removed, other collectors can use its slots, but not its keys:
+//! functions. A slot is one value that a collector measures for each call, and its key is the
+//! number under which the value is recorded. The keys of a removed collector are not used again:
 //! within a process, a key never changes its meaning.
 //!
-//! This module also pushes and pops the ids of ops for profiler plugins
+//! The functions in this file also push and pop the ids of ops for profiler plugins
 //! ([`crate::process::plugin_ids`]), because this is done at the same moments: when an op begins,
 //! ends or is abandoned.
 //!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
-//! code that runs the model. This error stays raised, no other function of a collector is called,
-//! and our instrument returns the error.
+//! code that runs the model. This error stays raised, no further collector is started or stopped,
+//! and the agent's TVM instrument returns the error to the virtual machine.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -34,7 +35,7 @@ use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
 /// Number of values in memory after the values of a collector's slots. A collector must not write
-/// to them, and it is checked that they are unchanged.
+/// to them, and the recorder checks that they are unchanged.
 const GUARD: usize = 16;
 
 struct Registered {
@@ -42,7 +43,8 @@ struct Registered {
     /// Whether the collector may report an interruption ([`INTERRUPTED`], [`interruption`]).
     can_be_interrupted: bool,
     slots: Vec<ValueKey>,
-    /// Serial number of the part that already contains the frames of the collector's slots.
+    /// Serial number of the part of the profile whose metadata already describes the collector's
+    /// slots.
     told: AtomicU32,
 }
 
@@ -50,14 +52,15 @@ static ACTIVE: [AtomicPtr<Registered>; MOST_COLLECTORS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_COLLECTORS];
 /// One bit for each registered collector, and the bit [`PLUGIN_IDS`].
 static MASK: AtomicU32 = AtomicU32::new(0);
-/// The bit of [`MASK`] that is set while ids are given to profiler plugins.
+/// The bit of [`MASK`] that is set while the agent gives ids of ops to profiler plugins.
 const PLUGIN_IDS: u32 = 1 << 31;
 const _: () = assert!(MOST_COLLECTORS < 31);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
-/// The result of `stop` of an adapter's own collector that was interrupted.
+/// The result that the `stop` function of an adapter's own collector returns if it was interrupted.
 pub const INTERRUPTED: i32 = 2;
-/// If an adapter's own collector is interrupted in `start`, it returns the address of this byte.
+/// If the `start` function of an adapter's own collector is interrupted, it returns the address of
+/// this byte.
 static INTERRUPTION: u8 = 0;
 
 /// Returns the value that `start` of an adapter's own collector returns if it was interrupted.
@@ -80,7 +83,8 @@ pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
 }
 
-/// Registers a collector. Returns its number, or a negative error code that the header describes.
+/// Registers a collector. Returns the collector's number, or a negative error code that
+/// `collector.h` describes.
 ///
 /// # Safety
 /// The requirements of `include/counterpoint/collector.h` apply.
@@ -181,7 +185,8 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call that has this frame. Starts all collectors.
+/// Called before a call that has this frame. Starts all registered collectors for the call, and
+/// gives it an id for plugins. Returns `None` if there is nothing to stop at the end of the call.
 #[inline(always)]
 pub fn start(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
     if !any() || thread.rehearsing {
@@ -208,7 +213,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
-    // The id is pushed last, so that work that collectors launch is not attributed to the op.
+    // The id is pushed after the collectors have started, so that plugins do not attribute work
+    // that collectors launch to the op.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
         started.plugin_id = push_id();
     }
@@ -216,8 +222,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     is_any.then_some(started)
 }
 
-/// Pushes a new id to the plugins. A forked child inherits [`MASK`] but has no usable plugins, so
-/// its first op switches ids off.
+/// Pushes a new id to the plugins. A forked child inherits [`MASK`] but cannot use the plugins, so
+/// its first op switches the ids off.
 fn push_id() -> u64 {
     if plugin_ids::are_inherited() {
         set_plugin_ids(false);
@@ -226,9 +232,9 @@ fn push_id() -> u64 {
     plugin_ids::push()
 }
 
-/// Pushes a new id for a call to the plugins. Returns the id, or 0 if the plugins get none. Called
-/// before a call of a host whose calls have no collectors, and before the call's counters are read.
-/// The caller must then call [`keep_id`] or [`give_up_id`].
+/// Pushes a new id for a call to the plugins. Returns the id, or 0 if the plugins get none. Used
+/// for hosts whose calls have no collectors, before a call's counters are read. Afterwards,
+/// [`keep_id`] or [`give_up_id`] must be called.
 #[inline(always)]
 pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
@@ -290,7 +296,7 @@ pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
 
 /// Removes the id that [`only_id`] returns from the thread's state, and returns it. The plugins
 /// still have the id: the caller must pop it with [`give_up_id`] after the counters were read, so
-/// that this work is not counted.
+/// that the counters do not count this work.
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
@@ -351,8 +357,8 @@ pub struct Room {
     pub values: Values,
 }
 
-/// Called after a call. Stops the call's collectors and adds their values to `room`. Returns
-/// whether a collector was interrupted.
+/// Called after a call. Stops the collectors that were started for the call, and adds their values
+/// to `room`. Returns whether a collector was interrupted.
 #[inline(never)]
 pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;
@@ -387,7 +393,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
 
 impl Registered {
     /// Adds the values that the collector has written. Returns false if the collector wrote beyond
-    /// its slots, or if the names of its slots cannot be written to the part.
+    /// its slots, or if the description of its slots cannot be written to the profile at the
+    /// moment.
     fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
         let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
         if beyond || !self.tell(process) {
@@ -418,8 +425,8 @@ impl Registered {
         }
     }
 
-    /// Writes the frames of the collector's slots to the part, unless the part already contains
-    /// them.
+    /// Writes the descriptions of the collector's slots to the process's part of the profile,
+    /// unless it already contains them. Returns false if the process's lock cannot be taken.
     fn tell(&self, process: &Process) -> bool {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return true;
@@ -427,7 +434,7 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // The collector was registered before the session, and a counter of the session has the
+            // This happens if the collector was registered before a session whose counter has the
             // same name.
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
@@ -448,7 +455,7 @@ fn text(at: u64, process: &Process) -> Option<u64> {
     values::text(unsafe { CStr::from_ptr(at as *const _) }.to_bytes(), process)
 }
 
-/// Does what [`add`] does, for the agent's C interface.
+/// Does what [`add`] does, for the agent's C interface: catches panics and preserves `errno`.
 ///
 /// # Safety
 /// The requirements of [`add`] apply.

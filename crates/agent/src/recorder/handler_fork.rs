@@ -1,5 +1,5 @@
 //! Handles a fork by a signal handler that has interrupted the recorder. When the handler returns
-//! in the child, the recorder continues in the middle of a record. But the child has nothing of the
+//! in the child, the recorder continues in the middle of a record. But the child does not have the
 //! memory that the recorder was writing to: thread states are wiped in a forked child, and pages of
 //! the pool belong to the parent.
 //!
@@ -10,13 +10,13 @@
 //!  at the next call   attach again, as every forked child does
 //! ```
 //!
-//! The agent cannot distinguish a fork by a handler from a fork by the program itself, so these
-//! steps are taken at every fork of a recording thread. They cost a mapping and a copy. Longer work
-//! than writing a record (attaching, flushing, leaving, everything under the lock) cannot be
-//! interrupted, because signals are blocked during this work.
+//! The agent cannot distinguish a fork by a handler from a fork by the program itself, so it takes
+//! these steps at every fork of a recording thread. They cost a mapping and a copy. A handler
+//! cannot interrupt work that takes longer than writing a record (attaching, flushing, leaving,
+//! everything under the process's lock), because signals are blocked during such work.
 //!
-//! If a handler calls `clone` by a raw system call, none of this code runs. The child must then not
-//! return from the handler.
+//! If a handler makes the system call `clone` directly, none of this code runs. The child must then
+//! not return from the handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -34,8 +34,8 @@ use crate::state::run::{self, Run};
 #[repr(C)]
 pub(crate) struct Saved {
     thread: MaybeUninit<Thread>,
-    /// Addresses of the pages through which counters are read without a system call. These pages
-    /// are not mapped in the child.
+    /// Addresses of the pages through which counters are read without a system call. The kernel
+    /// does not map these pages in the child.
     counter_pages: [usize; MAX_COUNTERS],
 }
 
@@ -56,7 +56,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Registers the functions below, so that every later fork calls them.
+/// Registers [`before`], [`in_parent`] and [`in_child`], so that every later fork calls them.
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -98,12 +98,12 @@ extern "C" fn in_parent() {
     }
 }
 
-/// A function of an adapter that is called in a forked child, on the thread that forked; null if
-/// there is none.
+/// A function of an adapter that [`in_child`] calls, on the thread that forked; null if there is
+/// none.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Registers a function that is called in forked children before any other code runs there. At most
-/// one adapter may call this.
+/// Registers a function that is called in forked children before the agent does anything else
+/// there. At most one adapter may call this.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
 }
@@ -133,20 +133,22 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // A page of zeros means that the counter is not on the CPU.
+            // A page of zeros makes the reader of a counter believe that the counter is not running
+            // on a CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }
     sys::unmap(saved.cast(), SAVED_BYTES);
 }
 
-/// Called when a session begins, because no page of the session's new pool is private.
+/// Clears [`PRIVATE`]. Called when a session begins, because private memory was mapped only over
+/// pages of earlier pools.
 pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Called before a claimed page is used. If private memory is mapped over the page, maps the shared
-/// page again. Returns false if that fails.
+/// Called before a page of the pool that was just claimed is used. If private memory is mapped over
+/// the page, maps the shared page again. Returns false if that fails.
 pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
     if word.load(Ordering::Relaxed) & bit == 0 {

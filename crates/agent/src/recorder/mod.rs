@@ -1,5 +1,5 @@
-//! The fourth layer of the agent: records the calls of a thread. It serves all adapters and does
-//! not refer to any of them by name.
+//! The fourth layer of the agent: records the calls of a thread. All adapters (each for one kind of
+//! host) use it, and its code does not name any of them.
 //!
 //! Adapters use these operations:
 //!
@@ -18,7 +18,7 @@
 //! | [`busy`] | marks a thread's state while the recorder changes it |
 //! | [`abandoned`] | removes calls that never end |
 //! | [`short`] | fast versions of the functions for the most frequent calls |
-//! | [`thread`] | the state of a thread: its page, its counters, its open calls |
+//! | [`thread`] | contains the state of a thread: its page, its counters, its open calls |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
 //! | [`budget`] | in a run with a budget: counts all calls, and times calls chosen at random |
 //! | [`pages`] | claims, flushes and releases the pages that a thread writes to |

@@ -1,10 +1,11 @@
-//! The pages that a thread writes to. A page is claimed from the pool, appended to the profile when
-//! it is full, and released when the thread ends.
+//! The pages that a thread writes its records to. The pool (memory that `counterpoint run` shares
+//! with all processes of a run) consists of such pages. A thread claims a page, appends its content
+//! to the profile when it is full, and releases it when the thread ends.
 //!
-//! If `run` takes full pages ([`record::pool::full`]), a thread hands a full page over to `run` and
-//! continues with a spare page. If `run` has not given a spare page back in time, the thread
-//! appends its page itself. The first page is always appended by the thread, which creates the file
-//! and shows that it can be written.
+//! If `counterpoint run` takes full pages ([`record::pool::full`]), a thread hands a full page over
+//! to `run` and continues with a spare page. If `run` has not given a spare page back in time, the
+//! thread appends its page itself. A thread always appends its first page itself. This creates the
+//! file if necessary, and shows that it can be written.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -18,12 +19,12 @@ use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
-/// Index of the page at which the search for a free page begins. It is a page that this process has
-/// released, because such a page is still mapped.
+/// Index of the page at which the search for a free page begins. It is the page that this process
+/// released last, because this page is still mapped.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and makes it present. Returns `None` if there is none, and counts this
-/// as a loss.
+/// Claims a page of the pool and makes it present. Returns `None` if no page is free or if this
+/// fails; a failure to make the page present is counted as a loss.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let claimed = claim_spare(run, process);
     if let Err(Some(errno)) = claimed {
@@ -32,8 +33,8 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     claimed.ok()
 }
 
-/// Claims a page like [`claim`], for a thread that already has a page. So it is no loss if no page
-/// is free. If the page could not be made present, the error contains the `errno`.
+/// Claims a page like [`claim`], but counts no loss. If the page could not be made present, the
+/// error contains the `errno`.
 fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     let page =
         run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
@@ -52,12 +53,12 @@ pub fn note_released(page: usize) {
     HINT.store(page, Ordering::Relaxed);
 }
 
-/// The number of times that an ending thread checks the state of a page that it has offered to
-/// `run`.
+/// The number of times that an ending thread tries to give up a page that it has offered to `run`.
 const MOST_STEPS: usize = 8;
 
 impl Thread {
-    /// Writes a record of the thread's clocks. The next one is due in a millisecond.
+    /// Writes a record of the thread's clocks, and stores that the next one is due in a
+    /// millisecond.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
@@ -74,22 +75,23 @@ impl Thread {
         self.update_account(ticks, cpu_ns);
     }
 
-    /// Appends the page to the profile and starts the next one. If the file cannot be written, the
-    /// page stays in the pool, and the thread continues on another page, if one is free.
+    /// Hands the thread's page over to `run` or appends it to the profile, and starts the next
+    /// page. If the file cannot be written, the page stays in the pool, and the thread continues on
+    /// another page. If no page is free then, the calls on the page are lost.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // This is a forked child, in code that a signal handler had interrupted when it forked
-            // (see `handler_fork`).
+            // This is a forked child, in code that a signal handler had interrupted when the
+            // handler forked (see `handler_fork`).
             // SAFETY: the writer has a page. In a forked child, where `epoch` is 0, that page is
             // private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
-            // There is no memory for a stack, or there was an internal error. In both cases, the
-            // page must be emptied, and its calls are lost.
+            // There is no memory for a separate stack, or there was an internal error. In both
+            // cases, the page must be emptied, and its calls are lost.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
             // SAFETY: the writer has a page, and the content of the page was given up in the line
             // before.
@@ -117,12 +119,12 @@ impl Thread {
         start.base_ticks = self.run.clock.begin();
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
-        // The flush is between the two pages, so what it uses itself is not attributed to the
-        // program.
+        // The flush happens between the last usage on the old page and the first usage on the new
+        // page. So readers do not attribute the resources that the flush uses to the program.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
-        // The page's number of calls is not written to the page. It is added to the process's
-        // total.
+        // The number of calls on the page is added to the process's total, which is in its row of
+        // the pool.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
         if let Some(next) = next {
             // SAFETY: `next` is a page that this thread owns, and that is present and empty.
@@ -144,8 +146,9 @@ impl Thread {
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// Hands the full page over to `run`, if `run` takes pages and there is a spare page. Returns
-    /// the spare page, on which the thread must continue.
+    /// Hands the full page over to `run`, if `run` takes pages, the thread has already appended a
+    /// page itself, and there is a spare page. Returns the spare page, on which the thread must
+    /// continue.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         if !pool.is_drained() || !self.has_appended {
@@ -170,12 +173,13 @@ impl Thread {
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
-            // `run` may change the state of the page between these calls, so they are repeated.
+            // `run` may change the state of the page between the calls below, so they are repeated.
             for _ in 0..MOST_STEPS {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
                 }
-                // If the page cannot be appended, it stays in the pool for the collector.
+                // If the page cannot be appended, it stays in the pool, from which `counterpoint
+                // run` or `counterpoint report` collects it.
                 let was_offered = pool.take_back(page, row);
                 if was_offered && !self.append_taken_back(page) {
                     break;
@@ -189,8 +193,8 @@ impl Thread {
         }
     }
 
-    /// Appends a full page that is not attached to a writer, and marks it as empty. Returns whether
-    /// it was appended.
+    /// Appends a full page that is not the page of the thread's writer, and marks it as empty.
+    /// Returns whether it was appended.
     fn append_taken_back(&self, page: usize) -> bool {
         let Some(paths) = self.process.paths() else { return false };
         // SAFETY: the page belongs to this thread and is present, and nobody writes to it any more.

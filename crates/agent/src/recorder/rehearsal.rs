@@ -1,8 +1,8 @@
-//! Makes empty calls inside brackets, to measure the cost of a bracket. Each adapter provides its
-//! own empty call and the bracket around it.
+//! Makes empty calls without and with a bracket, to measure the cost of a bracket. Each adapter
+//! that records calls provides its own empty call and the bracket around it.
 //!
-//! Adapters that record no calls use plain empty calls. If a thread is attached only to read
-//! counters, this measures the part that all brackets have in common.
+//! Adapters that record no calls use [`rehearse_plain_calls`]. Their threads attach only to read
+//! counters, and plain empty calls measure the work that all brackets have in common.
 
 use record::Call;
 use record::clock::ClockKind;
@@ -39,8 +39,8 @@ fn nothing() {
     std::hint::black_box(());
 }
 
-/// Calls a function that does nothing `calls` times inside a bracket. Counters are read for each of
-/// these calls.
+/// Makes `calls` calls of an empty function without a bracket, and as many inside a bracket, for
+/// which the thread's counters are read.
 pub fn rehearse_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let empty: fn() = std::hint::black_box(nothing);

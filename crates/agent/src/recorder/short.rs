@@ -1,18 +1,21 @@
-//! The short ways: fast versions of the functions in [`crate::recorder::bracket`], for the calls
+//! The *short ways*: fast versions of the functions in [`crate::recorder::bracket`], for the calls
 //! that are most frequent in most programs.
 //!
 //! | calls | start and end | condition |
 //! |---|---|---|
-//! | that are only timed, and inside of no other | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
-//! | ops that the host holds; their end is that of every op | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |
+//! | timed | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
+//! | ops | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |
 //!
+//! *Timed* calls are calls for which no counters are read and that are inside of no other call.
+//! [`Thread::try_open_op`] begins only ops that the host ends in any case
+//! ([`crate::recorder::bracket::Ending::Held`]); [`Thread::try_end_op`] is for all ops.
 //! [`crate::recorder::bracket`] handles every case. The usual cases have their own code, because
-//! the cost of a call depends on how much code and data the recorder uses for it: the program, and
-//! the system calls that read counters, displace most of it from the processor's caches, so it must
-//! be fetched again for each call. Each function first checks all conditions. If it returns false,
-//! it has changed nothing, and the caller must use the functions in `bracket` (the long way). The
-//! functions for timed calls contain no code that could panic, so an adapter can use them between
-//! frames of the host.
+//! the cost of a call depends on how much code and data the recorder uses for it. The program, and
+//! the system calls that read counters, displace most of this code and data from the processor's
+//! caches, so it must be fetched again for each call. Each `try_` function first checks all
+//! conditions. If it returns false, it has changed nothing, and the caller must use the functions
+//! in `bracket` (the *long way*). The functions for timed calls contain no code that could panic,
+//! so an adapter can use them between stack frames of the host.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};
@@ -22,12 +25,13 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 
-/// Returns whether calls that are only timed can take the short way, in a run without a budget.
+/// Returns whether a run without a budget allows the short way for calls that are only timed.
+/// `counting` says whether counters are read.
 pub(super) fn has_short_calls(clock: ClockKind, counting: bool) -> bool {
     clock == SHORT_CLOCK && !counting && has_short_ops()
 }
 
-/// Returns whether ops may take the short way in a run without a budget.
+/// Returns whether a run without a budget allows the short way for ops.
 pub(super) fn has_short_ops() -> bool {
     // With the feature `inject-panics`, each `point!` of the long way must be reached.
     !cfg!(feature = "inject-panics")
@@ -40,10 +44,10 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
-/// Tells the processor that these addresses will be accessed soon. It is called immediately before
-/// the second time stamp is read. That instruction waits for all earlier instructions, but not for
-/// memory that is only prefetched. So the cache lines that the call has displaced arrive in the
-/// meantime.
+/// Tells the processor that these addresses will be accessed soon. An adapter calls this after a
+/// recorded call, immediately before it reads the time of the call's end. That instruction waits
+/// for all earlier instructions, but not for memory that is only prefetched. So the recorder's
+/// cache lines, which the call has displaced, arrive in the meantime.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {
@@ -58,7 +62,8 @@ pub(crate) fn fetch(addresses: [*const u8; 4]) {
 }
 
 impl Thread {
-    /// Opens a call that is only timed, if no other call is open.
+    /// Opens a call that is only timed, if the short way is allowed and no other call is open.
+    /// Returns whether it did.
     #[inline(always)]
     pub(crate) fn try_open_timed(&mut self, export: u32, frame: usize) -> bool {
         if !self.short_calls || self.busy.is_set() || self.depth != 0 {
@@ -75,16 +80,16 @@ impl Thread {
         true
     }
 
-    /// Returns addresses that will be accessed at the end of a call. They are to be passed to
-    /// [`fetch`].
+    /// Returns the addresses that the recorder will access at the end of a call of `export`. They
+    /// are to be passed to [`fetch`].
     #[inline(always)]
     pub(crate) fn ahead(&self, export: u32) -> [*const u8; 4] {
         let [place, record, header] = self.writer.ahead(export);
         [std::ptr::from_ref(&self.writer).cast(), place, record, header]
     }
 
-    /// Ends the only open call, which is only timed, if all that must be done is to write its
-    /// record.
+    /// Ends the only open call, which is only timed, if the call's record is all that must be
+    /// written. Returns whether it did.
     #[inline(always)]
     pub(crate) fn try_end_timed(&mut self, call: &Call, frame: usize) -> bool {
         let is_usual = self.short_calls
@@ -108,9 +113,9 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host ends in any case. Works only if the thread is not
-    /// executing the recorder and no open call was abandoned. `entered` is the result of
-    /// [`Thread::enter`].
+    /// Opens and starts an op that the host ends in any case. Returns false if the thread is
+    /// executing the recorder (this is a signal handler), or if the innermost open call was
+    /// abandoned. `entered` is the result of [`Thread::enter`].
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,
@@ -147,9 +152,10 @@ impl Thread {
         true
     }
 
-    /// Ends the innermost call, which must be an op with this frame, if all that must be done is to
-    /// write its record. It has ended at `end` on `location`. `value` returns the only value of a
-    /// call with these numbers, or `None` if the call has several values.
+    /// Ends the innermost call, if it is an op with this frame and its record is all that must be
+    /// written. The op ended at the time `end`, on the processor `location`. `value` gets the
+    /// numbers that the adapter stored for the op. It returns the only value that is to be recorded
+    /// for them, or `None` if there are several values.
     #[inline(always)]
     pub(crate) fn try_end_op(
         &mut self,
@@ -210,7 +216,7 @@ impl Thread {
         unsafe { self.writer.values(&[value]) };
     }
 
-    /// Records the call with index `depth`, whose counters have been read.
+    /// Records the call whose index was `self.depth` and whose counters have been read.
     #[cold]
     #[inline(never)]
     fn record_otherwise(&mut self, call: &Call) {
@@ -218,8 +224,8 @@ impl Thread {
     }
 
     /// Reads the counters. If all counters are in one group, and the group was counting during the
-    /// whole call, records the call with index `at`. If this returns false, the counters have been
-    /// read, but nothing was recorded.
+    /// whole call, records the call, whose index was `at`. If this returns false, the counters have
+    /// been read, but nothing was recorded.
     ///
     /// # Safety
     /// A page with enough space must be attached.

@@ -1,4 +1,5 @@
-//! The state that one thread owns: a page of the pool, its counters, and its open calls.
+//! The state that one thread owns: a page of the pool for its records, its counters, and its open
+//! calls.
 //!
 //! ```text
 //!            first call            every call            thread exit
@@ -8,10 +9,10 @@
 //!                                                                     (nothing)
 //! ```
 //!
-//! The thread-local is a small struct in the static TLS block; reading it never allocates memory
-//! and is safe in a signal handler. Everything else is in the [`Thread`], in separate memory that
-//! is present from the start and is zeroed in a forked child. [`crate::recorder::attach`] creates
-//! and releases this memory.
+//! A small struct in the static TLS block (`thread/local.rs`) points to this state; reading it
+//! never allocates memory and is safe in a signal handler. The state itself ([`Thread`]) is in
+//! separate memory that is present from the start and is zeroed in a forked child.
+//! [`crate::recorder::attach`] creates and releases this memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,45 +45,51 @@ pub const DEEPEST: usize = crate::recorder::budget::sampling::DEEPEST;
 
 /// The state of a thread. The fields that are needed in every call come first. Between two calls,
 /// the program displaces them from the processor's caches, so they are in as few cache lines as
-/// possible: the first one, the one of the open call, and the first one of the writer.
+/// possible: the first line of this struct, the line of the open call, and the first line of
+/// `writer`.
 #[repr(C, align(64))]
 pub struct Thread {
     /// While the thread is attached: the epoch to which the state belongs ([`epoch::current`]).
     /// Zero before and after that, and in a forked child.
     pub(crate) epoch: AtomicU32,
-    /// Set while the recorder itself runs; a call that a signal handler makes is then not recorded.
+    /// Set while the recorder changes this state; a call that a signal handler makes meanwhile is
+    /// not recorded.
     pub(crate) busy: Busy,
     pub(crate) depth: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
-    /// Whether the calls are empty calls for calibration. Their losses are not counted.
+    /// Set while calibration makes empty calls. Failed counter reads of these calls are not counted
+    /// as losses.
     pub(crate) rehearsing: bool,
-    /// Whether the loss of the thread's descriptors has been counted.
+    /// Whether it has already been counted as a loss that the program has closed the descriptors of
+    /// the thread's counters.
     pub(crate) lost_noted: bool,
     /// Number of counters, if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
-    /// Whether calls may take the short way ([`crate::recorder::short`]): they are only timed, with
-    /// the clock [`crate::recorder::short::SHORT_CLOCK`].
+    /// Whether calls that are only timed, with the clock [`crate::recorder::short::SHORT_CLOCK`],
+    /// may take the short way ([`crate::recorder::short`]).
     pub(crate) short_calls: bool,
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     /// The clock of `run`.
     pub(crate) clock: ClockKind,
-    /// For each half of a bracket: the number of calls until the next one for which this half is
-    /// timed.
+    /// For each half of a bracket (before and after the call): the number of calls until the next
+    /// call for which this half is timed.
     pub(crate) until_timed: [u16; 2],
-    /// Serial number of `process`. It does not change while the thread is attached.
+    /// Serial number of the part of the profile into which the thread records. It does not change
+    /// while the thread is attached.
     pub(crate) serial: u32,
-    /// Decides which op's announcement is timed next.
+    /// Decides at which op the agent next measures how long the host takes to announce an op.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
-    /// Time in ticks from which on a record of the thread's clocks is due. It is written after the
-    /// next call that ends.
+    /// Time in ticks from which on a record of the thread's clocks is due. The record is written
+    /// after the next call that ends.
     pub(crate) next_clock: u64,
-    /// The halves of brackets in progress that are timed.
+    /// The halves of brackets that are being timed at present.
     pub(super) halves: Halves,
     /// The open calls; only the first `depth` elements are in use. A call was abandoned if a later
-    /// call has a frame above the frame of this call.
+    /// call has the same frame or one above it ([`crate::recorder::bracket::WRAPPERS`] says when
+    /// this does not hold).
     pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
     /// The data for drawing calls (choosing calls at random), in a run with a budget.
@@ -107,16 +114,15 @@ pub struct Thread {
     pub(super) process: Process,
 }
 
-/// The number of pages that a thread can have offered to `run` at a time. With only one, a thread
-/// with short calls would often find that `run` has not given the page back yet.
+/// The number of full pages that a thread can have offered to `counterpoint run` at a time. With
+/// only one, a thread with short calls would often find that `run` has not given the page back yet.
 pub(super) const SPARES: usize = 2;
-/// The number that means that there is no page.
+/// Stored instead of a page's index if there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
 /// The value of `memory` that allows creating the thread's next state in the same memory.
 pub(super) const OURS: u32 = 0x7468_7264;
 
-/// Number of bytes mapped for a state.
 pub(super) const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
 
 impl Thread {
@@ -140,7 +146,7 @@ impl Thread {
     }
 
     /// Called when the session of this state has ended. Closes the counters, and leaves the page in
-    /// the pool for the collector of the profile.
+    /// the pool, from which `counterpoint run` or `counterpoint report` collects it.
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
@@ -166,8 +172,8 @@ impl Thread {
         &self.process
     }
 
-    /// Runs `body`, which makes empty calls with brackets. Their records are written to `scratch`
-    /// instead of the thread's page.
+    /// Runs `body`, which makes empty calls with brackets. The records of these calls are written
+    /// to `scratch` instead of the thread's page.
     pub(crate) fn with_scratch<T>(
         &mut self,
         scratch: *mut u8,
@@ -182,7 +188,7 @@ impl Thread {
         let result = body(self);
         self.busy.set();
         self.rehearsing = false;
-        // If a session ended in the meantime, an empty call may have begun without having ended.
+        // If a session ended while `body` ran, an empty call may have begun and not ended.
         self.calls.iter_mut().for_each(|call| call.state = State::PLAIN);
         self.depth = 0;
         if self.draws.forget_calls() {

@@ -1,4 +1,4 @@
-//! The values that are recorded with a call. Texts are recorded as numbers, which this module
+//! The values that are recorded with a call. A text is recorded as a number, which [`text`]
 //! assigns.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use record::page::MOST_VALUES;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// Maximum number of distinct texts that a process keeps.
+/// Maximum number of distinct texts to which a process assigns numbers.
 const MOST_TEXTS: usize = 4096;
 
-/// The values of one call, with their keys. If there are more than `N` values, the others are left
+/// The values of one call, with their keys. At most `N` values are stored; further ones are left
 /// out.
 pub struct Values<const N: usize = MOST_VALUES> {
     all: [(u32, u64); N],
@@ -25,7 +25,6 @@ impl<const N: usize> Values<N> {
         Self { all: [(0, 0); N], count: 0 }
     }
 
-    /// Adds a value.
     pub fn push(&mut self, key: u32, value: u64) {
         if let Some(place) = self.all.get_mut(self.count) {
             *place = (key, value);
@@ -39,12 +38,13 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// For each text: its number, and the serial number of the part that contains its frame. Protected
-/// by the process's lock.
+/// For each text: its number, and the serial number of the part of the profile that already
+/// contains the text. Protected by the process's lock.
 static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 
-/// Returns the number of a text, and writes its frame to the part if necessary. Returns `None` if
-/// there are too many texts or if a signal handler has interrupted the recorder.
+/// Returns the number of a text, and writes the text to the process's part of the profile if it is
+/// not there yet. Returns `None` if there are too many texts, or if the lock cannot be taken
+/// because this runs in a signal handler that has interrupted its owner.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
     // SAFETY: this thread has the process's lock, which protects `TEXTS`.

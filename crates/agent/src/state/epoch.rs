@@ -1,9 +1,9 @@
 //! The epoch: a number that identifies the current recording. It is 1 for the recording that the
 //! environment asks for, and increases by one with each session.
 //!
-//! The state of a thread also contains an epoch, and is valid only if the two are equal. So with
-//! one relaxed load, a thread finds out that nothing is being recorded, that it must set up new
-//! state, or that the agent is switched off.
+//! The state that the recorder keeps for a thread also contains an epoch, and is valid only if it
+//! equals the current one. So with one relaxed load, a thread finds out whether it can record, must
+//! set up new state, or has nothing to record.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,8 +35,8 @@ pub fn is_off() -> bool {
     current() == OFF
 }
 
-/// Switches the agent off permanently and returns the previous epoch. From now on, calls pass
-/// through. What was already recorded is kept.
+/// Switches the agent off permanently and returns the previous epoch. From now on, no call is
+/// recorded. What was already recorded is kept.
 pub fn switch_off() -> u32 {
     EPOCH.swap(OFF, Ordering::SeqCst)
 }

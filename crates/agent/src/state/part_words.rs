@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::os::sys;
 
-/// The data of this process about its part in one run. All fields are zero until the process
-/// prepares to record.
+/// The data of this process about its part of the profile in one run. All fields are zero until the
+/// process prepares to record.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PartWords {
@@ -20,17 +20,17 @@ pub struct PartWords {
     /// 1 if a thread has begun to calibrate; otherwise 0.
     pub calibrated: AtomicU32,
     pub pid: AtomicU32,
-    /// A number that distinguishes the parts of one process.
+    /// The number that distinguishes this part from other parts of the same process in the profile.
     pub generation: AtomicU32,
     /// A number that is different for each part that this process and its ancestors have made.
     pub serial: AtomicU32,
-    /// Number of pages that ending threads have appended.
+    /// Number of last pages that threads have appended when they were detached.
     pub leaving_pages: AtomicU32,
-    /// The number for the next set of contiguous pages with tables of loops.
+    /// The number that the next contiguous pages with a thread's tables of loops will get.
     pub next_loops: AtomicU32,
-    /// The number for the next file of events.
+    /// The number that the next file of events will get.
     pub next_events: AtomicU32,
-    /// Processor time that ending threads needed to append their pages, in ns.
+    /// Processor time that threads needed to append these pages, in ns.
     pub leaving_ns: AtomicU64,
     /// Time at which the process started, in clock ticks since boot.
     pub start_time: AtomicU64,

@@ -1,5 +1,6 @@
-//! The contents of the run file in a form that is ready to use. The file is loaded when there is
-//! something to record ([`crate::process::load`]) or when a session begins.
+//! The contents of the run file (with which `counterpoint run` or a program asks for a profile), in
+//! a form that is ready to use. The file is loaded when there is something to record
+//! ([`crate::process::load`]) or when a session begins.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +32,7 @@ pub struct Run {
     /// Patterns for the names of the exports to record. If the list is empty, all exports are
     /// recorded.
     pub filters: Vec<String>,
-    /// Whether counters are also read for the bookkeeping ops of virtual machines.
+    /// Whether counters are also read for bookkeeping ops (ops that only manage their host's data).
     pub bookkeeping: bool,
     /// The part of each thread's processor time that recording may take (the budget); `None` if
     /// every call is recorded.
@@ -47,7 +48,7 @@ pub struct Run {
     /// Set at the end of a session. After that, nothing may be added to the process's part.
     pub ended: AtomicBool,
     /// Number of threads whose state belongs to this run. These threads may use the run's pool even
-    /// after its end.
+    /// after the run's end.
     pub threads: AtomicU32,
 }
 
@@ -77,8 +78,8 @@ impl Run {
     }
 }
 
-/// Reads a run file and maps its pool. If `old` is set, it must be a run that no thread uses any
-/// more; the new run reuses its memory.
+/// Reads a run file and maps its pool. `old`, if given, must be a run that no thread uses any more;
+/// the new run reuses its memory.
 pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
@@ -123,9 +124,9 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     })
 }
 
-/// Counts the loss if a pool could not be mapped. If the program must not lock more memory
-/// (`mlockall(MCL_FUTURE)`), no more memory can be mapped either. But often a single page can be
-/// mapped for a moment, which is enough to count the loss.
+/// Counts a loss if the pool could not be mapped because of a limit for memory. If the program has
+/// called `mlockall(MCL_FUTURE)` and must not lock more memory, no more memory can be mapped
+/// either. But often a single page can be mapped for a moment, which is enough to count the loss.
 fn lost_pool(path: &CStr, errno: i32) {
     if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
         let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
@@ -133,10 +134,11 @@ fn lost_pool(path: &CStr, errno: i32) {
 }
 
 /// Returns the length of a tick in nanoseconds, times 2³². It is computed from the first snapshot
-/// of `run` and the current time. Returns 0 if there is no snapshot or if the length is not needed.
+/// of the clocks in the run file and the current time. Returns 0 if there is no snapshot or if the
+/// length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
     /// From this time between two snapshots on, their error (some ten nanoseconds) is small: a
-    /// ten-thousandth of the time. If the first snapshot is more recent, because a session has just
+    /// ten-thousandth of the time. If the snapshot is more recent, because a session has just
     /// begun, the loop below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
@@ -157,9 +159,10 @@ fn ns_per_tick(file: &RunFile) -> u64 {
     }
 }
 
-/// Estimates the rate of the clock from the first snapshot of `run` and the current time; assumes 3
-/// GHz if there is no snapshot. The result only determines how often records of the thread's clocks
-/// are written. It is never used to convert a time.
+/// Estimates the rate of the clock from the first snapshot of the clocks in the run file and the
+/// current time; assumes 3 GHz if there is no snapshot. The result determines how often records of
+/// the thread's clocks are written, and converts the recorder's own costs in a run with a budget.
+/// Times of calls are never converted with it.
 fn ticks_per_ms(file: &RunFile) -> u64 {
     if file.clock == ClockKind::Monotonic {
         return 1_000_000;

@@ -13,15 +13,15 @@ const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
 pub const PATH_BYTES: usize = 4096;
 
 /// The path of the run file, copied before the program can change its environment. It is written by
-/// the constructor, which runs before there are other threads, or by the only thread that loads the
-/// run.
+/// this library's constructor, which runs before there are other threads, or by the only thread
+/// that loads the run.
 static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asks for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Looks for the variable that names the run file, and copies the path. Returns whether the
-/// variable is set. An empty value means that the process does not want to be recorded. Called by
-/// the constructor.
+/// Looks for the environment variable that names the run file, and copies the path. Returns whether
+/// the variable is set. If its value is empty, the process is not recorded. Called by the
+/// constructor.
 pub fn note_variable() -> bool {
     // SAFETY: the name is a C string. The result points into the environment, which nothing changes
     // while the dynamic linker runs constructors.
@@ -54,13 +54,14 @@ pub fn decline() {
     WANTED.store(false, Ordering::Release);
 }
 
-/// Returns whether the environment asks for a profile, also if the run could not be loaded.
+/// Returns whether the environment asks for a profile and the constructor has not declined it, even
+/// if the run could not be loaded.
 pub fn is_asked_for() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// Returns whether the environment asks for a profile with plugins. This is part of the name of the
-/// run file, so no file is read. Called by the constructor.
+/// Returns whether the environment asks for a profile with plugins. The name of the run file says
+/// this, so no file is read. Called by the constructor and before `main`.
 pub fn asks_for_plugins() -> bool {
     // SAFETY: only the constructor has written the path by now, and a source of runs writes it later.
     let path = unsafe { path() }.to_bytes();

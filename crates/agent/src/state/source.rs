@@ -1,22 +1,21 @@
-//! A source of runs: a way in which an adapter asks for a profile when there is no run file. One
-//! such source are the environment variables of IREE's original hook.
+//! A *source of runs*: an adapter's own way in which the environment asks for a profile without a
+//! run file. The only such way is the environment variables of IREE's original hook.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The functions of a source of runs. None of them runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
-    /// Common prefix of the environment variables that ask for a profile in this way. A started
-    /// program that receives one of these variables is recorded, too.
+    /// Common prefix of the environment variables that ask for a profile in this way. If the
+    /// process starts a program with one of these variables, that program is recorded, too.
     pub prefix: &'static [u8],
     /// Returns whether the environment asks for a profile in this way. Called by the constructor,
     /// but not in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,
     /// Called when there is something to record for the first time. Makes the run file, and writes
-    /// its NUL-terminated path to the buffer. Returns false if nothing can be recorded; the user
-    /// has then been told why.
+    /// its NUL-terminated path to the buffer. Returns false if nothing can be recorded.
     pub prepare: fn(&mut [u8]) -> bool,
-    /// Reports on the profile at this path. Called by the destructor.
+    /// Prints a report about the profile at this path. Called by this library's destructor.
     pub report: fn(&str),
 }
 

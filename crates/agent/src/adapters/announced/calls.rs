@@ -1,5 +1,5 @@
-//! Records the calls of hosts that announce themselves. The host identifies a call, until it ends,
-//! by the address of something on its stack.
+//! Records the calls of hosts that announce themselves (`include/counterpoint/host.h`). Until a
+//! call ends, the host identifies it by the address of something on the host's stack.
 
 use std::ffi::{c_char, c_void};
 
@@ -19,7 +19,8 @@ use crate::recorder::rehearsal;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
-/// Begins a call. Does nothing if the machine or the name is null, or if `of` is not a known role.
+/// Begins a call of the kind `of` (op, run or range). Does nothing if the machine or the name is
+/// null, or if `of` is another number.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn begin(
     });
 }
 
-/// Ends the call that began with this address, if there is one.
+/// Ends the call that began with this address, if it is recorded.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.
@@ -70,11 +71,12 @@ pub unsafe extern "C" fn end(address: *const c_void) {
     });
 }
 
-/// The prefix of the names of the bookkeeping ops that calibration calls.
+/// The prefix of the names of bookkeeping ops (ops that only manage the host's data), for
+/// calibration.
 const BOOKKEEPING: &str = "bookkeeping.";
 
-/// Records `calls` ops that do nothing, for calibration. `bookkeeping` selects ops whose counters
-/// are not read.
+/// Records `calls` ops that do nothing, for calibration. `bookkeeping` selects bookkeeping ops, for
+/// which no counters are read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOBODY: Described = Described::new(Host {
         bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),

@@ -1,6 +1,6 @@
-//! Stores the descriptions that hosts give of themselves. For each name, only the first description
-//! is stored and later ones are ignored. So a program that keeps announcing machines needs more
-//! memory only for the machines.
+//! Registers hosts that announce themselves, and their machines (such as loaded models). For each
+//! name of a host, only the first description is stored. So a program that keeps announcing
+//! machines needs more memory only for the machines.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -27,8 +27,8 @@ const MOST_MACHINES: u32 = 65_536;
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// Registers a machine. Returns null if the description has no name, or if there are too many hosts
-/// or machines.
+/// Registers a machine. Returns null if the description of its host is missing or has no name, if
+/// there are too many hosts or machines, or after an internal error.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.
@@ -56,8 +56,8 @@ pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
     machine.flatten().map_or(std::ptr::null(), |vm| std::ptr::from_ref(vm).cast())
 }
 
-/// Writes the machine to the profile, if one is being recorded, so that the machine is listed even
-/// if it is never called.
+/// Writes the machine's name to the profile, if one is being recorded, so that the machine is
+/// listed even if it is never called.
 fn tell(vm: &Vm) {
     if !epoch::wanted() {
         return;

@@ -1,5 +1,5 @@
-//! The adapter for hosts that announce themselves through the agent's table of functions.
-//! `include/counterpoint/host.h` documents the interface.
+//! The adapter for hosts that announce themselves and their calls through the agent's table of
+//! functions. `include/counterpoint/host.h` documents the interface.
 //!
 //! ```text
 //!  host_machine ──► a description and a machine

@@ -1,16 +1,16 @@
 //! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls before
 //! and after each workgroup, if a library exports them.
 //!
-//! The agent patches export tables in every runtime that it can, and then the stubs record the
-//! calls. The functions in this module record only the calls that have no stub: calls of libraries
-//! that never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At
-//! every call, they look into the export table to see whether it is patched, so no call is counted
-//! twice.
+//! The agent replaces the functions in the export tables of libraries by stubs where it can, and
+//! then the stubs record the calls. The functions in this file record only calls that have no stub:
+//! calls of libraries that never passed through `mprotect` or `dlsym`, such as libraries linked
+//! into the program. At every call, they look into the export table to see whether it contains a
+//! stub, so no call is counted twice.
 //!
-//! The runtime tells the hook which function it calls, but not for which workgroup. Such calls are
-//! therefore recorded with a workgroup count of 0,0,0, which no real dispatch has. Because start
-//! and end are separate calls of the hook, the recorded time includes the return to the runtime and
-//! the runtime's next call, which take a few nanoseconds.
+//! The runtime tells the hook which function it calls, but not for which workgroup. So these calls
+//! are recorded with a workgroup count of 0,0,0, which no real dispatch has. Because the runtime
+//! calls the hook separately for start and end, the recorded time includes the return to the
+//! runtime and the runtime's next call, which take a few nanoseconds.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -33,14 +33,13 @@ const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV
 /// The exported functions have this type, but are written in assembly.
 const _: Option<CallHook> = None;
 
-/// Marks an export that is not recorded, because the filter excludes it or because its library
-/// cannot be read.
+/// Stored instead of an export's id if the user's filter excludes the export.
 const NOT_RECORDED: u32 = u32::MAX;
 
 /// A library that was first seen in a call of the hook. It is never freed. A later call finds it by
 /// two addresses: its own and that of its table. If a library were unloaded and another one loaded
 /// at the same place, the second would be mistaken for the first. But runtimes unload only
-/// libraries that they have loaded, and those libraries are patched.
+/// libraries that they have loaded, and those have stubs.
 struct Known {
     library: usize,
     pointers: usize,
@@ -51,9 +50,9 @@ struct Known {
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The stack pointer at entry is passed on as a fifth argument. All functions that the runtime calls
-// between start and end have their frames below it. This distinguishes abandoned calls from nested
-// ones.
+// The assembly code passes the stack pointer at entry on as a fifth argument. All functions that
+// the runtime calls between start and end have their frames below this address. So abandoned calls
+// can be distinguished from nested ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {
@@ -121,7 +120,7 @@ unsafe extern "C" fn end(
 }
 
 /// Returns the id of the export that is called, or `None` if a stub records this call or if it is
-/// not recorded at all. `take_in` allows registering a library that is not known yet.
+/// not recorded at all. If `take_in` is set, registers a library that is not known yet.
 ///
 /// # Safety
 /// `library` must be null or a library that is loaded.

@@ -1,12 +1,13 @@
-//! Finds the query function of an embedded ELF in a range that was just made executable.
+//! Finds the query function (which returns an executable's tables) of an embedded ELF, in a range
+//! that was just made executable.
 //!
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
-//! `mprotect(text, READ|EXEC)`. The agent remembers such reservations, so it looks for the ELF
-//! header in only one place: the start of the reservation. When a program makes other memory
-//! executable (as a JIT compiler does), the agent only compares addresses. (Searching backwards
-//! from the text to the header was tried. In a program with much memory below the text, it cost a
-//! JIT compiler 45 ms per `mprotect`.)
+//! `mprotect(text, READ|EXEC)`. The agent remembers such reservations. So when a range becomes
+//! executable, it looks for the ELF header in only one place: the start of the reservation. If a
+//! program makes other memory executable (as a JIT compiler does), the agent only compares
+//! addresses. (Searching backwards from the text to the header was tried. In a program with much
+//! memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
 //!
 //! An ELF is accepted only if its dynamic symbol table contains the query function, with an address
 //! *inside the range* ([`crate::os::elf`]).
@@ -18,8 +19,8 @@ use abi::iree::QUERY_SYMBOL;
 use crate::os::elf::function_in;
 
 /// The most recent reservations; a new one overwrites the oldest. A reservation is lost only if the
-/// program makes this many others before the `mprotect` of the executable, which follows within
-/// some microseconds.
+/// program makes 256 others before the loader calls `mprotect` for it, which happens within some
+/// microseconds.
 static RESERVED: [Range; 256] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -29,8 +30,8 @@ struct Range {
     end: AtomicUsize,
 }
 
-/// Remembers a reservation without a lock. If an entry is overwritten while it is being read, the
-/// reader gets a range that does not begin with an ELF header, and notices this.
+/// Remembers a reservation without a lock. If another thread reads the overwritten entry meanwhile,
+/// it may get a wrong start address. It then finds no ELF header there.
 pub fn note_reservation(start: usize, bytes: usize) {
     let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
     range.end.store(0, Ordering::Release);

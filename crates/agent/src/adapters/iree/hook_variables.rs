@@ -1,7 +1,7 @@
-//! The replacement for IREE's original call hook. A user who sets environment variables that begin
-//! with `IREE_HOOK_` asks for a profile without a run file. This module does not interpret the
-//! variables. It runs the program `counterpoint`, which it looks for near this library: once to
-//! make a run file from the variables, and once to write the report when the process ends.
+//! Replaces IREE's original call hook for users who set environment variables that begin with
+//! `IREE_HOOK_`: such a user asks for a profile without a run file. The program `counterpoint`,
+//! which is looked for near this library, interprets the variables. The agent runs it once to make
+//! a run file, and once to write the report when the process ends.
 //!
 //! ```text
 //!  constructor        sees a variable, remembers the environment
@@ -9,9 +9,9 @@
 //!  destructor         counterpoint hook report PROFILE ──► the host's stdout
 //! ```
 //!
-//! Only the process that asked for the run file writes a report. A forked child records into the
-//! same profile and writes no report. A program that the process starts with `exec` asks for a new
-//! run file.
+//! Only the process that asked `counterpoint` for the run file has a report written. A forked child
+//! records into the same profile. A program that the process starts with `exec` asks for a new run
+//! file.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -22,19 +22,19 @@ use crate::state::source::RunSource;
 
 /// Common prefix of the variables.
 const PREFIX: &[u8] = b"IREE_HOOK_";
-/// The variable that asks for a list of counters. If it is set, the host's buffered output must be
-/// written before the list.
+/// The variable that asks for a list of counters. If it is set, the host's buffered output is
+/// written before `counterpoint` prints the list.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
 /// The answers of `counterpoint hook prepare`. `record` is followed by the path of the run file;
 /// `exit` asks to end the host.
 const RECORD: &[u8] = b"record\n";
 const EXIT: &[u8] = b"exit\n";
 
-/// The way to get a run file from these variables. The constructor uses it.
+/// The way to get a run file from these variables. This library's constructor uses it.
 pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
-/// The environment that the process was started with. Later changes by the program are ignored,
-/// because the program may move its current array at any time, but never this one.
+/// The environment that the process was started with. This array is used and not the present one,
+/// because the program may move the present one at any time, but never this one.
 static ENVIRONMENT: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 static LISTING: AtomicBool = AtomicBool::new(false);
 /// Id of the process that asked for the run file; 0 before that.
@@ -73,9 +73,9 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Called when the first executable is loaded. Has the program make the run file, and writes its
-/// NUL-terminated path to `path`. Returns false if nothing can be recorded; the user has then been
-/// told why. Does not return if the user asked for the list of counters.
+/// Called when the first executable is loaded. Has `counterpoint` make the run file, and writes the
+/// file's NUL-terminated path to `path`. Returns false if nothing can be recorded. Does not return
+/// if the user asked only for the list of counters.
 fn prepare(path: &mut [u8]) -> bool {
     point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
@@ -99,8 +99,8 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// Called by the destructor. Runs the program that prints the report, after flushing the host's own
-/// output.
+/// Called by this library's destructor. Flushes the host's own output, and has `counterpoint` print
+/// the report about the profile. Does nothing in a forked child.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
@@ -111,8 +111,8 @@ fn report(profile: &str) {
     ask(&[c"hook", c"report", profile.as_c_str()], &mut []);
 }
 
-/// Runs the program and returns the length of its answer. Returns `None` if that failed; either the
-/// program or this function has then printed why.
+/// Runs `counterpoint` with these arguments and returns the length of its answer. Returns `None` if
+/// that failed; either `counterpoint` or this function has then printed why.
 fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let Some(program) = program() else {
         sys::complain("counterpoint: no program counterpoint beside libcounterpoint.so\n");
@@ -131,8 +131,8 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Returns the environment for the program. It omits `LD_PRELOAD`, which would load this library
-/// into the program.
+/// Returns the environment for `counterpoint`. It omits `LD_PRELOAD`, which would load this library
+/// into `counterpoint`.
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();

@@ -1,18 +1,18 @@
 //! Replaces the glibc functions that IREE's loaders use to load executables.
 //!
 //! `dlsym` depends on its caller (`RTLD_NEXT` means "after the library that calls"). For every name
-//! except that of the query function, our `dlsym` therefore *jumps* to the next definition and does
-//! not change the return address. Our `mmap` and `mprotect` call the next definition. `mmap`
-//! remembers ranges that were reserved as IREE's loader reserves them; `mprotect` examines these
+//! except that of IREE's query function, our `dlsym` therefore *jumps* to the next definition and
+//! does not change the return address. Our `mmap` and `mprotect` call the next definition. `mmap`
+//! remembers ranges that were reserved in the way of IREE's loader; `mprotect` examines these
 //! ranges when they become executable.
 //!
 //! *Next* is the definition that would be found without this library: the definition of another
-//! library in `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. The constructor
-//! looks up all next definitions before there are threads, because a lookup takes the dynamic
-//! linker's lock, and a thread may call `mmap` while it has a lock of its own. If one of our
-//! functions is called before the constructor (by a constructor of another library), it looks up
-//! its next definition itself. During a lookup, our functions call the kernel or glibc directly.
-//! Otherwise an allocator that `dlsym` calls, and that calls `mmap`, would recurse for ever.
+//! library in `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. This library's
+//! constructor looks up all next definitions before there are threads, because a lookup takes the
+//! dynamic linker's lock, and a thread may call `mmap` while it has a lock of its own. If another
+//! library's constructor calls one of our functions before that, the function looks up its next
+//! definition itself. During a lookup, our functions call the kernel or glibc directly. Otherwise
+//! an allocator that `dlsym` calls, and that calls `mmap`, would recurse for ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -69,8 +69,8 @@ impl Next {
         if !glibc.is_null() {
             // Because this library makes the call, RTLD_NEXT finds the definition after ours. The
             // call goes to glibc's own `dlsym`, because the `dlsym` of another library might call
-            // the function that is being looked up. SAFETY: glibc's `dlsym` has this type, and the
-            // name is a C string.
+            // the function that is being looked up.
+            // SAFETY: glibc's `dlsym` has this type, and the name is a C string.
             let look = || unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())
@@ -94,8 +94,8 @@ const BASE_VERSION: &CStr = c"GLIBC_2.2.5";
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_VERSION: &CStr = c"GLIBC_2.17";
 
-/// Replaces `dlsym` for all callers. Jumps to the function that [`route`] returns, with the
-/// caller's return address and arguments unchanged.
+/// Replaces `dlsym` for all callers. Jumps to the address that [`route`] returns, with the caller's
+/// return address and arguments unchanged.
 ///
 /// # Safety
 /// The requirements of `dlsym(3)` apply.
@@ -176,8 +176,8 @@ fn glibcs_dlsym() -> *mut c_void {
     found
 }
 
-/// Does what `dlsym` does, for the name of the query function: gets the function from the next
-/// definition of `dlsym`, and returns a stub that wraps it.
+/// Does what `dlsym` does, for the name of the query function: has the next `dlsym` find the
+/// function, and returns a stub that wraps it.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
@@ -192,7 +192,8 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
     guarded(|| stubs::wrap_query(found)).unwrap_or(found)
 }
 
-/// Calls the next `mprotect`. If a range becomes executable, looks for an embedded ELF in it.
+/// Calls the next `mprotect`. If something is being recorded and a range becomes executable, looks
+/// for an embedded ELF in it.
 ///
 /// # Safety
 /// The requirements of `mprotect(2)` apply.
@@ -261,7 +262,8 @@ unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
 /// The flags with which IREE's loader reserves the range of an executable.
 const RESERVATION: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
-/// Calls the next `mmap`, and remembers the range if it was reserved as IREE's loader does.
+/// Calls the next `mmap`. If something is being recorded and the range was reserved in the way of
+/// IREE's loader, remembers the range.
 ///
 /// # Safety
 /// The requirements of `mmap(2)` apply.

@@ -1,5 +1,5 @@
-//! Reads the tables of an executable library, in both versions of the interface. Nothing in the
-//! tables is trusted: all pointers and counts are checked.
+//! Reads the tables of an executable library (compiled code for IREE), in versions 5 and 6 of the
+//! interface. Nothing in the tables is trusted: all pointers and counts are checked.
 
 use std::mem::offset_of;
 
@@ -11,12 +11,12 @@ use record::meta::{Export, LONGEST_NAME, Library};
 
 use crate::os::sys::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// A number of exports that no compiled module reaches. If the table states more, it is garbage.
+/// A number of exports that no compiled module reaches. A table that states more is refused.
 const MOST_EXPORTS: u32 = 65_536;
 
 /// A library that was found: its description, and the address of its table of functions.
 pub struct Found {
-    /// The library's metadata. Ids are not assigned yet.
+    /// The library's metadata, without ids.
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,

@@ -1,12 +1,12 @@
-//! Finds the executables that are already loaded when a session begins, for their instrumented
-//! loops, by searching the process's mappings. Another thread may unload an executable during the
-//! search. This race cannot be avoided; the search for modules by their notes has the same race.
+//! Finds the executables of IREE that are already loaded when a session begins, to register their
+//! instrumented loops. Searches the process's mappings for them. Another thread may unload an
+//! executable during the search. This race cannot be avoided; the search for modules by their ELF
+//! notes (`adapters/loops/notes.rs`) has it, too.
 
 use crate::adapters::iree::elf;
 use crate::adapters::loops::executables;
 use crate::os::sys;
 
-/// A range of addresses.
 type Range = std::ops::Range<usize>;
 
 /// Registers the instrumented modules of all executables that are loaded, if the recording includes
@@ -34,16 +34,16 @@ pub fn register() {
     }
 }
 
-/// The number of pages before a text that are searched for its header. The constants of the code
-/// are between the header and the text.
+/// The number of pages before an executable's code that are searched for its header. Between the
+/// two are the constants of the code.
 const FARTHEST_PAGES: usize = 1024;
-/// The largest number of pages that are searched in all. It limits the search to some tens of
-/// milliseconds in a program with much JIT-compiled code.
+/// The largest number of pages that are searched in all. With this limit, the search takes at most
+/// some tens of milliseconds in a program with much JIT-compiled code.
 const MOST_PAGES: usize = 1 << 15;
 
-/// Parses a line of `/proc/self/maps`. Returns the mapping's range if it can be the text of an
-/// executable: the mapping is private and executable, and belongs to no file or to the temporary
-/// file of a system library.
+/// Parses a line of `/proc/self/maps`. Returns the mapping's range if it can be the code of an
+/// executable: the mapping is private and executable, and has no file or the temporary file of a
+/// system library (a shared library that IREE loads with `dlopen`).
 fn candidate(line: &[u8]) -> Option<Range> {
     let mut fields = line.splitn(6, |b| *b == b' ');
     let (range, mode) = (fields.next()?, fields.next()?);

@@ -1,5 +1,5 @@
-//! The IREE adapter: finds executable libraries of stock runtimes and records the calls of their
-//! functions.
+//! The IREE adapter: finds the executable libraries (compiled code) that unmodified IREE runtimes
+//! load, and records the calls of their functions.
 //!
 //! ```text
 //!  system library    dlsym("iree_hal_executable_library_query") ──► our query, which forwards
@@ -20,7 +20,7 @@
 //! | [`slots`] | maps each stub to its original function |
 //! | [`stubs`] | contains the functions that replace exports and query functions |
 //! | [`probe`] | the code around a call of a dispatch function (the hot path); its calibration |
-//! | [`call_hook`] | exports IREE's own call hook; records calls that are not patched |
+//! | [`call_hook`] | exports IREE's own call hook; records calls that have no stub |
 //! | [`hook_variables`] | makes a run file if the variables of IREE's original hook are set |
 
 pub mod call_hook;

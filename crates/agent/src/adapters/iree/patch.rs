@@ -1,5 +1,5 @@
-//! Registers a library: stores its names, and replaces each export that is to be recorded with a
-//! stub.
+//! Registers an executable library: stores its names, and replaces each function in its export
+//! table that is to be recorded with a stub.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,9 +17,9 @@ use crate::process::{cost, load, losses, names};
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// Asks a query function for its library, newest version first, and registers the library. The
-/// environment passed to the query function is empty, because compiled modules do not use it.
-/// Returns the id of the library's first export.
+/// Asks a query function for its library, newest version of the interface first, and registers the
+/// library. The environment passed to the query function is empty, because compiled modules do not
+/// use it. Returns the id of the library's first export, if the library was registered and has one.
 pub fn query_and_take_in(query: usize) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
@@ -45,8 +45,8 @@ pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>))
     guarded_apart(|| then(take_in(head)));
 }
 
-/// Registers a library. Table entries that already point to our stubs are not changed. Returns the
-/// id of the first export.
+/// Registers a library. Entries of its export table that already contain stubs are not changed.
+/// Returns the id of the first export.
 fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;
     cost::of_loading(|| take_in_now(head, run))
@@ -68,7 +68,8 @@ fn take_in_now(head: *const LibraryHead, run: &'static Run) -> Option<u32> {
     found.library.exports.first().map(|export| export.id)
 }
 
-/// Decides which exports are recorded, assigns their ids, and writes the frame of a new library.
+/// Decides which exports are recorded, assigns their ids, and writes the description of a new
+/// library to the profile.
 pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
     if found.truncated > 0 {
         process.lose(Loss::NameTruncated, found.truncated, 0);
@@ -106,7 +107,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
 }
 
 /// A table of pointers, which may already be read-only (RELRO). `page` and `protection` describe
-/// the page of the last store. Each page has the same protection afterwards as before.
+/// the memory page that was last written to. Each page has the same protection after a store as
+/// before.
 #[derive(Default)]
 struct Table {
     page: usize,

@@ -1,8 +1,8 @@
 //! The bracket (the pair of readings of counters and clock) around a call of a dispatch function:
 //! the hot path of the IREE adapter.
 //!
-//! [`crate::recorder::bracket`] says what this code must not do. [`call`] is inlined into
-//! `bracketed`, to which the stubs lead.
+//! [`crate::recorder::bracket`] says what this code must not do. The stubs jump to `bracketed` (in
+//! `stubs.rs`), into which [`call`] is inlined.
 
 use std::ffi::c_int;
 
@@ -32,8 +32,8 @@ fn attach() -> *mut Thread {
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
-/// be that function. An exception or `longjmp` in the original may unwind through this function;
-/// the thread's next call notices that.
+/// be that function. An exception or `longjmp` in `original` may unwind through this function; the
+/// recorder notices that at the thread's next call.
 #[inline(always)]
 pub unsafe fn call(
     export: u32,
@@ -83,8 +83,8 @@ pub unsafe fn call(
     result
 }
 
-/// Returns the data that is recorded about this call of a workgroup. The states of dispatch and
-/// workgroup are still valid when the call has ended, because the runtime passed them by address.
+/// Returns the data that is recorded about this call of a workgroup. `dispatch` and `workgroup` are
+/// still valid when the call has ended, because the runtime owns them.
 ///
 /// # Safety
 /// `dispatch` and `workgroup` must be the pointers that the runtime passed.
@@ -119,7 +119,7 @@ unsafe fn described(
 }
 
 /// Does what [`call`] does, in all cases: `call` itself handles only the most frequent one.
-/// `is_counted` is set in a run with a budget, if the call was already counted and must be
+/// `is_counted` says, in a run with a budget, that the call was already counted and must be
 /// recorded.
 ///
 /// # Safety
@@ -199,10 +199,10 @@ unsafe fn end_otherwise(
 }
 
 // `begin_guarded` and `end_guarded` are separate functions so that `call` and `call_otherwise` have
-// no landing pads. With landing pads, the two would have a personality routine. Their frames are on
-// the stack below the original's, so an exception of the original passes through them, and the
-// program's unwinder would then call our personality routine. That routine belongs to a different
-// unwinder: the one linked into this library. This was tried, and the process crashed.
+// no landing pads. With landing pads, the two would have a personality routine. They call the
+// original, so an exception of the original passes through their frames, and the program's unwinder
+// would then call this personality routine. But the routine belongs to the unwinder that is linked
+// into this library. This was tried, and the process crashed.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
@@ -213,7 +213,7 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_count
     guarded(|| begin_with_id(unsafe { &mut *thread }, &call)) == Some(true)
 }
 
-/// Describes a new call of a dispatch or of one of its workgroups.
+/// Describes a call of a dispatch function that is about to begin.
 #[inline(always)]
 fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     let (may_read, is_counted, how) = (true, false, How::Due);
@@ -221,7 +221,8 @@ fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     NewCall { export, frame, ending, may_read, is_counted, how, subject }
 }
 
-/// Begins a call, and gives it an id for profiler plugins if a plugin wants ids.
+/// Begins a call, and gives it an id for profiler plugins if a plugin takes ids. Returns whether
+/// the call was begun.
 #[inline(always)]
 fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
     let id = collectors::give_id(thread, call.frame, call.ending);
@@ -262,7 +263,8 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
 
 /// Writes to the place where the original's return address will be. If that page of the stack is
 /// not present yet, or was shared by a fork, the page fault happens now instead of after the
-/// counters are read. The fault is caused by our frame, so it must not count for the call.
+/// counters are read. The agent's use of the stack causes the fault, so it must not be counted for
+/// the call.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
@@ -279,7 +281,7 @@ fn touch_stack() {
 }
 
 /// Begins a call that the runtime reports through its own hook. `frame` is a stack address above
-/// the frames of all functions that the runtime calls before the end.
+/// the frames of all functions that the runtime calls before the call ends.
 ///
 /// # Safety
 /// The runtime must call this on the thread that makes the call.
@@ -323,7 +325,7 @@ pub unsafe fn end_hooked(export: u32) {
     }
 }
 
-/// The dispatch function that calibration calls.
+/// The empty dispatch function that calibration calls.
 unsafe extern "C-unwind" fn nothing(
     _: *const Environment,
     _: *const DispatchState,
@@ -332,8 +334,8 @@ unsafe extern "C-unwind" fn nothing(
     0
 }
 
-/// Calls empty dispatches inside brackets, for calibration. Counters are read for each of these
-/// calls.
+/// Calls an empty dispatch function without and with a bracket, for calibration. In the bracket,
+/// the thread's counters are read.
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let dispatch = DispatchState {
         workgroup_size_x: 1,

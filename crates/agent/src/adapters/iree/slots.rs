@@ -1,8 +1,8 @@
 //! The slots of recorded exports. A slot maps a stub to its original function.
 //!
-//! A slot belongs to one export of one loaded library. Runtimes do not tell us when they unload a
-//! library, so unused slots are searched for only when no slot is free: if the table entry of a
-//! slot no longer contains our stub, the library was unloaded.
+//! A slot belongs to one export of one loaded library. Runtimes do not report when they unload a
+//! library. So slots that are not needed any more are searched for only when no slot is free: if
+//! the table entry of a slot no longer contains our stub, the library was unloaded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -11,7 +11,8 @@ use crate::process::lock::Lock;
 
 /// Maximum number of exports that can have a stub at the same time.
 pub const SLOTS: usize = 16_384;
-/// Maximum number of distinct query functions of system libraries that can be wrapped.
+/// Maximum number of distinct query functions of system libraries that can have a stub at the same
+/// time.
 pub const QUERIES: usize = 4_096;
 /// Size of one stub in bytes.
 pub const STUB_BYTES: usize = 16;
@@ -19,7 +20,7 @@ pub const STUB_BYTES: usize = 16;
 /// The data of one stub.
 #[repr(C)]
 pub struct Slot {
-    /// The original function. It is kept after the slot is given back, so that a late call of the
+    /// The original function. It is kept when the slot becomes free, so that a late call of the
     /// stub still works.
     pub original: AtomicUsize,
     /// Address of the table entry that contains our stub; 0 while the slot is free.
@@ -73,7 +74,8 @@ pub fn is_stub(address: usize) -> bool {
 pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
-    // The search goes round, so that a slot that was just given back is reused last.
+    // The search begins after the slot that was claimed last and wraps around, so that a slot is
+    // reused as late as possible.
     let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
     let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
     let number = order.clone().find(free).or_else(|| {

@@ -1,7 +1,7 @@
-//! The functions that replace exports: a table of stubs. Each stub loads its own number and jumps
-//! to [`dispatch_entry`]. Query functions have a second table of stubs, which jump to
-//! [`query_entry`]. The table is ordinary code of this library, so no memory ever needs to be both
-//! writable and executable.
+//! The functions that replace exports: a table of stubs. Each stub loads its own number into a
+//! register and jumps to [`dispatch_entry`]. Query functions have a second table of stubs, which
+//! jump to [`query_entry`]. The tables are ordinary code of this library, so no memory ever needs
+//! to be both writable and executable.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,8 +88,8 @@ std::arch::global_asm!(
 
 const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
 
-/// All dispatch stubs jump to this function. It gets the arguments of the runtime's call, and the
-/// number of the slot.
+/// All dispatch stubs jump to this function. It gets the arguments with which the runtime called
+/// the stub, and the stub's number.
 unsafe extern "C-unwind" fn dispatch_entry(
     environment: *const Environment,
     dispatch: *const DispatchState,
@@ -100,9 +100,10 @@ unsafe extern "C-unwind" fn dispatch_entry(
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
     // SAFETY: the runtime called the stub of this slot.
     let (export, original) = unsafe { of_slot(slot) };
-    // This function has no frame: each of the three calls is a jump. So if a call is only counted,
-    // the stack contains only frames of the program. SAFETY: the arguments are those with which the
-    // runtime called the stub in place of `original`.
+    // The compiler makes each of the three calls below a jump, so this function has no stack frame.
+    // So if a call is only counted, the stack contains only frames of the program.
+    // SAFETY: the arguments are those with which the runtime called the stub in place of
+    // `original`.
     unsafe {
         match is_only_counted(thread::current(), export) {
             Some(true) => original(environment, dispatch, workgroup),
@@ -112,7 +113,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     }
 }
 
-/// Records a call that was counted before, and that sampling has chosen.
+/// Records a call that was already counted, and that was chosen at random to be timed.
 ///
 /// # Safety
 /// The requirements of [`probe::call`] apply, for the slot's function.
@@ -130,7 +131,8 @@ unsafe extern "C-unwind" fn drawn(
     }
 }
 
-/// Records a call that has not been counted.
+/// Records a call that was not counted. In a run with a budget, counts it first, and records it
+/// only if it is drawn.
 ///
 /// # Safety
 /// The requirements of [`drawn`] apply.
@@ -161,8 +163,8 @@ unsafe fn of_slot(slot: &Slot) -> (u32, Dispatch) {
     (slot.export.load(Ordering::Relaxed), original)
 }
 
-/// Returns the stub that replaces the query function `real` in a system library, or `real` itself
-/// if all stubs are in use.
+/// Returns the stub that replaces the query function `real` of a system library. Returns `real` if
+/// all stubs are in use or if `real` is a stub itself.
 pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     point!(WrapQuery);
     let (_, first) = stubs();

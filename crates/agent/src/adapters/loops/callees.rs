@@ -1,4 +1,4 @@
-//! Finds the library functions that the code of a JIT compiler calls, and their names.
+//! Finds the library functions that JIT-compiled code calls, and their names.
 //!
 //! Such code has no file that would contain the names. It contains only addresses of functions, as
 //! numbers or in slots (memory that contains an address). On x86-64:
@@ -8,11 +8,11 @@
 //!  mov $function,%reg      48 b8+r      number          jmp  *slot(%rip)   ff 25  distance
 //! ```
 //!
-//! The code is not decoded. Any bytes that look like one of these instructions are followed, but
+//! The code is not decoded. All bytes that look like one of these instructions are examined, but
 //! they count only if they lead to the first address of a library function. Some functions (such as
-//! `expf`) have several implementations, of which a process chooses one; these have no exported
-//! names. So the functions that compilers call by themselves are looked up by name, as the JIT
-//! compiler did. Only code for x86-64 is searched.
+//! `expf`) have several implementations without exported names, of which a process chooses one. So
+//! for the functions that compilers call by themselves, the agent looks up the addresses by name,
+//! as the JIT compiler did. Only code for x86-64 is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -25,17 +25,18 @@ use crate::os::sys;
 pub const X86_64: u16 = 62;
 /// The largest number of bytes of code that are searched.
 const MOST_BYTES: u64 = 16 << 20;
-/// The number of bytes that are copied at once. It is small because the copy takes memory of the
-/// program.
+/// The number of bytes that are copied at once. It is small because the copy needs memory of the
+/// profiled program.
 const CHUNK: usize = 64 << 10;
-/// The largest number of slots and numbers that are examined.
+/// The largest number of places of addresses that are examined.
 const MOST_PLACES: usize = 4096;
 /// The length in bytes of the longest instruction that contains an address.
 const LONGEST: usize = 10;
 /// Functions with longer names are left out.
 const LONGEST_NAME: usize = 255;
 
-/// Functions that LLVM calls by itself: each one for `double` and (with `f`) for `float`.
+/// Mathematical functions that LLVM calls by itself. Each function is listed for `double` and, with
+/// the suffix `f`, for `float`.
 const MATHEMATICS: [&CStr; 64] = [
     c"acos",
     c"acosf",
@@ -105,8 +106,8 @@ const MATHEMATICS: [&CStr; 64] = [
 /// Functions that copy, fill or compare memory and that LLVM calls by itself.
 const MEMORY: [&CStr; 4] = [c"memcpy", c"memmove", c"memset", c"memcmp"];
 
-/// Returns the library functions that the code at `start` may call. Returns none if `machine` is
-/// not x86-64.
+/// Returns the library functions that the code at `start` may call. Returns an empty list if
+/// `machine` is not x86-64.
 pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
     if machine != X86_64 {
         return Vec::new();
@@ -129,7 +130,7 @@ pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
         .collect()
 }
 
-/// The place of a function's address.
+/// A place in which code has the address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// The code contains the address itself.
@@ -199,8 +200,8 @@ struct Names {
 impl Names {
     fn of(&mut self, function: u64) -> Option<String> {
         let known = self.known.get_or_insert_with(|| {
-            // Some functions share one implementation (`memcpy`, `memmove`). Its name is then the
-            // one that comes first in the list.
+            // Some functions share one implementation (`memcpy`, `memmove`). It then gets the name
+            // that comes first in `MEMORY`.
             let all = MEMORY.iter().rev().chain(&MATHEMATICS);
             all.map(|name| (address_of(name), *name)).collect()
         });
@@ -237,8 +238,9 @@ fn name_at(function: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The instructions lead to `atoi`, which the C library exports, and to `memcpy`, of which it
-    /// chooses an implementation. The last one ends at the end of the code.
+    /// The code contains the addresses of `atoi`, which the C library exports, and of `memcpy`, of
+    /// which the C library chooses an implementation. The last instruction ends at the end of the
+    /// code.
     #[test]
     fn functions_are_named_however_code_has_their_addresses() {
         let [plain, chosen] = [c"atoi", c"memcpy"].map(address_of);
@@ -282,8 +284,8 @@ mod tests {
         assert_eq!(super::of(X86_64, 8, 64), []);
     }
 
-    /// The last instruction of the code is found, however short it is. An instruction that two
-    /// chunks share is found as well.
+    /// The last instruction of the code is found, however short it is. An instruction that begins
+    /// in one chunk and ends in the next is found as well.
     #[test]
     fn instructions_at_the_ends_of_code_and_chunks_are_found() {
         let number = |n: u64| [&[0x48, 0xb8], &n.to_le_bytes()[..]].concat();

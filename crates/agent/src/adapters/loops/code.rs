@@ -1,6 +1,6 @@
-//! Writes to the profile where the machine code of a module is. If the recording asks for copies,
-//! this module also copies the code into the profile, because the code may be gone later:
-//! executables are unloaded, files are rebuilt, and the code of a JIT compiler has no file.
+//! Writes to the profile where the machine code of an instrumented module is. If the recording asks
+//! for copies, also copies the code into the profile, because it may be gone later: executables are
+//! unloaded, files are rebuilt, and JIT-compiled code has no file.
 //!
 //! ```text
 //!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory
@@ -28,7 +28,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const MOST_IN_ALL: u64 = 512 << 20;
 /// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
-/// The largest number of segments and notes of an object that are examined.
+/// The largest number of an object's program headers that are examined.
 const MOST_SEGMENTS: usize = 64;
 
 /// The number of bytes that this process has copied.
@@ -46,18 +46,19 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { callees::X8
 /// A part of memory: its address and its length in bytes.
 type Piece = (u64, u64);
 
-/// An object in memory.
+/// An ELF object in memory.
 #[derive(Default)]
 struct Object {
     /// The difference between the address of a byte in memory and its address in the object's file.
     base: u64,
-    /// Address in memory and length of each segment that is loaded and not writable.
+    /// Address in memory and length of each loaded segment that is executable or not writable.
     pieces: Vec<Piece>,
     build_id: Vec<u8>,
 }
 
-/// Writes a frame that says where the code of a module is to the part of `process`, unless the part
-/// already has one. `at` is the module's descriptor. If `keep` is set, copies the code, too.
+/// Writes where the module's code is to the profile, into the part of `process`, unless this was
+/// already written there. `at` is the module's descriptor (the struct that describes the module).
+/// If `keep` is set, copies the code, too.
 pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     if !known.is_first_note(process) {
         return;
@@ -193,8 +194,8 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// Returns the mapping with the code of a module that is in no file and that no known loader has
-/// loaded. This is the mapping that contains a function named by the descriptor, or else the
-/// nearest executable mapping without a file.
+/// loaded. This is the mapping that contains the function to which the descriptor's `rehearse`
+/// points, or else the executable mapping without a file that is nearest to the descriptor.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -256,7 +257,8 @@ impl Keeper<'_> {
             let mut done = 0;
             while done < *bytes {
                 let wanted = chunk.len().min((bytes - done) as usize);
-                // Bytes that cannot be read become zero, because loaders leave holes between pages.
+                // Loaders leave holes between pages, so bytes that cannot be read are written as
+                // zeros.
                 let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
                 chunk[read..wanted].fill(0);
                 self.write(&chunk[..wanted])?;

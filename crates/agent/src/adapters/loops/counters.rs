@@ -1,9 +1,10 @@
-//! Reads counters at the start and the end of each timed hit (one execution) of functions and outer
-//! loops. For each id of a function or loop, the differences are summed.
+//! Reads counters at the start and the end of each timed hit (one execution) of instrumented
+//! functions and outer loops. Adds the differences to the sums of the function or loop, which its
+//! id identifies.
 //!
-//! A hit that begins may never end (`longjmp`, exceptions). So its first reading is kept on a stack
-//! of open hits. When a later hit begins, open hits whose stack frames are gone are removed from
-//! that stack, which is how the recorder removes abandoned calls.
+//! A hit that begins may never end (`longjmp`, exceptions). So the reading at its start is kept on
+//! a list of open hits. When a later hit begins, the agent removes open hits whose stack frames are
+//! gone from this list.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,14 +25,13 @@ use crate::state::run::Run;
 /// The largest depth of nested hits for which counters are read.
 const DEEPEST: usize = 32;
 
-/// A hit in progress.
+/// A hit that has begun and not ended.
 struct Open {
     entry: *const Entry,
     frame: usize,
     readings: Readings,
 }
 
-/// The hits in progress of a thread.
 struct Stack {
     depth: usize,
     open: [Open; DEEPEST],
@@ -66,8 +66,8 @@ pub fn count(run: &Run, mode: Mode) -> u32 {
     }
 }
 
-/// Gives the calling thread counters and memory for open hits. If that is impossible, counts a
-/// loss.
+/// Attaches the calling thread to the recorder, so that it has counters, and allocates memory for
+/// its open hits.
 pub fn prepare() {
     let local = local::get();
     // SAFETY: `local::get` returns the calling thread's own thread-local, which lives as long as
@@ -89,23 +89,23 @@ pub fn prepare() {
 const ROUNDS: usize = 25;
 const HITS: u32 = 4;
 
-/// The part of the profile that already contains the time of readings, by its serial number
-/// ([`Process::serial`]).
+/// Serial number ([`Process::serial`]) of the part of the profile that already contains the time of
+/// readings.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Writes how long it takes to read counters at the start and the end of a hit to the part of
-/// `process`, unless the part already contains this. Measures it with this thread's counters, in
-/// about 0.1 ms; [`prepare`] must have been called. A hit's own time does not include its readings,
-/// but the time of the function or loop around it does.
+/// Writes to the part of `process` how long it takes to read counters at the start and the end of a
+/// hit, unless the part already contains this time. Measures the time with this thread's counters,
+/// in about 0.1 ms; [`prepare`] must have been called. A hit's own time does not include these
+/// readings, but the time of the function or loop around it does.
 pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
     // If this thread's counters cannot be read, the next thread measures. Two threads may both
-    // write the frame.
+    // write the time.
     let Some(ticks) = measure(counters) else { return };
     TOLD.store(process.serial(), Ordering::Release);
-    // A failure is counted as a loss. The frame is not written again.
+    // `append_loops` counts a failure as a loss. The time is not written again.
     let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
@@ -175,13 +175,14 @@ fn counting() -> Option<&'static mut Thread> {
     can.then_some(thread)
 }
 
-/// Runs `body` with the thread marked as busy, so that calls by a signal handler are not recorded
-/// meanwhile.
+/// Runs `body` with the thread marked as busy, so that calls that a signal handler makes meanwhile
+/// are not recorded.
 fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
     while_busy!(thread, body(thread))
 }
 
-/// Begins a hit. Returns a number to pass to [`end`], or 0 if nothing was read.
+/// Called by instrumented code when a timed hit begins. Returns a number to pass to [`end`], or 0
+/// if no counters were read.
 ///
 /// # Safety
 /// `entry` must be an entry of a table that `enter` has returned.
@@ -207,7 +208,7 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
     begun.flatten().unwrap_or(0)
 }
 
-/// Ends a hit.
+/// Called by instrumented code when a timed hit ends. `began` is what [`begin`] returned.
 ///
 /// # Safety
 /// The requirements of [`begin`] apply, and `begin` must have returned `began` for this entry. `id`
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     });
 }
 
-/// Adds the counts of a hit to the sums of this id, if every counter counted during the whole hit.
+/// Adds the counts of a hit to the sums of its id, if every counter counted during the whole hit.
 ///
 /// # Safety
 /// The requirements of [`end`] apply.

@@ -1,5 +1,5 @@
-//! Returns the calling thread's table of a module. An instrumented function calls this each time
-//! that it is entered.
+//! Returns the calling thread's table of an instrumented module (the memory in which the thread
+//! counts the module's hits). An instrumented function calls [`enter`] at its start.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,8 @@ use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::{self, Run};
 
-/// Returns the table of the calling thread for a module, or null if nothing is to be counted.
+/// Returns the table of the calling thread for a module, or null if nothing is to be counted or no
+/// table could be made.
 ///
 /// # Safety
 /// `module` must be a descriptor that was registered.
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
     }
 }
 
-/// Makes the thread's table of this module, if something is being recorded.
+/// Makes the thread's table of this module, if loops are being recorded.
 ///
 /// # Safety
 /// The requirements of [`enter`] apply.
@@ -68,7 +69,7 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     tables::make(known, epoch, run, process)
 }
 
-/// Writes the module's metadata to the profile, and the options of the run to the module's
+/// Writes the module's metadata to the profile, and the options of the recording to the module's
 /// descriptor.
 ///
 /// # Safety
@@ -79,8 +80,8 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
     // SAFETY: by contract, `at` is a descriptor. Fields that change after its registration are
     // atomic.
     let module = unsafe { &*at };
-    // Every thread of a run writes the same two numbers. Code that reads them at this moment gets
-    // the old or the new ones.
+    // All threads write the same two numbers during a recording. Instrumented code that reads them
+    // at this moment gets the old or the new ones.
     module.first.store(options.first, Ordering::Relaxed);
     module.gap_mask.store(options.gap_mask, Ordering::Relaxed);
     let known = modules::find(module.handle.load(Ordering::Acquire) as u32)?;
@@ -88,7 +89,7 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
         0 => (std::ptr::null_mut(), std::ptr::null_mut()),
         _ => (counters::begin as *mut (), counters::end as *mut ()),
     };
-    // It does no harm if code sees only one of the two pointers.
+    // It does no harm if instrumented code sees only one of the two pointers.
     module.begin.store(begin, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);

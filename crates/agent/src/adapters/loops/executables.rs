@@ -1,6 +1,7 @@
-//! Finds the descriptors of instrumented executables of IREE. An executable may not import symbols
-//! and has no constructors, so it cannot register itself. Instead, the agent searches the
-//! executable's writable data when IREE's runtime loads it.
+//! Finds the descriptors of instrumented modules in executables of IREE (a descriptor is the struct
+//! that describes a module). An executable may not import symbols and has no constructors, so it
+//! cannot register its modules itself. Instead, the agent searches the executable's writable data
+//! when IREE's runtime loads it.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +26,6 @@ const MOST_BYTES: usize = 64 << 20;
 /// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 16;
 
-/// A range of addresses.
 type Range = std::ops::Range<usize>;
 
 /// The address ranges of an executable's parts.
@@ -40,13 +40,13 @@ struct Image {
     relro: Vec<Range>,
 }
 
-/// Returns whether the recording wants loops. If not, executables are not searched; a session that
-/// begins later and wants loops will search them.
+/// Returns whether loops are being recorded. If not, executables are not searched; a session that
+/// begins later and records loops will search them.
 pub fn wanted() -> bool {
     run::current().is_some_and(|run| run.loops.is_some())
 }
 
-/// Registers the instrumented modules of the embedded ELF at `base`, if the recording wants loops.
+/// Registers the instrumented modules of the embedded ELF at `base`, if loops are being recorded.
 /// `export` is the id of the ELF's first export.
 pub fn embedded(base: usize, export: Option<u32>) {
     if let Some(headers) = wanted().then(|| elf::program_headers(base)).flatten() {
@@ -56,8 +56,8 @@ pub fn embedded(base: usize, export: Option<u32>) {
     }
 }
 
-/// Registers the instrumented modules of the shared object that contains `function`, if the
-/// recording wants loops. `export` is the id of the object's first export.
+/// Registers the instrumented modules of the shared object that contains `function`, if loops are
+/// being recorded. `export` is the id of the object's first export.
 pub fn system(function: usize, export: Option<u32>) {
     if !wanted() {
         return;
@@ -153,7 +153,8 @@ fn look(image: &Image, export: Option<u32>) {
     }
 }
 
-/// Registers the descriptor at this address, if it is one of this executable.
+/// Registers the module whose descriptor is at this address, if it is a descriptor of this
+/// executable.
 fn found(image: &Image, at: usize, export: Option<u32>) {
     // The fields that refer to a table and to a function are checked here, before anything uses
     // them.
@@ -168,7 +169,7 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     if copy.enter.load(Ordering::Relaxed).is_null() {
         let end = at + size;
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
-        // The runtime must write to the descriptor. That is impossible if the descriptor becomes
+        // The agent must write to the descriptor. That is impossible if the descriptor becomes
         // read-only, or if other processes share its memory.
         if frozen || !make_writable(at, size) {
             losses::lose(Loss::LoopModuleRefused, 1, 0);

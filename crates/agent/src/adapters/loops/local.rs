@@ -1,6 +1,5 @@
-//! The thread-local data about a thread's tables: a few words in the static TLS block, as for the
-//! recorder ([`crate::recorder::thread`]), so that a table is found without a call or an
-//! allocation.
+//! The thread-local data about a thread's tables (its counts of loops): a few words in the static
+//! TLS block, so that the agent finds a table without a call or an allocation.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +24,7 @@ pub struct Local {
 
 const _: () = assert!(size_of::<Local>() == 32);
 
-/// The address that is stored for a table if there was no memory for the table.
+/// Stored instead of a table's address if there was no memory for the table.
 pub const NOTHING: usize = 1;
 
 /// The addresses of a thread's tables, by the numbers of their modules. In a forked child, this
@@ -56,7 +55,7 @@ impl Places {
     }
 }
 
-/// Returns for how many addresses of tables a [`Places`] with this many bytes has space.
+/// Returns the number of table addresses that fit into a [`Places`] with this many bytes.
 pub fn count_in(bytes: usize) -> u32 {
     ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
 }

@@ -1,11 +1,11 @@
-//! Mode log: records the first starts and ends of hits of each id, each with the return address of
-//! the call that instrumented code makes to the handler.
+//! Mode log: records the first starts and ends of hits (executions) of each id of a function or
+//! loop. Each record contains the return address of the call with which instrumented code reported
+//! the start or end.
 //!
 //! A hit that is left by an exception or `longjmp` has a start and no end, and only the first
 //! starts of an id are recorded. Therefore an end is recorded only if the start of the same hit was
-//! recorded. Otherwise, the end of the thousandth call could be mistaken for the end of the first
-//! one. A stack of open hits is used to find the start that belongs to an end. Hits whose stack
-//! frames are gone are removed from that stack.
+//! recorded. Otherwise, the end of the thousandth hit could be mistaken for the end of the first
+//! one. A list of the thread's open hits is used to find the start that belongs to an end.
 
 use std::sync::atomic::Ordering;
 
@@ -18,9 +18,8 @@ use super::{tables, ticks};
 use crate::process::losses;
 use crate::process::panics::guarded;
 
-// The caller puts the return address on the stack or into the link register. A Rust function cannot
-// read it there, so the code below passes the return address as the fourth argument and the stack
-// pointer as the fifth.
+// The return address is on the stack or in the link register, where a Rust function cannot read it.
+// So the code below passes it as the fourth argument, and the stack pointer as the fifth.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl cp_loops_log",
@@ -95,8 +94,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     });
 }
 
-/// Counts a start. Returns whether to record it: if it is one of the first starts of its id and can
-/// be remembered.
+/// Counts the start of a hit. Returns whether to record it: it must be one of the first starts of
+/// its id, and there must be memory to remember it.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);

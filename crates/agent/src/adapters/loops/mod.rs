@@ -24,8 +24,8 @@
 //! | [`ticks`] | reads the clock of instrumented code |
 //!
 //! The tables of a thread stay mapped as long as the thread lives, even if the session ends or the
-//! pool is replaced, because functions that the thread has entered keep their addresses and write
-//! to them.
+//! pool is replaced. The reason is that functions that the thread has entered keep the tables'
+//! addresses and write to them.
 
 mod callees;
 mod code;

@@ -1,7 +1,8 @@
-//! The instrumented modules of this process. Each module has a number, which threads use to find
-//! their tables. A module is never forgotten: if it is unloaded and loaded again, it gets the same
-//! number again. So a program that keeps loading and unloading a module needs no more memory and
-//! writes no more metadata.
+//! The instrumented modules of this process: compiled code to which `counterpoint loops instrument`
+//! has added counting code. Each module has a number, with which threads find their tables. A
+//! module is never forgotten: if it is unloaded and loaded again, it gets the same number again. So
+//! a program that keeps loading and unloading a module needs no more memory and writes no more
+//! metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -15,11 +16,12 @@ use crate::process::lock::Lock;
 use crate::process::part::Process;
 
 /// A module that was registered. It is never freed. New modules are only added at the front of the
-/// list, so the list can be read without a lock, even in a child that was forked during a change.
+/// list of modules. So the list can be read without a lock, even in a child that was forked during
+/// a change.
 pub struct Known {
     /// The module's number, from 1, which is also its index in the tables of threads.
     pub number: u32,
-    /// The number of the module's ids.
+    /// The number of the module's ids (one for each instrumented function or loop).
     pub ids: u32,
     /// The mode in which hits are recorded.
     pub mode: Mode,
@@ -28,18 +30,19 @@ pub struct Known {
     /// The file of the module's object (the ELF file or memory that contains the module); empty for
     /// anonymous memory.
     object: String,
-    /// Mode log: the address of the module's object in memory; 0 if it is in anonymous memory. In
-    /// other modes: 0.
+    /// In mode log: the base of the module's object ([`Place::base`]); 0 if the dynamic linker does
+    /// not know the object. In other modes: 0.
     pub base: u64,
-    /// The present address of the module's object in memory; 0 if it is in anonymous memory.
+    /// The present base of the module's object ([`Place::base`]), also in other modes than log.
     start: AtomicU64,
     /// Export id of the first function in the IREE library that contains the module.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// The part of the profile that contains the module's frame, by its serial number
-    /// ([`Process::serial`]).
+    /// Serial number ([`Process::serial`]) of the part of the profile that already contains the
+    /// module's metadata.
     told: AtomicU32,
-    /// The part of the profile that contains the place of the module's code, by its serial number.
+    /// Serial number of the part of the profile that already contains the place of the module's
+    /// code.
     noted: AtomicU32,
     next: *const Known,
 }
@@ -60,7 +63,7 @@ pub fn find(number: u32) -> Option<&'static Known> {
     known().find(|known| known.number == number)
 }
 
-/// The object that contains an address: its file, and its address in memory.
+/// The object that contains an address: its file, and its place in memory.
 pub struct Place {
     /// The object's file; empty for anonymous memory.
     pub object: String,
@@ -78,8 +81,8 @@ pub struct Origin {
     pub export: Option<u32>,
 }
 
-/// Returns the module that was registered before and has the same text, ids, mode, file and
-/// library.
+/// Returns the module that was registered before and has the same code, number of ids, mode, file
+/// and library.
 fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static Known> {
     // In mode log, return addresses are stored as differences from the base, so a module at another
     // address is a different module.
@@ -90,7 +93,8 @@ fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static K
     })
 }
 
-/// Returns whether an equal module was registered before. Its costs are then known.
+/// Returns whether an equal module was registered before. If so, its costs need not be measured
+/// again.
 pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
     find_equal(module, mode, origin).is_some()
 }
@@ -131,7 +135,7 @@ pub fn remember(
 }
 
 impl Known {
-    /// Returns the present address of the module's object; 0 if it is in anonymous memory.
+    /// Returns the present base of the module's object ([`Place::base`]).
     pub fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
@@ -147,7 +151,8 @@ impl Known {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }
 
-    /// Writes the module's frame to the part of `process`, unless the part already contains it.
+    /// Writes the module's metadata to the part of `process`, unless the part already contains
+    /// them.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return;
@@ -178,7 +183,7 @@ impl Known {
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&LoopFrame::Module(frame).to_bytes());
-        // A failure is counted as a loss. The frame is not written again.
+        // `append_loops` counts a failure as a loss. The metadata are not written again.
         let _ = process.append_loops(&bytes);
         self.told.store(process.serial(), Ordering::Release);
     }
@@ -194,8 +199,8 @@ pub fn moment() -> Vec<u8> {
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
 }
 
-/// Returns the present time in ticks and on `CLOCK_MONOTONIC`: of three pairs of readings, the one
-/// that was read fastest.
+/// Returns the present time in ticks and on `CLOCK_MONOTONIC`. The two clocks are read together
+/// three times, and the fastest of the three readings is returned.
 pub fn now() -> (u64, u64) {
     let one = || {
         let before = ticks::now();
@@ -218,8 +223,8 @@ const ROUNDS: usize = 101;
 /// measure.
 const HITS: u64 = 64;
 
-/// Measures what empty hits of a module cost, with the module's own code, in about 0.2 ms. Returns
-/// `None` if the module has no `rehearse`, or in mode log.
+/// Measures what empty hits of a module cost, with the module's own function for this (`rehearse`),
+/// in about 0.2 ms. Returns `None` if the module has no such function, or in mode log.
 ///
 /// # Safety
 /// `at` must be a descriptor that no thread uses yet.
@@ -233,7 +238,7 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let entry = &scratch.0;
     entry.random.store(1, Ordering::Relaxed);
     let pointer = std::ptr::from_ref(entry).cast_mut();
-    // Makes all further hits timed if `all` is true, and none otherwise.
+    // Sets the entry so that all further hits are timed if `all` is true, and otherwise none.
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
@@ -276,8 +281,8 @@ pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     Some([at(1)?, at(5)?, at(9)?])
 }
 
-/// Returns the dynamic linker's object that contains this address. If there is none, returns a
-/// place without a file and with base 0.
+/// Returns the place of the dynamic linker's object that contains this address. If there is no such
+/// object, returns a place without a file and with base 0.
 pub fn place_of(address: usize) -> Place {
     let Some(base) = base_of(address) else {
         return Place { object: String::new(), base: 0 };

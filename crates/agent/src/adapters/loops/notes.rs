@@ -1,6 +1,6 @@
-//! Finds modules by their ELF notes. This finds modules whose constructors found no runtime,
-//! because they were loaded before this library, or because their constructors ran before this
-//! library's.
+//! Finds modules by their ELF notes. This finds instrumented modules whose constructors did not
+//! find this library, because they were loaded before it, or because their constructors ran before
+//! this library's.
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
@@ -12,7 +12,7 @@ struct Found {
     count: usize,
 }
 
-/// Returns the addresses of descriptors that the notes of loaded objects state.
+/// Returns the addresses of the descriptors that the notes of loaded objects refer to.
 pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
     // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
@@ -63,8 +63,8 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns the contents of our notes: for each, its offset and the distance to a descriptor that it
-/// states.
+/// Returns the contents of our notes: for each note, the offset of its content, and the distance
+/// from there to a module's descriptor, which is this content.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
     let word =
         |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);

@@ -1,4 +1,5 @@
-//! Mode log: the open hits of a thread, and which of their starts were recorded ([`super::log`]).
+//! Mode log: the open hits of a thread (executions of functions and loops that have not ended), and
+//! which of their starts were recorded ([`super::log`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +7,7 @@ use abi::loops::Entry;
 
 use crate::os::sys;
 
-/// Adds one to a number that only this thread writes, and returns the new value.
+/// Adds one to a number to which only this thread writes, and returns the new value.
 pub fn add(number: &AtomicU64) -> u64 {
     let next = number.load(Ordering::Relaxed) + 1;
     number.store(next, Ordering::Relaxed);
@@ -16,16 +17,16 @@ pub fn add(number: &AtomicU64) -> u64 {
 /// The number of hits in the first piece of memory; each further piece has twice as many hits as
 /// the one before.
 const FIRST_PIECE: usize = 1024;
-/// The largest number of pieces; they have space for a million nested hits. A thread with a stack
-/// of 8 MiB can have far fewer.
+/// The largest number of pieces. They have space for a million nested hits. A thread with a stack
+/// of 8 MiB cannot make nearly as many nested calls.
 const PIECES: usize = 10;
 
 /// The open hits of a thread, of all modules in mode log. The last hit in the list is the innermost
 /// one.
 ///
 /// Recursion may be deep, so the memory grows. It grows by pieces that never move, because a signal
-/// handler that enters an instrumented function may add a hit while the interrupted function reads
-/// another.
+/// handler may enter an instrumented function and add a hit while the interrupted code reads
+/// another hit.
 pub struct OpenHits {
     pieces: [*mut OpenHit; PIECES],
     length: usize,
@@ -97,8 +98,8 @@ impl OpenHits {
 
     /// Adds a hit. First removes hits that were left by an exception or `longjmp`: those in frames
     /// below `frame`, and a hit of the same id in the same frame, with all hits inside of it.
-    /// Returns whether to record the start. It is not recorded if there is no memory to remember
-    /// the hit, because its end would not be found.
+    /// Returns whether to record the start: `is_written`, or false if there is no memory to
+    /// remember the hit, because its end could then not be found.
     pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
         while self.length > 0 && self.get(self.length - 1).frame < frame {
             self.length -= 1;
@@ -114,8 +115,8 @@ impl OpenHits {
         remembered && is_written
     }
 
-    /// Ends a hit. Returns whether its start was recorded. The frame of the end may be below that
-    /// of the start, if the function has taken memory from the stack in between.
+    /// Ends a hit. Returns whether its start was recorded. `frame` may be below the frame of the
+    /// hit's start, if the function has taken memory from the stack in between.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
         // From the innermost hit outwards, frames never become smaller (see `begins`), so the
@@ -125,7 +126,7 @@ impl OpenHits {
             .take_while(|at| self.get(*at).frame <= frame)
             .find(|at| same(&self.get(*at)) && self.get(*at).frame == frame);
         let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
-        // If deeper hits were not remembered, a hit above may belong to another call.
+        // If deeper hits were not remembered, a hit in a frame above may belong to another call.
         let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {
             return false;
         };
@@ -160,8 +161,8 @@ mod tests {
         assert!(!open.ends(&outer, 800));
         assert!(open.ends(&outer, 1000));
         assert_eq!(outer.ended.load(Ordering::Relaxed), 1);
-        // One hit was left, and a new hit began in the same frame. Its function took memory from
-        // the stack before its end.
+        // One hit was left by an exception, and a new hit began in the same frame. The function
+        // took memory from the stack before the end of the new hit.
         open.begins(&inner, 900, true);
         open.begins(&inner, 900, true);
         assert!(open.ends(&inner, 860));

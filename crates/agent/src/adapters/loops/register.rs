@@ -22,8 +22,8 @@ const REFUSED: i32 = -1;
 /// Whether this library's constructor has run. Before that, the agent does not know what the
 /// environment asks for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
-/// Whether a module was registered before this library's constructor had run. The constructors of
-/// libraries that a program is linked with can run before those of a preloaded one.
+/// Whether a module tried to register before this library's constructor had run. The constructors
+/// of libraries that a program is linked with can run before those of a preloaded library.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
 /// Called at the end of this library's constructor. Registers the modules that tried to register
@@ -35,10 +35,11 @@ pub fn constructed() {
     }
 }
 
-/// Registers every module that has a note. A module that is already registered is not changed.
+/// Registers every module that has an ELF note. A module that is already registered keeps its
+/// number.
 pub fn register_all() {
-    // `find` takes the dynamic linker's lock only during the search, so it is free again in this
-    // loop.
+    // `find` holds the dynamic linker's lock only during the search, so the lock is free again in
+    // this loop.
     for at in notes::find() {
         // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
         // itself checks that a descriptor is there.
@@ -71,7 +72,8 @@ pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
         if mode_of(module).is_none() {
             return;
         }
-        // Destructors of other libraries can still enter the module's code.
+        // Destructors of other libraries can still enter the module's code. It then finds no
+        // `enter`, and counts nothing.
         module.enter.store(std::ptr::null_mut(), Ordering::Release);
         module.handle.store(0, Ordering::Relaxed);
         module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -121,8 +123,8 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
         return NOTHING_RECORDED;
     }
     if module.handle.load(Ordering::Acquire) == 0 {
-        // This is done before our lock is taken, because a thread that has the dynamic linker's
-        // lock may be waiting for ours.
+        // This takes the dynamic linker's lock, so it is done before the process's lock is taken: a
+        // thread that has the linker's lock may be waiting for the process's lock.
         let origin = origin
             .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
         let costs = match modules::is_known(module, mode, &origin) {

@@ -1,12 +1,14 @@
-//! The tables of a thread: their addresses, in memory that is zeroed in a forked child, and the
-//! contiguous pages of the pool that contain the tables. The thread gives these pages back when it
-//! ends.
+//! The tables in which a thread counts the hits of instrumented modules. The tables are in
+//! contiguous pages of the pool (memory that `counterpoint run` shares with recorded processes),
+//! which the thread gives back when it ends. The addresses of the tables are in memory that is
+//! zeroed in a forked child.
 //!
 //! A forked child continues in the middle of functions that use the addresses of its parent's
-//! tables. As soon as the fork returns in the child, the child's tables are replaced by private
+//! tables. Before the fork returns in the child, a handler replaces the child's tables by private
 //! memory at the same addresses ([`crate::recorder::handler_fork`]). The tables are also replaced
-//! when a session ends (at the thread's next entry of a function) and at the end of the process:
-//! what functions that were entered before count later is not recorded.
+//! at the end of the process, and after a session, when the thread next enters an instrumented
+//! function. Functions that were entered before continue to count, but these counts are not
+//! recorded.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,12 +34,12 @@ use crate::recorder::handler_fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// How many times a thread may get tables. It gets new ones after its exit began if destructors
-/// enter instrumented functions again.
+/// How many times a thread may get its first table. It gets tables again if destructors enter
+/// instrumented functions after its tables were freed at its exit.
 const MOST_LIVES: u32 = 3;
-/// Mode log: the largest size in bytes of the records of one thread and module.
+/// Mode log: the largest size in bytes of the recorded starts and ends of one thread and module.
 const MOST_LOG_BYTES: usize = 1 << 20;
-/// The number of bytes that are collected before they are appended to the file.
+/// The number of bytes that are collected before they are appended to the part's file of loops.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Contiguous pages of the pool that a thread has claimed.
@@ -69,8 +71,8 @@ impl Piece {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // No private memory could be mapped. Recording is switched off: later counts may be
-            // lost, but they do not get into a table of another process.
+            // The piece may belong to another process, and its functions continue to write to it.
+            // Recording is switched off, so that at least no further tables are used.
             epoch::switch_off();
         }
     }
@@ -88,7 +90,7 @@ pub struct Owned {
     open: Option<OpenHits>,
 }
 
-/// Makes the table of a module for the calling thread. Returns `None` if that failed; this was then
+/// Makes the table of a module for the calling thread. Returns `None` if that fails; this is
 /// counted as a loss.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
@@ -137,8 +139,8 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Prepares for tables of this process and epoch. Tables of another process or epoch are
-    /// replaced by private memory.
+    /// Prepares for tables of this process and epoch (recording). Tables of another process or
+    /// epoch are replaced by private memory.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {
@@ -156,7 +158,7 @@ impl Owned {
         self.pieces.iter_mut().for_each(Piece::part);
     }
 
-    /// Returns memory for the addresses of tables that has space for this module number. Clears
+    /// Returns memory for the addresses of tables, with space for this module number. Clears
     /// addresses of another epoch.
     ///
     /// # Safety
@@ -215,8 +217,8 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // One bucket: the iterations of the first hits and of the random hits are then kept
-            // apart.
+            // One bucket is enough to store the iterations of the first hits and those of the hits
+            // that were chosen at random separately.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
         };
@@ -315,8 +317,9 @@ impl Owned {
         Ok(Piece { first, pages, at, shared: true })
     }
 
-    /// Appends the counts to a file of the process's part, and gives the pages back. If they cannot
-    /// be appended, the pages stay in the pool for the collector (`profile::collect`).
+    /// Appends the counts to a file of the process's part of the profile, and gives the pages back.
+    /// Pages whose counts cannot be appended stay in the pool, from which `profile::collect` takes
+    /// them.
     fn flush(&mut self) {
         let (process, run) = (self.process, self.run);
         for piece in self.pieces.iter_mut().filter(|piece| piece.shared) {
@@ -329,8 +332,8 @@ impl Owned {
         }
     }
 
-    /// Returns whether this memory belongs to this process and to the present recording. If the
-    /// agent has switched itself off, memory of the last recording is accepted.
+    /// Returns whether these tables belong to this process and to the present recording. If the
+    /// agent has switched itself off, tables of the last recording are accepted.
     fn is_current(&self) -> bool {
         let recorded = self.epoch == epoch::current() || epoch::is_off();
         self.pid == sys::process_id() && self.epoch != 0 && recorded
@@ -341,7 +344,8 @@ fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
     // SAFETY: the piece is mapped, and only the calling thread, which is in this function, writes
     // to it.
     let bytes = unsafe { std::slice::from_raw_parts(piece.at, piece.bytes()) };
-    // Damaged tables stay in the pool; the reader reports them.
+    // If the program has damaged the tables, they stay in the pool, and the reader of the pool
+    // reports them.
     let damaged = |_| AppendError::Errno(libc::EIO);
     let run = record::loops::Run::parse(bytes).map_err(damaged)?;
     let mut chunk = modules::moment();
@@ -365,7 +369,7 @@ fn random(seed: u64) -> u64 {
     (z ^ (z >> 31)).max(1)
 }
 
-/// Called in a forked child before any other code runs there.
+/// Called in a forked child before the agent does anything else there.
 fn in_child() {
     // SAFETY: `owned` is null or the calling thread's own.
     if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
@@ -376,7 +380,8 @@ fn in_child() {
 /// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
-/// Frees the tables of a thread that exits. None of the thread's functions continues after this.
+/// Appends the counts of a thread that exits, and frees its tables. None of the thread's functions
+/// continues after this.
 unsafe extern "C" fn leave_c(owned: *mut c_void) {
     let _errno = ErrnoGuard::new();
     let _calm = SignalsBlocked::new();
@@ -388,7 +393,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        // If there is no memory for a stack, the pages stay in the pool for the collector.
+        // If there is no memory for a separate stack, the pages stay in the pool, from which
+        // `profile::collect` takes them.
         guarded_apart(|| {
             point!(LoopThreadEnd);
             if owned.is_current() {
@@ -404,8 +410,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
     }
 }
 
-/// Appends the tables of the thread that ends the process to the file. The tables of other threads
-/// stay in the pool.
+/// Appends the counts of the thread that ends the process to the profile. The tables of other
+/// threads stay in the pool.
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();

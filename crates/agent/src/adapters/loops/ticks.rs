@@ -1,4 +1,5 @@
-//! Reads the clock of instrumented code, which may be another clock than that of the run.
+//! Reads the clock of instrumented code, which may be another clock than the one with which calls
+//! are recorded.
 
 /// Returns the present time in ticks.
 #[inline(always)]

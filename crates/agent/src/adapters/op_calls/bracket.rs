@@ -1,6 +1,6 @@
-//! The brackets (the pair of readings of counters and clock) around the work of a model. An op's
-//! bracket begins and ends in two calls that the host makes to us. The bracket of a run, region or
-//! task begins and ends inside one function of ours.
+//! The brackets around the work of a model (a bracket is the pair of readings of counters and clock
+//! around a call). An op's bracket begins and ends in two calls that the host makes to the agent.
+//! The bracket of a run, parallel region or task begins and ends inside one function of the agent.
 //!
 //! ```text
 //!  op     enter_before ─ begin_op or begin_held_op ─ leave │ op │ enter_after ─ end_op or end_held_op ─ leave
@@ -9,7 +9,7 @@
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
 //! ```
 //!
-//! [`Caller`] determines whether and how the brackets of a host are timed.
+//! [`Caller`] determines whether and how the brackets' own duration is measured.
 //! [`crate::recorder::bracket`] describes the states of a call.
 //!
 //! above 600 lines: the short ways of ops, regions and runs share private functions that must stay
@@ -39,12 +39,12 @@ use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Threa
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Indices into the numbers in a call's slot: the bytes of storage and of workspace that the call
-/// has allocated.
+/// Indices of two numbers in a call's slot: the bytes of storage and of workspace that the call has
+/// allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
-/// Index of the number that refers to the forward op: its export id plus one, or 0 if there is
-/// none.
+/// For an op of the backward pass: index of the number that refers to its forward op. The number is
+/// the forward op's export id plus one, or 0 if there is none.
 const FORWARD: usize = 2;
 
 #[cold]
@@ -54,7 +54,7 @@ fn attach(adapter: &Adapter) -> *mut Thread {
 }
 
 /// Returns the calling thread's state. If necessary, attaches the thread for `adapter` first.
-/// Returns null if the thread cannot be recorded.
+/// Returns null if the thread cannot be attached.
 #[inline(always)]
 pub fn thread(adapter: &Adapter) -> *mut Thread {
     let thread = thread::current();
@@ -76,23 +76,25 @@ pub(super) fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// The kinds of calls that hosts make to us. Their own duration, which is the cost of a bracket, is
-/// measured in different ways ([`crate::recorder::thread`] takes these times).
+/// The kinds of calls that hosts make to the agent before and after ops. The duration of these
+/// calls is the cost of a bracket. The recorder measures it in different ways
+/// ([`crate::recorder::thread`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The call comes from the instrument of a virtual machine, before and after each op. In a run
-    /// with a budget, the durations of these calls show what an op costs that is only counted.
+    /// The call comes from the agent's instrument in a virtual machine, before and after each op.
+    /// In a run with a budget, the durations of these calls show what an op that is only counted
+    /// costs.
     Instrument,
     /// The call comes from a host that identifies its ops by an address and ends them in any case
     /// ([`begin_held_op`]).
     Holder,
-    /// The call comes from a host like `Holder`, and the time that the host takes to announce an op
-    /// is measured as well.
+    /// The call comes from a host like `Holder`, and the time that the host itself takes to
+    /// announce an op is measured as well.
     MeasuredHolder,
 }
 
-/// Called first in a host's call before an op, so that the duration of that call can be measured.
-/// The result is to be passed to [`begin_held_op`].
+/// Must be called first in a host's call before an op, so that the duration of that call can be
+/// measured. The result is to be passed to [`begin_held_op`].
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
@@ -112,9 +114,10 @@ pub fn enter_before(caller: Caller) -> u64 {
     thread.enter(BEFORE)
 }
 
-/// Called first in an instrument's call after an op. In a run with a budget, this shows what an op
-/// costs that is only counted. In other runs, the time of this call is taken from the end of the op
-/// on instead, so that the code that runs before the counters are read is the same for all calls.
+/// Must be called first in an instrument's call after an op. In a run with a budget, this begins
+/// the measurement of what an op that is only counted costs. In other runs, the measurement begins
+/// with the end of the op instead, so that the code that runs before the counters are read is the
+/// same for all calls.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
@@ -126,9 +129,8 @@ pub fn enter_after() {
     }
 }
 
-/// Called last in a host's call after an op, and last in an instrument's call before an op. Returns
-/// how many times the host is asked to announce an op that does nothing, which measures how long an
-/// announcement takes.
+/// Must be called last in a host's call after an op. Returns how many times the host must announce
+/// an op that does nothing, so that the duration of an announcement is measured.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
@@ -141,9 +143,9 @@ pub fn leave(caller: Caller) -> i32 {
     if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
 
-/// Begins an op that allocates `storage` bytes. `frame` is a stack address that the op's end passes
-/// again; it must be higher than the frames of all calls that the op makes. Returns true if a
-/// collector was interrupted; the op must then not be called.
+/// Begins an op that allocates `storage` bytes. `frame` is a stack address that must be passed to
+/// [`end_op`] again; it must be higher than the frames of all calls that the op makes. Returns true
+/// if a user's collector was interrupted; the op must then not be called.
 ///
 /// # Safety
 /// Must be called on the thread that will call the op next.
@@ -159,8 +161,8 @@ pub unsafe fn begin_op(
 }
 
 /// Begins an op that the host ends even if the op throws. The host identifies the op by `address`
-/// until it ends. `entered` is the result of [`enter_before`], or 0. `forward(thread)` is one more
-/// than the export of the op's forward op, or 0 if there is none.
+/// until it ends. `entered` is the result of [`enter_before`], or 0. `forward(thread)` returns one
+/// more than the export of the op's forward op, or 0 if there is none.
 ///
 /// # Safety
 /// The requirements of [`begin_op`] apply.
@@ -220,10 +222,10 @@ struct NewOp {
     counted: bool,
 }
 
-/// For ops that can take the short way, the rest of the work is in this separate function, so that
-/// the code of the short way is small: between two ops, the program displaces that code from the
-/// processor's caches. Also, collectors need much of the stack. With both in the same frame, an
-/// entry would use more of the stack than it may.
+/// Does the work for ops that can take the short way but do not. It is in this separate function so
+/// that the code of the short way is small: between two ops, the program displaces that code from
+/// the processor's caches. Also, collectors need much of the stack; in one frame with the short
+/// way, they would use more of the program's stack than the agent may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -239,7 +241,7 @@ fn begin_started(
 ) -> bool {
     let NewOp { entry, entered, frame, numbers, counted } = *op;
     let interrupted = started.as_ref().is_some_and(|started| started.interrupted);
-    // A collector is called for each op, so each op must have a record that can contain the
+    // A user's collector is called for each op, so each op must have a record that can contain the
     // collector's values.
     let is_always = started.is_some() || !entry.is_op();
     let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
@@ -283,13 +285,13 @@ fn begin_started(
 pub struct Ended {
     /// The index that the call had among the open calls.
     pub at: usize,
-    /// Whether the call's counters were read.
+    /// Whether the call's counters were read, if the thread has counters.
     pub is_read: bool,
-    /// Whether a collector was interrupted.
+    /// Whether a user's collector was interrupted.
     pub interrupted: bool,
 }
 
-/// Ends the op that [`begin_held_op`] began with this address. Works as [`end_op`] does.
+/// Ends the op that [`begin_held_op`] began with this address. Otherwise does what [`end_op`] does.
 ///
 /// # Safety
 /// The requirements of [`begin_op`] apply.
@@ -323,8 +325,8 @@ pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     end_op_otherwise(thread, frame, (end, location))
 }
 
-/// Returns the recorded value of a call whose only number is its forward op; `None` if the call has
-/// other numbers.
+/// Returns the value to record for a call whose only number is that of its forward op; `None` if
+/// the call has other numbers.
 #[inline(always)]
 fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
@@ -342,7 +344,7 @@ fn end_op_otherwise(
     let is_read = thread.reads_call(at);
     let Finished { export, start, numbers } = thread.finish(at);
     let call = Call { export, location, start, end, ..Call::default() };
-    // The op may have got an id when plugins still took ids.
+    // No plugin takes ids at present, but the op may have got one when a plugin did.
     let has_no_values =
         numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
     let interrupted = if has_no_values {
@@ -355,8 +357,8 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// Ends a call without values. It is not inlined, so that its stack is not also needed for calls
-/// with values.
+/// Ends a call without values. It is not inlined, so that calls with values do not need its part of
+/// the stack.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);
@@ -379,7 +381,7 @@ fn end_with_values(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usiz
     end_collected(thread, call, numbers, at)
 }
 
-/// Ends a call that has collectors, which may produce many values.
+/// Ends a call for which users' collectors were started. They may produce many values.
 #[inline(never)]
 fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize) -> bool {
     let Some(room) = scratch::take::<Room>() else {
@@ -397,9 +399,9 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
     interrupted
 }
 
-/// Writes the values of a call to `room`. If a collector makes calls that have collectors, these
-/// use rooms of their own. This function's frame is no longer on the stack when the call is
-/// recorded.
+/// Writes the values of a call to `room`. If a collector itself makes calls with collectors, these
+/// calls use other rooms. The work is in a separate function so that its frame is no longer on the
+/// stack when the call is recorded.
 #[inline(never)]
 fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
     // SAFETY: the caller has taken `room`, and nobody else uses it. Its values are written before
@@ -418,7 +420,8 @@ fn collect_nothing(thread: &mut Thread, at: usize) {
     losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
 }
 
-/// Ends a call with these values. This function's frame is not on the stack while collectors run.
+/// Ends a call with these values. The work is in a separate function so that its frame is not on
+/// the stack while collectors run.
 #[inline(never)]
 fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values: &Values<N>) {
     thread.end(at, call, values.as_slice());
@@ -443,7 +446,7 @@ fn push_bytes<const N: usize>(values: &mut Values<N>, bytes: [u64; 3]) {
     }
 }
 
-/// An open bracket that begins and ends in the same function of ours.
+/// An open bracket that begins and ends in the same function of the agent.
 pub struct Bracket {
     /// Never null, so that an `Option<Bracket>` is not larger than a `Bracket`.
     thread: NonNull<Thread>,
@@ -457,23 +460,23 @@ pub struct Bracket {
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
-    /// For a task: its number, and the number of tasks.
+    /// For a task: its number, and how many tasks its region has.
     pub task: Option<(u32, u32)>,
-    /// A number that a region and its tasks share.
+    /// A number that a region and its tasks share, so that readers can connect them.
     pub correlation: Option<u64>,
-    /// Whether counters are read. They need not be read if the call around this one counts the same
-    /// events.
+    /// Whether counters are read. They need not be read if the counts of the call around this one
+    /// include this call.
     pub counted: bool,
-    /// How calls of the op are chosen by sampling in a run with a budget.
+    /// In a run with a budget: how it is decided whether the call is recorded.
     pub how: How,
 }
 
 /// The result of [`enter_inside`] if the bracket is not timed.
 pub const NOT_TIMED: u64 = u64::MAX;
 
-/// Takes the time at which the bracket of a region or task begins, if brackets of the host are
-/// timed. This must be the first thing that is done before the region or task. The result is to be
-/// passed to [`begin_inside`] or [`lose_inside`].
+/// Begins to time the bracket of a region or task, in a run without a budget. This must be the
+/// first thing that the agent does before the region or task. The result is to be passed to
+/// [`begin_inside`] or [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: `thread` is null or the calling thread's own state.
@@ -489,9 +492,9 @@ pub fn lose_inside(thread: &mut Thread, entered: u64) {
     }
 }
 
-/// Begins a bracket that ends in the same function, at `frame`. `entered` is the result of
-/// [`enter_inside`], or [`NOT_TIMED`] if the bracket is not timed. Returns `None` if the call
-/// cannot be recorded, or if it is only counted.
+/// Begins a bracket that ends in the same function. `frame` is an address in that function's stack
+/// frame. `entered` is the result of [`enter_inside`], or [`NOT_TIMED`] if the bracket is not
+/// timed. Returns `None` if the call cannot be recorded or is only counted.
 #[inline(always)]
 pub fn begin_inside(
     thread: *mut Thread,
@@ -519,9 +522,9 @@ pub fn begin_inside(
     Some(Bracket { thread: state.into(), frame, start, entered })
 }
 
-/// Begins the bracket of a region. If the region is only counted, there is no bracket, and
-/// `what.how` is set so that the region's tasks are only counted as well. Returns `None` if neither
-/// the region nor its tasks are recorded or counted.
+/// Begins the bracket of a region. If the region is only counted, the result contains no bracket,
+/// and `what.how` is set so that the region's tasks are only counted as well. Returns `None` if the
+/// region's tasks must not be recorded or counted either.
 pub fn begin_region(
     thread: *mut Thread,
     what: &mut What,
@@ -537,12 +540,14 @@ pub fn begin_region(
     Some(bracket)
 }
 
-/// Begins a task of `entry`'s op that is only counted. Regions inside of the task belong to the op.
+/// Begins a task that is only counted and that works for `entry`'s op. Regions inside of the task
+/// belong to the op.
 pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usize) {
     thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
 }
 
-/// Ends the bracket. Returns whether its counters were read.
+/// Ends the bracket. `failed` says whether the call returned an error. Returns whether counters
+/// were read for the call.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: `bracket.thread` is the state of the thread that began the bracket, which is the
     // calling thread. The state's memory stays mapped as long as the thread lives.
@@ -578,7 +583,8 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     is_read
 }
 
-/// Returns the export of the innermost op inside call `at` that has not ended.
+/// Returns the export of the innermost op inside of call `at` that has not ended: the op that
+/// failed.
 fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     let recorded = thread.wrapped_inside(at);
     let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
@@ -588,8 +594,8 @@ fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     counted.map(|entry| entry.id).or_else(export)
 }
 
-/// Returns the op that the calling thread executes, or for which it executes a task, and how
-/// sampling chooses the op's regions. `frame` is a stack address of the caller.
+/// Returns the op that the calling thread executes, or for which it executes a task, and how it is
+/// decided whether the op's regions are recorded. `frame` is a stack address of the caller.
 #[inline(always)]
 pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let last = thread.innermost_slot(owner());
@@ -603,7 +609,8 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
 
-/// Adds `bytes` to the workspace of the calling thread's innermost call.
+/// Adds `bytes` to the workspace that the calling thread's innermost call has allocated, if this
+/// call is recorded.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
     // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
@@ -629,8 +636,8 @@ pub fn innermost(thread: &Thread) -> Option<usize> {
     thread.innermost_slot(owner())
 }
 
-/// Returns the address that distinguishes our slots from the slots of other adapters. All hosts
-/// that use this module share this address, so that a region finds its op whichever host called the
+/// Returns the address that distinguishes slots of this file from other adapters' slots. The
+/// adapters that use this file share it, so that a region finds its op whichever host called the
 /// op.
 #[inline(always)]
 fn owner() -> *const c_void {

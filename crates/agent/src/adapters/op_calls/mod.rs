@@ -1,4 +1,5 @@
-//! The common part of the adapters for hosts that call ops: TVM's virtual machine and PyTorch.
+//! The common part of the adapters for hosts that call ops: TVM's virtual machine, PyTorch, and
+//! hosts that announce themselves.
 //!
 //! | module | purpose |
 //! |---|---|

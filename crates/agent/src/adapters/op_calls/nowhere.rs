@@ -1,4 +1,5 @@
-//! The machine whose ops calibration calls. It belongs to no host, and no profile contains it.
+//! The machine whose ops calibration calls. It belongs to no model of the program, and no profile
+//! contains it.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,8 +11,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::process::hosts::Described;
 use crate::recorder::thread::Thread;
 
-/// A machine for the calibration of one adapter. It is made at the first use, and kept. If two
-/// threads need it at the same moment, each may make one.
+/// A machine for the calibration of one adapter. The machine is made at its first use, and kept. If
+/// two threads need it at the same moment, each may make one.
 #[derive(Debug)]
 pub struct Nowhere {
     host: &'static Described,
@@ -35,7 +36,7 @@ impl Nowhere {
         unsafe { &*machine }
     }
 
-    /// Returns the machine and its op with this name. The op is written to no profile. Returns
+    /// Returns the machine and its op with this name, which is not written to the profile. Returns
     /// `None` if the table of ops is full.
     pub fn op(&self, thread: &Thread, name: &CStr) -> Option<(&'static Vm, &'static Entry)> {
         let machine = self.machine();

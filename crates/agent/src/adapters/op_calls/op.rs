@@ -1,14 +1,15 @@
-//! Maps a call to the id of its export.
+//! Maps a call of a model's op to its entry, which contains the op's export id (the number that
+//! identifies it in a profile).
 //!
 //! ```text
 //!  host, name, for each tensor: type, device, shape ──► words ──► hash ──► table ──► entry
 //! ```
 //!
-//! A call of a known op takes two passes over its name and its arguments: one for the hash and one
-//! for the comparison. It needs no allocation and no lock. The first call of each kind creates the
-//! entry, under the process's lock. The entry's frame is written at the first call in each part of
-//! a profile. So a forked child and a later session also write the names of the ops that they
-//! record.
+//! To find the entry of a known op takes two passes over its name and its arguments: one for the
+//! hash and one for the comparison. It needs no allocation and no lock. The first call of each kind
+//! creates the entry, under the process's lock. The entry's metadata (a *frame*) is written at the
+//! first call in each part of a profile. So a forked child and a later session also write the names
+//! of the ops that they record.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -38,14 +39,14 @@ pub const LONGEST_NAME: usize = 1000;
 const MOST_WITH_SHAPES: usize = 1 << 16;
 /// Number of slots in the hash table: twice the maximum number of signatures with shapes.
 const SLOTS: usize = 1 << 17;
-/// Maximum number of entries, so that the table never fills up.
+/// Maximum number of entries. A quarter of the slots always stays free.
 const MOST: usize = SLOTS / 4 * 3;
 /// A number of dimensions that no tensor reaches.
 pub const MOST_DIMENSIONS: i32 = 32;
 /// Stored instead of the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// Stands for all calls of one op with the same tensor types, shapes and devices.
+/// An entry represents all calls of one op with the same tensor types, shapes and devices.
 ///
 /// The fields that are needed in every call come first and share a cache line.
 #[derive(Debug)]
@@ -54,20 +55,20 @@ pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
-    /// The name as a C string, which [`by_c_name`] compares. Null if the entry has arguments.
+    /// The op's name as a C string, for [`by_c_name`]. Null if the entry is for calls with tensors.
     c_name: *const c_char,
-    /// Id of the op, run or range. The regions of an op have this id plus one, and its tasks have
-    /// this id plus two.
+    /// Export id of the op, run or range. The regions of an op have this id plus one, and its tasks
+    /// have this id plus two.
     pub id: u32,
     /// Twice the serial number of the part that contains the entry's frame, plus 1 if the op's
     /// calls are recorded.
     told: AtomicU32,
-    /// Device of the last tensor argument, or the first CPU if there is none.
+    /// Device of the call's last tensor, or the first CPU if there is none.
     pub device: Device,
     role: Role,
-    /// Whether the amount of storage that the op allocates can be computed from the op's arguments.
+    /// Whether this is the host's op that allocates storage, so that its arguments say how much.
     pub allocates: bool,
-    /// Whether the op is a bookkeeping op of its host.
+    /// Whether the op is a bookkeeping op of its host (one that only manages the host's data).
     pub bookkeeping: bool,
     asynchronous: bool,
     /// Serial number of the part that contains the frames of the op's regions and tasks.
@@ -101,7 +102,7 @@ static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
 /// Receives the words that identify a call, one after the other. The words are not stored, because
-/// the words of sixty tensors would take 2 KiB of the stack. They are produced twice: once to
+/// those of sixty tensors would take 2 KiB of the stack. Instead, they are produced twice: once to
 /// compute their hash, and once to compare them with the words of an entry.
 pub trait Words {
     /// Takes the next word.
@@ -158,7 +159,7 @@ fn push_text(to: &mut impl Words, text: &[u8]) {
     }
 }
 
-/// A list of the tensors of a call. It must push the same words each time.
+/// A list of the tensors of a call. [`Tensors::push`] must push the same words each time.
 pub trait Tensors {
     fn push(&self, to: &mut impl Words);
 }
@@ -217,7 +218,7 @@ impl<T: Tensors> Wanted<'_, T> {
 }
 
 /// Returns the entry for a call with these tensors. Makes it if there is none; returns `None` if
-/// the table is full.
+/// that is impossible, for example because the table is full.
 #[inline(always)]
 pub fn of_call(
     vm: &'static Vm,
@@ -249,9 +250,9 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
     wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
-/// Does what [`by_name`] does, faster, for a host that passes the same address each time it calls
-/// an op. The address is only a hint, because the host may use it for another name later, so the
-/// names are always compared. But the entry is found without waiting for that comparison.
+/// Does what [`by_name`] does, but faster if the host passes the same address each time it calls an
+/// op. The address is only a hint, because the host may use it for another name later, so the names
+/// are always compared.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -320,7 +321,7 @@ fn make(
         return without_shapes(vm, name);
     }
     let _lock = Lock::take()?;
-    // Another thread may have added the entry first.
+    // Another thread may have added the entry before this thread got the lock.
     if let Some(entry) = find(hash, |entry| *entry.signature == *words) {
         return Some(entry);
     }
@@ -395,8 +396,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Writes the frames of all known ops of this machine to the thread's part of the profile. Then no
-/// call of these ops has to write a frame first.
+/// Writes the frames of all known ops of this machine to the thread's part of the profile, so that
+/// no later call has to do this first.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);
@@ -438,8 +439,9 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
 }
 
 impl Entry {
-    /// Returns whether the op's calls are recorded. Writes its frame to the thread's part of the
-    /// profile first, unless that part already contains it.
+    /// Returns whether the op's calls are recorded: the user's filter may exclude them. Writes the
+    /// entry's frame to the thread's part of the profile first, unless that part already contains
+    /// it.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
         let serial = thread.serial;
@@ -477,7 +479,7 @@ impl Entry {
         .unwrap_or(false)
     }
 
-    /// Notes that the op's frame was written to this part. Returns whether the op's calls are
+    /// Stores that the entry's frame was written to this part. Returns whether the op's calls are
     /// recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
@@ -521,19 +523,17 @@ impl Entry {
         })
     }
 
-    /// Returns whether the entry stands for an op, and not for a whole run or a range. Only ops
-    /// have regions.
+    /// Returns whether the entry is for an op, and not for a whole run or a range. Only ops have
+    /// regions.
     #[inline(always)]
     pub fn is_op(&self) -> bool {
         self.role == Role::Op
     }
 
-    /// Returns the export id of the op's regions.
     pub fn region(&self) -> u32 {
         self.id + 1
     }
 
-    /// Returns the export id of the op's tasks.
     pub fn task(&self) -> u32 {
         self.id + 2
     }

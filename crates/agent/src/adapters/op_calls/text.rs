@@ -1,4 +1,4 @@
-//! Spells data types, shapes and devices as TVM does.
+//! Converts data types, shapes and devices to text, spelled as TVM does.
 
 use std::fmt::Write;
 
@@ -52,7 +52,8 @@ const DEVICES: [&str; 19] = [
     "maia",
     "trn",
 ];
-/// For a device of another machine, TVM adds this number times (session number + 1) to the type.
+/// For a device of another computer, TVM adds this number times (session number + 1) to the device
+/// type.
 const REMOTE: i32 = 128;
 
 /// Appends a data type, for example `float32`, `int8x4`, `bool` or `custom[130]16`.
@@ -113,15 +114,15 @@ pub fn device(device: Device) -> String {
 }
 
 /// Returns whether an op on this device returns before the device has finished. Unknown devices are
-/// treated as asynchronous, because the time of a launch must not be shown as if it were the time
-/// of the op.
+/// treated as asynchronous. Otherwise, reports might show the time of a launch as if it were the
+/// time of the op.
 pub fn is_asynchronous(device: Device) -> bool {
     const CPU_AND_ITS_MEMORY: [i32; 3] = [1, 3, 11];
     !CPU_AND_ITS_MEMORY.contains(&device.kind)
 }
 
-/// Returns the number of bytes of one element of a data type. The type is a text, because the VM
-/// passes it to its instrument in this form.
+/// Returns the number of bytes of one element of a data type. The type is a text, because TVM's
+/// virtual machine passes it to its instrument in this form.
 pub fn element_bytes(text: &[u8]) -> Option<u64> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();

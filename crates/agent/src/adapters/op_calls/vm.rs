@@ -1,5 +1,6 @@
-//! The machines of a process that call ops: a virtual machine to which we add an instrument, or a
-//! whole host of which a process has only one.
+//! The machines of a process that call ops. A machine is a virtual machine of TVM to which the
+//! agent adds an instrument, a machine that a host announces, or a whole host of which a process
+//! has only one (PyTorch).
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use crate::process::names;
 use crate::process::part::Process;
 use crate::state::run::Run;
 
-/// The most recently registered virtual machine.
+/// The most recently registered machine.
 static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A machine that calls ops.
@@ -29,20 +30,20 @@ pub struct Vm {
     pub inside: Inside,
     /// Whether the machine's calls are being watched.
     pub watching: Watching,
-    /// Serial number of the part that contains the machine's frame.
+    /// Serial number of the part of the profile that already contains the machine's metadata.
     told: AtomicU32,
     next: *const Vm,
 }
 
-/// Knows whether a machine is between its two calls of the instrument, before and after an op. If
-/// the instrument were removed in between, TVM would report an error.
+/// Stores whether a virtual machine is between the two calls of its instrument before and after an
+/// op. If the instrument were removed in between, TVM would report an error.
 #[derive(Debug, Default)]
 pub struct Inside {
     /// The thread that called the machine last; 0 if none has.
     thread: AtomicUsize,
-    /// Stack address of the machine's outermost op in progress; 0 for none. An op that threw leaves
-    /// its address here; that address is lower than the frames of everything that its thread does
-    /// next.
+    /// Stack address of the machine's outermost op in progress; 0 for none. If an op threw an
+    /// exception, its address stays here; it is lower than the frames of everything that its thread
+    /// does next.
     frame: AtomicUsize,
 }
 
@@ -82,8 +83,8 @@ impl Inside {
 unsafe impl Sync for Vm {}
 
 impl Vm {
-    /// Writes the machine's frame to the part of `process`, at most once per part. The caller must
-    /// hold the process's lock.
+    /// Writes the machine's metadata to the part of `process`, at most once per part. The caller
+    /// must hold the process's lock.
     pub fn tell(&self, process: &Process, run: &Run) {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
@@ -101,7 +102,7 @@ impl Vm {
         }));
     }
 
-    /// Registers a machine. Returns `None` only if a signal handler has interrupted the recorder.
+    /// Registers a machine. Returns `None` if the process's lock cannot be taken.
     pub fn register(name: String, host: &'static Described) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
@@ -132,7 +133,7 @@ impl Vm {
         }
     }
 
-    /// Makes a machine that is in no list and no profile, for calibration.
+    /// Makes a machine for calibration, which [`Vm::find`] does not find and no profile contains.
     pub fn nowhere(host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }

@@ -1,6 +1,6 @@
-//! Decides whether the calls of a machine are watched at present, in a run with a budget
-//! ([`crate::recorder::budget::watch`]). A run of the machine is watched if the host announces each
-//! op to the recorder.
+//! Stores whether the calls of a machine are watched at present, if recording has a budget
+//! ([`crate::recorder::budget::watch`]). A run of the machine is *watched* if the machine announces
+//! each op to the recorder.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -9,24 +9,26 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use crate::recorder::budget::watch::{Calls, Pattern};
 use crate::recorder::thread::Thread;
 
-/// No run of this machine is in progress, or its run is recorded without a claim.
+/// No run of this machine is in progress, or its run is recorded although it could not claim the
+/// machine.
 pub const IDLE: u32 = 0;
 /// A watched run is in progress.
 pub const WATCHED: u32 = 1;
-/// A run is in progress that is not watched: our instrument was removed from the machine.
+/// A run is in progress that is not watched: the agent's instrument was removed from the machine.
 pub const UNWATCHED: u32 = 2;
 
-/// The state of one machine. Only one run at a time claims the machine, because a machine cannot
-/// run on two threads at once. If a program nevertheless runs it on two threads, all later runs of
-/// the machine are watched.
+/// The state of one machine. Only one run at a time can claim the machine, because a machine must
+/// not run on two threads at once. If a program nevertheless does this, all later runs of the
+/// machine are watched.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,
-    /// The thread whose run is in progress, and the serial number of its process's part.
+    /// The thread that has claimed the machine, and the serial number of its process's part of the
+    /// profile.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// The number of runs that the run in progress represents, because the others are not watched;
-    /// 0 or 1 if each run is watched.
+    /// The number of runs that the run in progress represents, because one run in so many is
+    /// watched; 0 or 1 if each run is watched.
     one_in: AtomicU32,
     /// A hash of the calls that the run in progress has made.
     hash: AtomicU64,
@@ -41,11 +43,11 @@ pub struct Watching {
     pub switch: Switch,
 }
 
-/// Used to remove our instrument from a machine and to add it again.
+/// Used to remove the agent's instrument from a machine and to add it again.
 #[derive(Debug, Default)]
 pub struct Switch {
     lock: AtomicBool,
-    /// Our instrument; null if it must not be removed.
+    /// The agent's instrument; null if it must not be removed.
     instrument: AtomicPtr<c_void>,
 }
 
@@ -68,7 +70,8 @@ unsafe impl Sync for Function {}
 pub enum Claim {
     /// The calling thread has claimed the machine, until it calls [`Watching::release`].
     Mine,
-    /// The calling thread has already claimed the machine for an outer run, which is in this state.
+    /// The calling thread has already claimed the machine for an outer run. The value is the
+    /// machine's state.
     Within(u32),
     /// The machine cannot be claimed. The value is true if a run that is not watched is in progress
     /// on another thread.
@@ -81,8 +84,8 @@ impl Watching {
         unsafe { libc::pthread_self() as usize }
     }
 
-    /// Claims the machine for a run on this thread. If this is a forked child, and another thread
-    /// of the parent had claimed the machine, calls `mend` first, which must add the instrument
+    /// Claims the machine for a run on this thread. If a thread that does not exist in this process
+    /// claimed it (this is a forked child), calls `mend` first, which must add the instrument
     /// again.
     pub fn claim(&self, thread: &Thread, mend: impl FnOnce()) -> Claim {
         let here = Self::here();
@@ -113,7 +116,6 @@ impl Watching {
         Claim::Mine
     }
 
-    /// Ends the claim.
     pub fn release(&self) {
         self.one_in.store(1, Ordering::Relaxed);
         self.calls.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -126,8 +128,8 @@ impl Watching {
         self.one_in.store(runs, Ordering::Relaxed);
     }
 
-    /// Collects the exports that the claimed run calls in `calls`, which must live until
-    /// [`Watching::release`].
+    /// Makes [`Watching::note`] append the exports that the claimed run calls to `calls`, which
+    /// must live until [`Watching::release`].
     pub fn collect(&self, calls: *mut Vec<u32>) {
         self.calls.store(calls, Ordering::Relaxed);
     }
@@ -148,8 +150,8 @@ impl Watching {
         self.is_always.store(true, Ordering::Relaxed);
     }
 
-    /// Called at each call of the machine. Returns false if the run is not watched; its calls are
-    /// then counted together with the run.
+    /// Called for each call that the machine announces. Returns false if the run is not watched;
+    /// its calls are then counted together with the run.
     #[inline(always)]
     pub fn note(&self, export: u32) -> bool {
         match self.state.load(Ordering::Relaxed) {
@@ -194,12 +196,11 @@ impl Watching {
 }
 
 impl Function {
-    /// Returns the export id of the function's runs.
     pub fn export(&self) -> u32 {
         self.export
     }
 
-    /// Returns the facts that are known about the function's runs.
+    /// Returns the knowledge about the function's runs.
     ///
     /// # Safety
     /// The calling thread must have claimed the machine, and there must be no other reference to
@@ -218,8 +219,9 @@ impl Switch {
         !self.instrument.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `body` with our instrument. No other thread replaces the instrument until `body`
-    /// returns. If the instrument must not be removed, returns `None` without calling `body`.
+    /// Calls `body` with the agent's instrument. No other thread replaces the instrument until
+    /// `body` returns. If the instrument must not be removed, returns `None` without calling
+    /// `body`.
     pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
         let instrument = self.instrument.load(Ordering::Relaxed);

@@ -1,11 +1,12 @@
-//! Starts a thread for each plugin that can be paused or can hand over events while the program
-//! runs. The thread follows the user's commands (a word in the pool), and asks the plugin for its
-//! events at an interval. If a plugin hangs, only its control thread stops.
+//! Starts a control thread for each profiler plugin that can be paused or can hand over events
+//! while the program runs. This thread follows the user's commands to pause, to continue or to hand
+//! over events (a word in the pool). If the user has set an interval, it also asks the plugin for
+//! its events at this interval. If a plugin hangs, only its control thread stops.
 //!
 //! The control threads also check whether the program still has a thread of its own. If it has
 //! none, they end the recording and then themselves, so that the process ends. If plugins have
-//! started threads but no plugin can be controlled, there is one control thread that does only
-//! this.
+//! started threads but no plugin can be controlled, there is one control thread for this check
+//! only.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -29,8 +30,7 @@ static SERIAL: AtomicU32 = AtomicU32::new(0);
 /// own.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the control threads. A plugin whose control thread cannot be started records until the
-/// end.
+/// Starts the control threads. A plugin whose control thread cannot be started cannot be paused.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,
@@ -53,7 +53,8 @@ pub fn start(
     if threads.is_empty() && have_threads {
         threads.push((None, None));
     }
-    // The threads inherit the mask of blocked signals, so they get none of the program's signals.
+    // The new threads inherit the mask of blocked signals, so the program's signals are not
+    // delivered to them.
     let _calm = sys::SignalsBlocked::for_new_threads();
     let (started, starts) = channel();
     for (guest, every) in threads {
@@ -83,8 +84,8 @@ pub fn wake() {
     }
 }
 
-/// Follows the commands until the recording is over. Returns true if that is because the program
-/// has no thread any more.
+/// Follows the commands until the recording is over or the program has no thread any more. Returns
+/// true in the latter case.
 fn obey(
     row: &'static Row,
     mut guest: Option<&'static Guest>,
@@ -97,8 +98,8 @@ fn obey(
     let mut is_first = true;
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
-        // In the first round, the command is followed at once, because the user may have changed it
-        // since the recording began.
+        // The first round does not wait, because the user may have given a command since the
+        // recording began.
         if now == word && !is_first {
             let left = every.map_or(LOOK, |every| every.saturating_sub(flushed.elapsed()));
             wait(&row.plugin_control, word, left.min(LOOK));
@@ -115,7 +116,7 @@ fn obey(
         let is_due = every.is_some_and(|every| flushed.elapsed() >= every);
         let flush = is_due || !is_first && wanted.flushes != known.flushes;
         if flush || is_first || wanted.paused != known.paused {
-            // A plugin that was given up is not called again, but the control thread continues to
+            // `with` does not call a plugin that was given up, but the control thread continues to
             // check the program's threads.
             guest = guest.filter(|guest| {
                 guest.with(|one| {

@@ -1,6 +1,8 @@
-//! One plugin in one recording, and the threads on which it is called. A plugin may hang, end its
-//! thread, or change the state of its thread, so no call of a plugin runs on a thread of the
-//! program. Each call runs on a separate thread, which exists only during the call.
+//! One profiler plugin in one recording, and the threads on which it is called. A plugin may hang,
+//! end the thread on which it is called, or change its state. So the agent usually does not call a
+//! plugin on a thread of the program. The calls at the beginning and the end of a recording run on
+//! a separate thread, which exists only during the call. Calls in between run on the plugin's
+//! control thread ([`super::control`]).
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -26,8 +28,8 @@ use super::threads;
 use crate::os::sys;
 use crate::process::panics::guarded;
 
-/// The size in bytes of the stack of a thread that calls a plugin. The stack of a program's main
-/// thread has the same size.
+/// The size in bytes of the stack of a thread that calls a plugin. By default, the stack of a
+/// program's main thread has the same size.
 pub const STACK: usize = 8 << 20;
 
 /// A plugin that takes part in a recording. A `Guest` is never freed, because a thread that hangs
@@ -59,13 +61,12 @@ impl Guest {
         self.number.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Stores the plugin's number.
     pub fn set_number(&self, number: Option<u32>) {
         self.number.store(number.map_or(0, |number| number + 1), Ordering::Release);
     }
 
-    /// Runs `body` on the calling thread. Returns false if the plugin was given up before or during
-    /// this.
+    /// Runs `body`, which calls the plugin, on the calling thread. Returns false if the plugin was
+    /// given up before or during this.
     pub fn with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -93,8 +94,8 @@ impl Guest {
         true
     }
 
-    /// Does what [`Guest::begin_call`] does. In addition, a fault in the plugin ends only the call,
-    /// not the process.
+    /// Does what [`Guest::begin_call`] does. In addition, a fault (such as SIGSEGV) in the plugin
+    /// ends only the call, not the process.
     pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         self.begin_call(|one| {
             let _on_thread = crash::OnThread::new();
@@ -102,8 +103,8 @@ impl Guest {
         })
     }
 
-    /// Runs `body` on a separate thread. If the program must not start threads (RLIMIT_NPROC,
-    /// seccomp), runs `body` on the calling thread, without a time limit.
+    /// Runs `body`, which calls the plugin, on a separate thread. If no thread can be started
+    /// (RLIMIT_NPROC, seccomp), runs `body` on the calling thread, without a time limit.
     pub fn begin_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         if self.progress.is_given_up() {
             return Call { guest: self, thread: None };
@@ -165,8 +166,8 @@ impl Call {
                         }
                         break;
                     }
-                    // The call's thread ended without an answer, for example by `pthread_exit`
-                    // outside of a call.
+                    // The call's thread ended without sending its id, for example by
+                    // `pthread_exit`.
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
                         if progress.left(self.guest.patience).is_zero() {

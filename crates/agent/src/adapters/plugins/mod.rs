@@ -17,9 +17,9 @@
 //! | [`threads`] | finds out which threads belong to the program |
 //! | [`progress`] | measures how long a plugin has been in a call |
 //!
-//! If the run asks for no plugins, none of this runs: the adapter only looks at the end of a path
-//! that is copied in any case. None of this runs in a forked child either, because the plugins'
-//! threads do not exist there.
+//! If the run asks for no plugins, none of this runs: the adapter only looks at the name of the run
+//! file. None of this runs in a forked child either, because the plugins' threads do not exist
+//! there.
 
 mod control;
 mod guest;
@@ -58,8 +58,8 @@ pub static ADAPTER: Adapter = Adapter {
     ..Adapter::NOTHING
 };
 
-/// The id of the process whose plugins record; 0 while no plugin records. A child that shares our
-/// memory (`vfork`) or has a copy of it has another process id.
+/// The id of the process whose plugins record; 0 while no plugin records. A child process that
+/// shares this memory (`vfork`) or has a copy of it has another id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether plugins record in this process, which may be a child of the process that started
@@ -69,11 +69,10 @@ pub fn record_here() -> bool {
     process != 0 && process == sys::process_id()
 }
 
-/// Called by the constructor. The constructor does not load plugins yet, because other libraries
-/// may not be initialised, a plugin that hangs would keep the program from reaching its `main`, and
-/// `pthread_exit` needs what glibc sets up for `main`. But if this library is loaded after `main`
-/// has begun, plugins are loaded here. They are then called on this thread, because it has the
-/// dynamic linker's lock.
+/// Called by this library's constructor. The plugins are usually loaded later, because other
+/// libraries may not be initialised yet, and because `pthread_exit` needs what glibc sets up for
+/// `main`. But if this library is loaded after `main` has begun, the plugins are loaded here. They
+/// are then called on this thread, because it has the dynamic linker's lock.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);
@@ -93,8 +92,8 @@ fn begin_environment(is_here: bool) {
     }
 }
 
-/// Loads and starts the plugins that this run asks for, if it asks for them in this program. With
-/// `is_here`, calls them on the calling thread.
+/// Loads and starts the plugins that this run asks for, if it asks for them in this program. If
+/// `is_here` is set, calls them on the calling thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
     let are_for_it =
@@ -140,8 +139,8 @@ pub fn before_exec() -> bool {
 }
 
 /// Called before `unshare` and `setns`, which may fail in a process with several threads. If the
-/// program has only one thread, and all others belong to us or to plugins, ends the recording and
-/// with it these threads. Returns whether it did that.
+/// program has only one thread, and all others belong to the agent or to plugins, ends the plugins'
+/// recording and with it these threads. Returns whether it did that.
 pub fn before_namespaces() -> bool {
     threads::others_are_guests() && stop(false) && {
         threads::wait_until_only_one();
@@ -149,8 +148,8 @@ pub fn before_namespaces() -> bool {
     }
 }
 
-/// Lets the plugins record again, into new files. Called when `exec` has failed or the namespaces
-/// have changed.
+/// Lets the plugins record again, into new files. Called when `exec` has failed, and after
+/// `unshare` or `setns`.
 pub fn record_again() {
     if let Some(run) = run::current() {
         begin(run, false);
@@ -158,10 +157,9 @@ pub fn record_again() {
 }
 
 /// Loads a plugin for another adapter, as [`plugins::load`] does, but on a separate thread, which
-/// ends when the plugin is loaded. The calling thread gets the program's signals meanwhile. Returns
-/// `None` if it takes longer than `patience` until that thread has ended, including the destructors
-/// of the plugin's thread-local objects. If the program must not start threads, the plugin is
-/// loaded on the calling thread, without a time limit.
+/// ends when the plugin is loaded. Returns `None` if it takes longer than `patience` until that
+/// thread has ended, including the destructors of the plugin's thread-local objects. If no thread
+/// can be started, loads the plugin on the calling thread, without a time limit.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
     let (done, ended) = channel();
     let (deadline, loader) = (Instant::now() + patience, Loader::default());
@@ -204,9 +202,9 @@ fn is_zygote() -> bool {
 }
 
 /// Registers a handler that ends the plugins before the static objects of the C++ libraries that
-/// are loaded now are destroyed: such handlers run in the reverse order of their registration.
-/// Without this handler, a session that the program does not end would be ended by this library's
-/// destructor, after the plugins' own objects are destroyed.
+/// are loaded now are destroyed: the C library runs such handlers and destructors in the reverse
+/// order of their registration. Without this handler, this library's destructor would end a
+/// recording that the program does not end, after the plugins' own objects are destroyed.
 fn end_before_destructors() {
     unsafe extern "C" {
         fn __cxa_atexit(

@@ -1,6 +1,6 @@
-//! The calls of one plugin, from its loading to its end. The name of each call is written to the
-//! plugin's file before the call. So a file without an end shows in which call the program ended or
-//! the plugin was given up.
+//! The calls of one profiler plugin, from its loading to its end. Before each call but one
+//! ([`One::take_events`]), its name is written to the plugin's file of events. So a file without an
+//! end shows in which call the program ended or the plugin was given up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::events::{self, EventsFile};
 use crate::process::part::Process;
 use crate::process::plugins::{self, Loaded, Loader};
 
-/// A file of events in which each write counts as a step of the plugin.
+/// A file of events. Each write to it counts as a step of the plugin ([`Progress`]).
 struct Stepping {
     file: EventsFile,
     progress: Arc<Progress>,
@@ -34,7 +34,6 @@ impl io::Write for Stepping {
     }
 }
 
-/// One plugin of a recording.
 pub struct One {
     /// The plugin; `None` before it was loaded.
     loaded: Option<&'static Loaded>,
@@ -42,9 +41,9 @@ pub struct One {
     /// The writer of the plugin's file; `None` after the end of the file was written.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
-    /// The problems that the plugin already had when the recording began.
+    /// The plugin's problems before this recording, with their numbers.
     before: Vec<(Problem, u64)>,
-    /// Number of declared kinds of events that were already written.
+    /// Number of kinds of events declared by the plugin that were already written to the file.
     kinds: usize,
     paused: bool,
 }
@@ -55,8 +54,7 @@ const ERROR: u32 = 4;
 const WARNING: u32 = 2;
 
 impl One {
-    /// Begins the plugin's file. Returns `None` if the process has no part of the profile, which is
-    /// counted as a loss.
+    /// Begins the plugin's file. Returns `None` if the process has no part of the profile.
     pub fn new(
         process: Process,
         options: &PluginOptions,
@@ -98,7 +96,7 @@ impl One {
         }
     }
 
-    /// Ends the file. A failure is counted as a loss where it occurs.
+    /// Ends the file. The write that fails counts a loss.
     fn finish(&mut self) {
         self.progress.step();
         if let Some(writer) = self.writer.take() {
@@ -130,7 +128,6 @@ impl One {
         }
     }
 
-    /// Makes the plugin's sessions.
     pub fn create(&mut self, options: &PluginOptions) {
         let Some(Loaded { plugin, host, .. }) = self.loaded else { return };
         self.doing("in profilerCreate");
@@ -145,7 +142,6 @@ impl One {
         self.sessions = plugin.profilers.iter().filter_map(|p| p.create(&setup)).collect();
     }
 
-    /// Starts the plugin's sessions.
     pub fn start(&mut self, paused: bool) {
         if self.loaded.is_none() {
             return;
@@ -200,9 +196,9 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Writes the complete events of one session, because the plugin asks for this. Returns whether
-    /// they were written. This call is not named in the file: it runs on the plugin's own thread,
-    /// and only that thread can hang.
+    /// Has one session hand over its complete events, and writes them, because the plugin asks for
+    /// this. Returns whether they were written. This call's name is not written to the file: the
+    /// call runs on a thread of the plugin, and only that thread can hang.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };
@@ -212,7 +208,6 @@ impl One {
         session.flush(writer) && writer.flush().is_ok()
     }
 
-    /// Stops the plugin's sessions.
     pub fn stop(&mut self) {
         if self.loaded.is_none() {
             return;

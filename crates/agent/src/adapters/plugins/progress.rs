@@ -9,7 +9,7 @@ pub struct Progress {
     /// Time of the last step of the call in progress, in ms of the monotonic clock; 0 while the
     /// plugin is not being called.
     since_ms: AtomicU64,
-    /// Time of the last step of any call. It is kept after the call has returned.
+    /// Time of the latest step of any call. It is kept after the call has returned.
     last_ms: AtomicU64,
     /// Whether the plugin has taken too long, and must not be called again.
     given_up: AtomicBool,
@@ -24,8 +24,7 @@ impl Progress {
         self.since_ms.store(now, Ordering::Relaxed);
     }
 
-    /// Called when a call begins. If an earlier call has not returned, the time already runs and is
-    /// not changed.
+    /// Called when a call begins. If an earlier call has not returned, its time continues to run.
     pub fn begins(&self) {
         let (idle, now) = (0, now_ms());
         let _ = self.since_ms.compare_exchange(idle, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -46,7 +45,8 @@ impl Progress {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Returns how much of the time that one step may take is left for the step in progress.
+    /// Returns how much of `patience`, the time that one step may take, is left for the step in
+    /// progress.
     pub fn left(&self, patience: Duration) -> Duration {
         match self.since_ms.load(Ordering::Relaxed) {
             0 => patience,

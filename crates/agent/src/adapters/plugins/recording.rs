@@ -1,5 +1,5 @@
-//! The plugins of one recording in this process. Each plugin is called on separate threads
-//! ([`super::guest`]), so if it hangs, only the events that it has not handed over are lost.
+//! The profiler plugins of one recording in this process. Each plugin is called on separate threads
+//! ([`super::guest`]). So if a plugin hangs, only the events that it has not handed over are lost.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
@@ -27,9 +27,9 @@ use crate::state::run::Run;
 static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
 /// Loads the plugins, and creates and starts their sessions. Returns false if this process cannot
-/// use plugins, or if it has no part of the profile, which is counted as a loss. With `is_here`,
-/// calls the plugins on the calling thread, because that thread holds a lock that they may need.
-/// `stop` must end the recording; it is called when the program has no thread of its own any more.
+/// use plugins or has no part of the profile. If `is_here` is set, calls the plugins on the calling
+/// thread, because that thread holds a lock that they may need. `stop` must end the recording; a
+/// control thread calls it when the program has no thread of its own any more.
 pub fn begin(
     run: &'static Run,
     options: &'static PluginOptions,
@@ -98,9 +98,9 @@ fn call(
     guest.begin_call(body).wait()
 }
 
-/// Writes the events of a plugin that asks for this on a thread of its own. Never waits for a lock,
-/// because the thread that holds the lock may be in a call of the plugin that waits for this
-/// thread.
+/// Called on a thread of a plugin, which wants to hand over events: writes these events. Never
+/// waits for a lock, because the thread that holds the lock may be in a call of the plugin that
+/// waits for this thread.
 fn take_events(number: u32, session: *mut c_void) -> bool {
     if !plugins::are_usable() {
         return false;
@@ -117,10 +117,10 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
 }
 
 /// Stops all plugins, takes their events, and ends their files. All plugins are stopped before the
-/// events of the first one are taken, because that can take long, and the others would still be
-/// recording. No plugin may take longer for a step than its patience. `program_ends` is true if the
-/// process ends after this. Faults in plugins are then caught, because the other plugins and the
-/// program still have something to write.
+/// events of the first one are taken: taking them can take long, and the other plugins would still
+/// be recording. A plugin that takes too long for a step is given up. `program_ends` is true if the
+/// process ends after this. Faults (such as SIGSEGV) in plugins are then caught, because the other
+/// plugins and the program still have something to write.
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
@@ -155,9 +155,9 @@ fn end_by_signal_after(time: Duration, signal: i32) {
     let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
 }
 
-/// Programs that check a whole process, each recognised by one of its symbols. They would also
-/// check the plugins, and would report errors that are none: ThreadSanitizer and MemorySanitizer
-/// see only a part of what code without their instrumentation does. In a forked child,
+/// Tools that check a whole process, each with one of its symbols, by which it is recognised. They
+/// would also check the plugins, and would report false errors. ThreadSanitizer and MemorySanitizer
+/// see only a part of what code does that was not compiled for them. In a forked child,
 /// LeakSanitizer and valgrind report memory that only a thread of the parent has used.
 const CHECKERS: [(&CStr, &str); 4] = [
     (c"__tsan_init", "ThreadSanitizer"),

@@ -1,7 +1,7 @@
-//! Distinguishes the program's threads from those of this adapter and of plugins (guests). A thread
-//! of a plugin must not keep a process alive after all of the program's own threads have ended: a
-//! program may end by calling the bare system call `exit` in each of its threads, which strict
-//! seccomp requires.
+//! Distinguishes the program's threads from those that this adapter or profiler plugins have
+//! started. A thread of a plugin must not keep a process alive after all of the program's own
+//! threads have ended: a program may end by calling the bare system call `exit` in each of its
+//! threads, which strict seccomp requires.
 
 use std::ffi::c_long;
 use std::os::unix::thread::JoinHandleExt;
@@ -14,7 +14,7 @@ use crate::os::sys;
 
 /// The threads that this adapter has started and that have not ended.
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-/// The threads that the plugins had started when the recording began.
+/// The threads that the plugins have started, as far as they are known ([`note_guests`]).
 static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// While this value lives, its thread is listed as one that this adapter has started.
@@ -57,9 +57,9 @@ pub fn is_only_one() -> bool {
     all().is_some_and(|all| all.len() == 1)
 }
 
-/// Stores which threads the plugins have started since the recording began. `was_alone` says
-/// whether the process had only one thread before that. If it had more, it is not known who started
-/// a new thread, and the new thread is regarded as the program's. Returns whether the plugins have
+/// Called when the plugins have been started. Stores which threads they have started. `was_alone`
+/// says whether the process had only one thread before. If it had more, nobody knows who started a
+/// new thread, and all new threads are regarded as the program's. Returns whether the plugins have
 /// threads.
 pub fn note_guests(was_alone: bool) -> bool {
     let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,8 +77,8 @@ pub fn note_guests(was_alone: bool) -> bool {
 /// its address is not known.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// If the calling thread is the main thread, asks the kernel for the address of the word and stores
-/// it in [`MAIN`].
+/// If the calling thread is the main thread, asks the kernel for the address of the word that is
+/// cleared at its end, and stores it in [`MAIN`].
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {
@@ -126,8 +126,8 @@ pub fn program_is_over() -> bool {
 
 /// Ends the process with the main thread's status. A thread of ours calls this after all threads of
 /// the program have ended and the plugins were ended. If the status is 0 and no thread of a plugin
-/// is left, this function returns, and the process ends with the calling thread. This is because
-/// glibc may have to call `exit`, which it does when the last thread returns normally.
+/// is left, this function returns instead, and the process ends with the calling thread. Then glibc
+/// can call `exit`, as it does when the last thread returns normally.
 pub fn end_what_is_left() {
     let Some((b'Z' | b'X', code)) = main_state() else { return };
     let status = code >> 8 & 0xff;
@@ -153,8 +153,7 @@ fn wait_until_only_main() {
     }
 }
 
-/// Waits, for a limited time, until the calling thread is the only one: the threads of a recording
-/// that has ended are gone.
+/// Waits, for a limited time, until the calling thread is the only one of the process.
 pub fn wait_until_only_one() {
     for _ in 0..2_000 {
         if is_only_one() {
@@ -164,8 +163,8 @@ pub fn wait_until_only_one() {
     }
 }
 
-/// Waits until a thread of ours has ended. It does not end while a destructor of a plugin hangs.
-/// Returns false if the thread has not ended by the deadline; nothing waits for it any more then.
+/// Waits until a thread of ours has ended, which it does not do while a destructor of a plugin
+/// hangs. Returns false if the thread has not ended by the deadline; it is then detached.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
     // SAFETY: `into_pthread_t` made this function the only owner of the thread. The thread is
@@ -181,8 +180,8 @@ pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     true
 }
 
-/// Waits until the kernel has removed a thread that has ended. Until then, the kernel regards the
-/// process as one with several threads.
+/// Waits, for a limited time, until the kernel has removed a thread that has ended. Until then, the
+/// kernel regards the process as one with several threads.
 pub fn wait_until_gone(id: u32) {
     for _ in 0..20_000 {
         if !sys::thread_exists(id) {

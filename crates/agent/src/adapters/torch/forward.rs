@@ -1,13 +1,14 @@
-//! Finds the forward op of a call of the backward pass.
+//! For an op of the backward pass, finds the op of the forward pass to which it belongs.
 //!
-//! PyTorch gives each op of the forward pass a sequence number, the number of nodes that the thread
-//! has added to autograd's graph. In the backward pass, autograd passes the number of a node, and
-//! the thread that made the node, to each call. Several nested ops have the same number if they
-//! began before the node was made; the op that began last made the node. PyTorch's own profiler
-//! links forward and backward ops in the same way.
+//! PyTorch gives each op of the forward pass a sequence number: the number of nodes that the thread
+//! has added to autograd's graph up to now. In the backward pass, autograd passes the number of a
+//! node, and the number of the thread that made the node, to each op. Several nested ops have the
+//! same sequence number if they began before the node was made; of these, the op that began last
+//! made the node. PyTorch's own profiler links forward and backward ops in the same way.
 //!
-//! For each thread, a ring contains the ops with the latest numbers. The ring is long enough for a
-//! very deep model. If a forward op was overwritten, it is unknown, which is not an error.
+//! For each thread, a ring buffer contains the ops with the latest sequence numbers. The ring is
+//! long enough for a very deep model. If a forward op was overwritten, the backward op is recorded
+//! without it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -37,9 +38,9 @@ struct Ring {
 static RINGS: [AtomicPtr<Ring>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
 
-/// For a call of the forward pass, stores the op in the thread's ring, and returns 0. For a call of
-/// the backward pass, returns the export id of its forward op plus one, or 0 if the forward op is
-/// not known.
+/// For an op of the forward pass, stores it in the thread's ring, and returns 0. For an op of the
+/// backward pass, returns the export id of its forward op plus one, or 0 if the forward op is not
+/// known.
 #[inline(always)]
 pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
     let serial = thread.serial;

@@ -1,4 +1,4 @@
-//! Registers PyTorch as a host that calls ops. A process has only one PyTorch.
+//! Registers PyTorch as a host that calls ops. A process contains PyTorch only once.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -1,12 +1,13 @@
-//! Finds the entry of an op by the data that PyTorch passes for it: the address of its schema, or a
-//! name.
+//! Finds the entry of an op by the data that the shim passes for it: the address of PyTorch's
+//! schema of the op, or a name. (The shim is the library that connects PyTorch to the agent.)
 //!
 //! Between two ops, the program displaces the recorder's data from the caches. To find an entry by
 //! its name in the table of all entries, the processor must load four cache lines, one after the
 //! other: the place in the table, the entry, the entry's name, and the name that the host passes.
 //! *Measured* in a training loop on a busy machine: waiting for these lines took more than half of
-//! the recorder's time for an op. The tables of this module need only one line, which also contains
-//! the data of the entry that most ops need. For a long name, they need the next line as well.
+//! the recorder's time for an op. A look-up in the tables of this file needs only one line, which
+//! also contains the data of the entry that most ops need. For a long name, it needs the next line
+//! as well.
 //!
 //! ```text
 //!  schema ─► place: version, export, told, entry, schema      the shim passes no name
@@ -27,8 +28,8 @@ use crate::adapters::op_calls::op::Entry;
 const SCHEMAS: usize = 1024;
 /// Number of places for names. Names are used for the nodes of autograd, which have no schemas.
 const NAMES: usize = 256;
-/// Number of bytes of the longest name that can be stored in a place. With this number, a place
-/// takes two cache lines.
+/// Length in bytes of the longest name that a place can contain. With this length, a place takes
+/// two cache lines.
 const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
@@ -44,8 +45,8 @@ pub struct Known {
     pub entry: &'static Entry,
     /// The entry's export.
     pub export: u32,
-    /// The result of [`Entry::told`] when the op was stored, so that the entry's line need not be
-    /// read.
+    /// The result of [`Entry::told`] when the op was stored. Because it is here, the entry's cache
+    /// line need not be read.
     pub told: u32,
 }
 
@@ -202,8 +203,8 @@ pub fn with_name(name: &[u8]) -> Option<Known> {
     (name.len() <= LONGEST).then(|| name_place(name).find(name)).flatten()
 }
 
-/// Stores the entry of an op, by its schema or, if the schema is null, by its name. Does nothing if
-/// another thread is changing the same place.
+/// Stores the entry of an op, by its schema or, if the schema is null, by its name. Does nothing
+/// for bookkeeping ops and long names, or if another thread is changing the same place.
 #[inline(never)]
 pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     if entry.bookkeeping {

@@ -1,11 +1,12 @@
-//! Writes the recordings of PyTorch's own profiler to the profile, without JSON in between.
-//! `include/counterpoint/torch_log.h` documents the table of functions.
+//! Writes the recordings of PyTorch's own profiler to the profile. The shim hands over the entries
+//! of such a recording directly, not as JSON. `include/counterpoint/torch_log.h` documents the
+//! table of functions.
 //!
 //! ```text
 //!  torch.profiler ──► Kineto ──► logger (shim) ──► Recording ──► file of events in the process's part
 //! ```
 //!
-//! All of this happens after PyTorch's profiler has stopped, on the thread that stopped it.
+//! The shim makes these calls after PyTorch's profiler has stopped, on the thread that stopped it.
 
 use std::ffi::{CStr, c_char};
 
@@ -60,8 +61,6 @@ impl Recording {
     }
 }
 
-/// Returns the bytes of a text.
-///
 /// # Safety
 /// `text.data` must be null or point to `text.length` bytes that stay valid for `'a`.
 unsafe fn bytes<'a>(text: Text) -> &'a [u8] {
@@ -136,8 +135,6 @@ unsafe extern "C" fn entry(trace: Trace, entry: *const RawEntry) {
 }
 
 impl Recording {
-    /// Writes an entry.
-    ///
     /// # Safety
     /// The entry's texts and arguments must be readable.
     unsafe fn put(&mut self, raw: &RawEntry) {
@@ -162,7 +159,7 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        // The arguments are on the heap, because the stack is the program's.
+        // The arguments are on the heap, because they could need too much of the program's stack.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
@@ -195,7 +192,8 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
             return false;
         }
         if whole == 0 {
-            // The file gets no end. The command line then counts the recording as incomplete.
+            // The file gets no end. The commands of `counterpoint` then regard the recording as
+            // incomplete.
             let _ = recording.writer.flush();
             return false;
         }

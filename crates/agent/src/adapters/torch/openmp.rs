@@ -5,8 +5,8 @@
 //!                              region ends   ◄─                              on each thread
 //! ```
 //!
-//! The region, and the task on the launching thread, are only timed, because the op's own counters
-//! include what they count. Counters are read for the tasks on the other threads.
+//! The region, and the task on the launching thread, are only timed, because the counts of their op
+//! include theirs. Counters are read for the tasks on the other threads.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -59,22 +59,21 @@ pub fn real() -> *mut c_void {
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// The bracket of the region, on the launching thread. The tasks' brackets are stored
-    /// elsewhere.
+    /// The bracket of the region, on the launching thread; `None` if the region is only counted.
     bracket: Option<Bracket>,
     what: What,
-    /// Whether the run has counters. At the end of the region, the thread's state may not contain
-    /// this any more: a signal handler may have forked in between, and this may be the child.
+    /// Whether the run has counters. At the end of the region, the thread's state may not say this
+    /// any more: a signal handler may have forked in between, and this may be the child.
     has_counters: bool,
     /// Written by all threads if the run has counters, otherwise not used.
     workers: Sums,
-    /// The sums that are added to the op around the region.
+    /// The sums of all tasks on other threads, to be added to the op around the region.
     added: Workers,
 }
 
-/// The data that each task reads. The launching thread has just written it, so the other threads'
-/// processors must fetch each cache line of it, and the launching thread waits for this. Therefore
-/// the data fits into one cache line.
+/// The data that each task reads. It fits into one cache line, because the launching thread has
+/// just written it: the other threads' processors must fetch each line from there, and the
+/// launching thread waits for them.
 #[repr(C, align(64))]
 struct Shared {
     body: Body,
@@ -91,7 +90,7 @@ fn has_counters(run: &Run) -> bool {
     !run.plan.counters().is_empty()
 }
 
-/// The counts of the region's tasks on other threads.
+/// The counts of the region's tasks that ran on other threads than the launching one.
 #[repr(align(64))]
 struct Sums {
     /// Number of tasks on other threads.
@@ -153,7 +152,8 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
     }
 }
 
-/// Begins a region, and writes its data to `launch`. Returns false if nothing was written.
+/// Begins a region, and writes its data to `launch`. Returns false if the region is neither
+/// recorded nor counted; `launch` is then not written.
 #[inline(never)]
 fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usize) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -201,8 +201,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     guarded(begin).flatten().is_some()
 }
 
-/// Returns the op of a region, and how the region is chosen by sampling. Returns `None` if the op's
-/// regions are not recorded.
+/// Returns the op to which a region belongs, and how it is decided whether the region is recorded.
+/// Returns `None` if the user's filter excludes the op.
 #[inline(always)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));
@@ -223,8 +223,8 @@ fn region_ends(launch: &mut Launch) {
     });
 }
 
-/// Adds the counts of the other threads to the op. This function's frame is not on the stack when
-/// the region's counters are read.
+/// Adds the counts of the other threads to the op. This is a separate function so that the end of
+/// the region needs less of the stack.
 #[inline(never)]
 fn add_workers(launch: &mut Launch) {
     let thread = thread::current();
@@ -239,7 +239,8 @@ fn add_workers(launch: &mut Launch) {
     }
 }
 
-/// Runs the region's body as a task, on each thread of a recorded region.
+/// Libgomp calls this function on each thread of a region, instead of the region's body. It runs
+/// the body as a task.
 unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     // SAFETY: `data` is the `Launch` of the region. The launching thread waits for all tasks, so it
     // outlives this task.
@@ -284,7 +285,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
         if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
             return Some(Task::Recorded(bracket, what));
         }
-        // On the launching thread this is not needed, because the op is in progress there.
+        // On the launching thread, this is not needed, because the op itself is in progress there.
         if shared.how == How::Never && is_elsewhere {
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             let state = unsafe { thread.as_mut() }?;
@@ -327,7 +328,7 @@ fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     });
 }
 
-/// Counts a task whose counters could not be read.
+/// Counts a task whose counters could not be read: all sums of its region are then unknown.
 fn add_unknown(workers: &Sums) {
     workers.unknown.store(u32::MAX, Ordering::Relaxed);
     workers.tasks.fetch_add(1, Ordering::Release);

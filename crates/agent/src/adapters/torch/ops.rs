@@ -4,9 +4,10 @@
 //! PyTorch describes an op in an object on the stack of the thread that calls the op. The object's
 //! destructor ends the op, even if the op throws. So the object's address identifies the op. The
 //! addresses of nested ops are in no particular order, because the compiler may put several objects
-//! into one stack frame. The object of a range of Python's `record_function` is elsewhere, and
-//! Python may end such a range late or on another thread. Therefore these ranges are not among the
-//! thread's open calls; the shim stores the data that is needed at their end ([`Apart`]).
+//! into one stack frame. The object of a range (of Python's `record_function`) is not on the stack,
+//! and Python may end such a range late or on another thread. Therefore ranges are not among the
+//! thread's open calls. The shim provides memory for the data that is needed at their end
+//! ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,10 +60,10 @@ pub static counterpoint_torch_ops: Table = Table {
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 
-/// The start of a range, stored until its end. It is in memory of the shim.
+/// The data about the start of a range, which is needed at its end. It is in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
-    /// The epoch in which the range began.
+    /// The epoch (number of the recording) in which the range began.
     epoch: u32,
     /// The thread on which the range began.
     thread: *const Thread,
@@ -71,10 +72,11 @@ struct Apart {
     before: Readings,
 }
 
-/// Number of calls of [`begin_apart`] that have not ended.
+/// Number of ranges that [`begin_apart`] has begun and [`end_apart`] has not ended.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the entry of a call; `None` if the table is full or the call has no name.
+/// Returns the entry of an op or range; `None` if it has no name, or if no entry can be made, for
+/// example because the table is full.
 ///
 /// # Safety
 /// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
@@ -95,7 +97,7 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     unsafe { entry_with_tensors(vm, role, call) }
 }
 
-/// Returns the entry of a call with tensors.
+/// Returns the entry of an op for which the shim has described the tensors.
 ///
 /// # Safety
 /// The requirements of [`entry_of`] apply; in addition, `call.tensors` must not be null.
@@ -161,12 +163,13 @@ fn forward_of(thread: &Thread, call: &TorchCall, export: u32) -> u64 {
 }
 
 /// Stores the op's entry, so that the next call of the op finds it faster. Called before counters
-/// are read, because after a fork the first write to a page is a page fault.
+/// are read: after a fork, the first write to a page is a page fault, which the counters must not
+/// count.
 ///
 /// # Safety
 /// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
 unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
-    // Shims of earlier versions have a shorter struct, which does not identify the op.
+    // Shims of earlier versions pass a shorter struct, which does not identify the op.
     let says_it = call.size as usize >= size_of::<TorchCall>();
     if says_it && call.tensors.is_null() && call.kind != kind::RANGE {
         let is_named = call.identity.is_null() && !call.name.is_null();
@@ -204,8 +207,8 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         // op next, on this thread.
         unsafe {
             let call = &*call;
-            // If the op is not known, the shim calls `begin` next, which calls `enter_before`
-            // again.
+            // If the op is not known, the shim calls `begin` next, which calls `enter_before`.
+            // Without the short way, `enter_before` is called here only for a known op.
             let entered = if short::is_for_ops() {
                 Some(bracket::enter_before(Caller::MeasuredHolder))
             } else {
@@ -224,7 +227,7 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
             true
         }
     });
-    // After a panic, the recorder is switched off, so the shim need not call `begin`.
+    // After a panic (`None`), the agent is switched off, so the shim need not call `begin`.
     i32::from(begun != Some(false))
 }
 
@@ -295,7 +298,7 @@ fn fill_from(counts: &mut Counts, thread: &Thread, before: &Readings) {
         return;
     }
     for (i, value) in counts.values.iter_mut().enumerate().take(counts.count as usize) {
-        // A call has an exact value only if the counters were running during the whole call.
+        // The value of a counter is exact only if the counter was running during the whole call.
         let whole = thread.after.enabled(i).zip(before.enabled(i)).map(|(a, b)| a.wrapping_sub(b))
             == thread.after.running(i).zip(before.running(i)).map(|(a, b)| a.wrapping_sub(b));
         if let Some(counted) = thread.after.since(before, i).filter(|_| whole) {
@@ -322,8 +325,8 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
             return None;
         }
         let place = memory.cast::<Apart>();
-        // All of the memory is written before the counters are read, so that no page fault of a
-        // first write happens during the range.
+        // All of the memory is written before the counters are read, so that later writes cause no
+        // page faults that would be counted.
         // SAFETY: the shim's memory has the size and the alignment that the table of functions
         // states.
         let apart = unsafe {
@@ -422,8 +425,8 @@ extern "C" fn announced(begin: u64, end: u64) {
     }
 }
 
-/// Records `calls` ops that do nothing, for calibration. If `uncounted` is set, records empty
-/// parallel regions instead, for which no counter is read.
+/// Makes `calls` ops that do nothing, for calibration. If `uncounted` is set, makes empty parallel
+/// regions instead, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";

@@ -2,12 +2,13 @@
 //!
 //! A library calls a function of another library through a slot that the dynamic linker fills in.
 //! libtorch_cpu has such a slot for `GOMP_parallel`, and each model that torch.compile has compiled
-//! for the CPU has one, too. Replacing the slot also works if the recorder was not preloaded. The
-//! alternative was to export a `GOMP_parallel` that the linker finds before libgomp's. This would
-//! need preloading, and our function would have to find out which of several OpenMP libraries its
-//! caller is bound to; a wrong guess makes barriers fail.
+//! for the CPU has one, too. Replacing the content of the slots also works if this library was not
+//! preloaded. The alternative was to export a `GOMP_parallel` that the linker finds before
+//! libgomp's. This would need preloading, and the exported function would have to find out which of
+//! several OpenMP libraries its caller uses; a wrong guess would make barriers fail.
 //!
-//! Only slots that contain an address in the OpenMP library of libtorch_cpu are replaced.
+//! A slot is replaced only if it contains the address of `GOMP_parallel` in the OpenMP library of
+//! libtorch_cpu, or if the linker has not filled it in yet.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::lock::Lock;
 use crate::process::panics::{guarded, guarded_apart};
 
-/// The library that must be patched for regions to be seen at all.
+/// The library whose slot must be replaced for regions to be seen at all.
 const TORCH: &[u8] = b"libtorch_cpu.so";
 
 #[cfg(target_arch = "x86_64")]
@@ -34,17 +35,20 @@ const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 
-/// The total number of library loads in this process when [`scan`] last ran; 0 before that.
+/// The total number of library loads in this process up to the latest run of [`scan`]; 0 before
+/// that.
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// The total number of library unloads in this process when [`scan`] last ran.
+/// The total number of library unloads in this process up to the latest run of [`scan`].
 static GONE: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that were loaded when [`scan`] last ran. As long as no library is unloaded,
-/// new libraries are appended to the list.
+/// Number of libraries that were in the linker's list at the latest run of [`scan`]. As long as no
+/// library is unloaded, new ones are appended to the list.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Number of slots of libtorch_cpu that contain the address of our function.
+/// How many times [`scan`] has found a slot of libtorch_cpu that contains the address of our
+/// function. If this is 0, regions are not seen.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces the slots of all loaded libraries. The shim calls this function through the table.
+/// Replaces the slots of all loaded libraries. The shim calls this function through the table of
+/// functions in `ops.rs`.
 pub extern "C" fn watch_parallel() -> i32 {
     let _errno = ErrnoGuard::new();
     let watched = guarded_apart(|| {
@@ -61,7 +65,7 @@ pub extern "C" fn watch_parallel() -> i32 {
 }
 
 /// Does what [`watch_parallel`] does, for libraries that were loaded after it ran. If there are
-/// none, this costs only a call of the dynamic linker.
+/// none, this costs only one call of `dl_iterate_phdr`.
 pub fn look_again() {
     if OF_TORCH.load(Ordering::Relaxed) == 0 {
         return;
@@ -71,8 +75,9 @@ pub fn look_again() {
     }
 }
 
-/// Looks up the functions of the OpenMP library that libtorch_cpu uses. The dynamic linker searches
-/// the program and its global libraries first, then the libraries that libtorch_cpu itself needs.
+/// Looks up the functions of the OpenMP library that libtorch_cpu uses, as the dynamic linker does:
+/// first in the program and its global libraries, then in the libraries that libtorch_cpu itself
+/// needs. Returns whether all were found.
 fn find_real() -> bool {
     if !openmp::real().is_null() {
         return true;
@@ -120,8 +125,9 @@ fn added() -> u64 {
     added
 }
 
-/// Replaces the slots of the libraries that were loaded after the last call. The linker holds its
-/// lock meanwhile, so no library is unloaded.
+/// Replaces the slots of the libraries that were loaded after the previous call; of all libraries,
+/// if one was unloaded. The linker holds its lock meanwhile, so no library is unloaded during the
+/// call.
 fn scan() {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
@@ -274,8 +280,8 @@ impl Library {
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
         // A slot that has not been used yet contains an address in the library's own code, which
-        // calls the linker. The linker would then find the same function as for libtorch_cpu,
-        // because that function is in the global scope.
+        // calls the linker. The linker would find the same function as for libtorch_cpu, because
+        // that function is in the global scope.
         if now != ours && (now == real || self.code.contains(&now)) {
             let page = slot & !4095;
             let sealed = self.sealed.contains(&slot);

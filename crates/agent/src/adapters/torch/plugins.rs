@@ -13,8 +13,8 @@
 //! | [`kinds`] | decides which types of events a plugin is asked for |
 //! | [`safe_text`] | makes names and JSON values safe |
 //!
-//! Each plugin is loaded once per process ([`crate::process::plugins`]), so another adapter can use
-//! the same plugins at the same time.
+//! Each plugin is loaded only once in a process ([`crate::process::plugins`]), and another adapter
+//! can use the same plugins at the same time.
 
 mod hand_over;
 mod kinds;
@@ -69,10 +69,10 @@ static CHILDREN: OnceLock<Vec<Child>> = OnceLock::new();
 /// Whether a forked child has already printed that it records no plugins.
 static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// A recording of one profiler.
+/// A recording of PyTorch's profiler with one profiler of a plugin.
 struct Recording {
     child: &'static Child,
-    /// The session. Each of the calls of [`Recording::control`] locks it for its duration.
+    /// The plugin's session. [`Recording::control`] locks it for the duration of a call.
     session: Mutex<Session<'static>>,
     correlation: Correlation,
 }
@@ -91,7 +91,6 @@ unsafe extern "C" fn say(line: *const c_char) {
     });
 }
 
-/// Returns the value of an environment variable.
 fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: `name` is a C string, so `getenv` returns null or a C string. Its bytes stay valid as
     // long as nobody changes this variable. PyTorch's own calls of `getenv` assume the same.
@@ -105,11 +104,12 @@ fn complain(line: &str) {
     sys::complain(&format!("counterpoint: {line}\n"));
 }
 
-/// The number that [`complain_once`] gets for lines about the user's settings.
+/// Passed to [`complain_once`] in place of a plugin's number, for lines about the user's settings.
 const SETTINGS: u32 = u32::MAX;
 
-/// Writes a line to stderr, unless a line about the same plugin was written before. A schedule may
-/// cause any number of recordings, which would all write the same line.
+/// Writes a line to stderr, unless this function has already written one with the same number
+/// `about` (usually of a plugin). With a schedule, PyTorch's profiler makes any number of
+/// recordings, which would all write the same line.
 fn complain_once(about: u32, line: &str) {
     static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ fn children() -> Vec<Child> {
     else {
         return Vec::new();
     };
-    // A process with more rights than its user must not load what the user chooses.
+    // A process with more rights than its user (setuid) must not load what the user chooses.
     if sys::has_more_rights() {
         return Vec::new();
     }
@@ -189,8 +189,9 @@ fn patience() -> Duration {
     Duration::from_secs(seconds.unwrap_or(30).max(1))
 }
 
-/// Returns whether this process may load a plugin from this file: root loads no file that any user
-/// can change. Prints a line if other users can change the file.
+/// Returns whether this process may load a plugin from this file: root loads no file that all users
+/// or a group can change. Prints a line if the process runs as root and another user can change the
+/// file.
 fn may_load(file: &Path) -> bool {
     let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
     let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
@@ -235,7 +236,8 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // When the parent process forked, other threads may have held any of our locks.
+            // This is a forked child. When the parent forked, other threads may have held any of
+            // our locks.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -297,9 +299,10 @@ fn result(agreed: Option<bool>) -> i32 {
 }
 
 impl Recording {
-    /// Makes a call that must not overlap with other calls of the session.
+    /// Makes a call of the session that must not overlap with its other calls. Returns false if the
+    /// process was forked from the one that loaded the plugins.
     fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
-        // In a forked child, the lock may be held by a thread that exists only in the parent.
+        // In such a child, the lock may be held by a thread that exists only in the parent.
         plugins::are_usable()
             && call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }

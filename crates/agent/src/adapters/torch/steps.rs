@@ -1,11 +1,12 @@
-//! Decides in which steps of the program PyTorch announces its ops, in a run with a budget.
+//! Decides in which steps of the program (such as iterations of a training loop) PyTorch announces
+//! its ops, in a run with a budget.
 //!
-//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, even if the op is
-//! only counted. In a loop of short ops, this cost alone exceeds a small budget. PyTorch has
-//! separate observers for named ranges (`record_function`) and for ops, and an observer of ranges
-//! is called only for ranges. So the observer of ranges is always registered, and the observer of
-//! ops is removed for whole steps of the program ([`crate::recorder::budget::steps`]). Such a step
-//! is called *away*:
+//! As soon as an observer (a callback for `RecordFunction`) is registered with PyTorch, each op
+//! costs some hundred nanoseconds, even if the op is only counted. In a loop of short ops, this
+//! cost alone exceeds a small budget. PyTorch has separate observers for named ranges
+//! (`record_function`) and for ops, and an observer of ranges is called only for ranges. So the
+//! shim keeps the observer of ranges registered, and removes the observer of ops for whole steps of
+//! the program ([`crate::recorder::budget::steps`]). Such a step is called *away*:
 //!
 //! ```text
 //!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away
@@ -13,16 +14,16 @@
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
 //!
-//! All of the first steps are seen (their ops are announced). Later steps are seen with the
+//! The first steps are all seen (their ops are announced). Later steps are seen with the
 //! probability 1/`period`, which is at least 1/16. The period is computed from the additional
-//! processor time that the process needs for a seen step. The additional time of the thread alone
-//! would be too small, because OpenMP's threads wait without sleeping while the thread is in the
-//! recorder.
+//! processor time that the process needs for a seen step. The additional time of one thread alone
+//! would be too small, because OpenMP's other threads wait without sleeping while this thread is in
+//! the recorder.
 //!
 //! A step that is away ends when the next step begins. If no step follows, because the loop is
-//! over, the rest of the program must not stay unseen. So PyTorch announces one op in some hundred
-//! to another observer, which checks whether the step takes too long ([`is_overdue`]). For all
-//! other ops, this observer costs nothing.
+//! over, the rest of the program must not stay unseen. So in such a step, PyTorch announces one op
+//! in some hundred to another observer, which checks whether the step takes too long
+//! ([`is_overdue`]). For all other ops, this observer costs nothing.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -39,29 +40,30 @@ use crate::state::{epoch, run};
 
 /// The number of first steps that are all seen.
 const ALL_SEEN: u64 = 8;
-/// The number of first steps that are not in the sample, because they make calls that later steps
-/// do not make.
+/// The number of first steps that are not in the sample from which calls are estimated, because
+/// they make calls that later steps do not make.
 const WARM: u64 = 4;
-/// Before the cost of announcing ops was measured, it is assumed. If this many times the assumed
-/// cost would exceed the budget, some steps are away, so that the cost is measured.
+/// Until the cost of announcing ops was measured, an assumed cost is used. If this many times the
+/// assumed cost would exceed the budget, some steps are away in any case, so that the cost is
+/// measured.
 const UNSURE: f64 = 3.0;
-/// The longest period.
+/// The longest period: one step in so many is seen at least.
 const LONGEST: u32 = 16;
-/// The number of steps without the observer that must have ended before the cost of announcing is
-/// computed from the durations of steps. Until then, the cost is assumed.
+/// The number of steps that were away and were timed, before the cost of announcing is computed
+/// from the durations of steps.
 const FEWEST: usize = 5;
 /// The assumed cost of announcing an op, in ns. Measured: 280 to 580 ns, including the cost of
 /// counting the op.
 const ASSUMED_NS: f64 = 500.0;
-/// If a range is inside of other ranges, the number of times that its name must occur before the
-/// range is regarded as the start of a step. The number is high because the ranges of a model's
-/// layers occur several times in each step, and the step often is a range itself.
+/// For a range inside of other ranges: the number of times that it must begin before it is regarded
+/// as the start of a step. The number is high because the ranges of a model's layers occur several
+/// times in each step, and the step itself is often a range.
 const INSIDE: u32 = 32;
 /// The cost of a step in which ops are not announced, in ns of the process's processor time.
 /// Measured with PyTorch 2.15 on one thread, with the process's clock: reading that clock takes 570
 /// to 730 ns; removing or adding the observer, together with the thread's next look-up of its
-/// observers, takes 790 to 1,320 ns. The thread's clock shows about the same for the latter (970
-/// ns). The look-ups by other threads were not measured.
+/// observers, takes 790 to 1,320 ns. The thread's clock shows about the same for removing or adding
+/// (970 ns). The look-ups by other threads were not measured.
 const AWAY_NS: f64 = 2_000.0;
 /// A step that is away is overdue if it takes longer than SHORTEST_OVERDUE_NS, and also longer than
 /// this many times the longest step so far.
@@ -71,7 +73,7 @@ const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 /// Time on the monotonic clock at which the step that is away becomes overdue.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times, in ns, that the process needed for the last steps of one kind (seen or
+/// The processor times, in ns, that the process needed for the latest steps of one kind (seen or
 /// away).
 #[derive(Debug)]
 struct Durations {
@@ -129,7 +131,7 @@ struct Marker {
 struct State {
     /// Serial number of the process's part; 0 if there is none.
     serial: u32,
-    /// Ranges, and how many times each of them has begun.
+    /// Ranges that may become the start of a step, and how many times each of them has begun.
     candidates: [(Marker, u32); 32],
     known: usize,
     marker: Option<Marker>,
@@ -145,7 +147,7 @@ struct State {
     /// time, both in ns.
     began: [u64; 2],
     longest_ns: u64,
-    /// Number of steps until the next step that is seen.
+    /// Number of steps until the next seen step, including it.
     left: u64,
     /// The period with which the next seen step was drawn (chosen at random).
     period: u32,
@@ -174,7 +176,8 @@ impl State {
         }
     }
 
-    /// Returns whether the range that begins is the start of a step.
+    /// Returns whether `range`, which begins now, is the start of a step. Stores the first range
+    /// that recurs as the start of all steps.
     fn is_begin(&mut self, range: Marker) -> bool {
         if let Some(marker) = self.marker {
             return marker == range;
@@ -198,9 +201,9 @@ impl State {
         is_begin
     }
 
-    /// Ends a step and begins the next one. Both happen at the same moment, because reading the
-    /// process's clock is a system call. So every step contains the time of this function. `must`
-    /// says that the next step must be seen.
+    /// Ends a step and begins the next one, with only one reading of the process's clock, which is
+    /// a system call. So every step contains the time of this function. If `must` is set, the next
+    /// step must be seen.
     fn next(&mut self, thread: &mut Thread, must: bool) {
         let [wall, cpu] = now();
         if self.steps > WARM && !self.is_cut {
@@ -252,7 +255,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the period with which the cost stays within the budget.
+    /// Returns the period with which the cost of announcing ops stays within the budget.
     fn wanted(&self, thread: &Thread) -> u32 {
         let (seen, away) = (self.seen.middle()[0] as f64, self.away.middle()[0] as f64);
         let draws = &thread.draws;
@@ -264,13 +267,14 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // If the assumed cost may be too low, some steps are made away, so that the cost is
-        // measured.
+        // If a higher cost than the assumed one would exceed the budget, some steps are made away,
+        // so that the cost is measured.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
 
-/// The state, with a lock. No thread waits for this lock: if it is taken, the thread does nothing.
+/// The state, with a lock. No thread waits for this lock: if another thread has it, `with` does
+/// nothing.
 struct Locked {
     lock: AtomicBool,
     state: UnsafeCell<State>,
@@ -294,9 +298,9 @@ impl Locked {
     }
 }
 
-/// Returns whether the shim has to announce ranges, so that steps can be found. When this is
-/// called, PyTorch must be announcing all ops. `has_forked` is set in a forked child, in which no
-/// other thread runs.
+/// Called by the shim. Returns whether it has to announce ranges, so that steps can be found. When
+/// this is called, PyTorch must be announcing all ops. `has_forked` is set in a forked child, in
+/// which no other thread runs.
 pub extern "C" fn steps(has_forked: i32) -> i32 {
     if has_forked != 0 {
         STATE.lock.store(false, Ordering::Release);
@@ -312,9 +316,9 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
     i32::from(wanted.flatten() == Some(true))
 }
 
-/// Called at the start of a named range that is inside of `depth` other ranges on this thread. With
-/// `must_see`, no step may be away. Returns whether PyTorch has to announce ops from now on, or -1
-/// if nothing changes.
+/// Called by the shim at the start of a named range that is inside of `depth` other ranges on this
+/// thread. If `must_see` is set, the next step must be seen. Returns whether PyTorch has to
+/// announce ops from now on, or -1 if nothing changes.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -345,7 +349,7 @@ pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see:
     announced.flatten().map_or(-1, i32::from)
 }
 
-/// Called for a few ops that are chosen at random, in a step whose ops are not announced. Returns
+/// Called by the shim for a few ops that are chosen at random, in a step that is away. Returns
 /// whether ops must be announced again, because the step takes too long.
 pub extern "C" fn is_overdue() -> i32 {
     if !steps::is_away() || record::clock::monotonic_ns() < OVERDUE_NS.load(Ordering::Relaxed) {
@@ -365,8 +369,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Stores the number of cut steps in the counts of the calling thread, if its ranges are the steps.
-/// It is stored now because no other step may follow.
+/// Stores the number of cut steps in the table of the calling thread. This is done now because no
+/// other step may follow.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };

@@ -1,4 +1,5 @@
-//! Finds the entry of the op that the VM calls, from the arguments of the VM's instrument.
+//! Finds the entry of the op that TVM's virtual machine (VM) calls, from the arguments that the VM
+//! passes to its instrument.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -14,8 +15,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 
-/// The arguments of an op's call: those that follow the name, "before" and the result. They have
-/// the FFI's form.
+/// The arguments of an op's call, in the form of TVM's FFI: the arguments of the instrument after
+/// the function, the name, "before" and the result.
 struct Arguments<'a>(&'a [Any]);
 
 impl Tensors for Arguments<'_> {
@@ -45,7 +46,8 @@ impl Tensors for Arguments<'_> {
     }
 }
 
-/// Returns the entry for a call of an op; `None` if the table is full or the op has no name.
+/// Returns the entry for a call of an op; `None` if the op has no name, or if no entry can be made,
+/// for example because the table is full.
 ///
 /// # Safety
 /// `arguments` must be all arguments that the VM passes to its instrument, including the function,

@@ -32,7 +32,8 @@ enum Refusal {
     Internal,
 }
 
-/// Runs the body of an exported function, and raises an error if the body returns a refusal.
+/// Runs the body of an exported function, and raises an error of the FFI if the body returns a
+/// [`Refusal`].
 ///
 /// # Safety
 /// The arguments and the result must be those that the FFI passes.
@@ -166,9 +167,9 @@ exported! {
 }
 
 exported! {
-    /// Allows that a machine's instrument is removed for runs whose calls are known. The arguments
-    /// are the machine's number, and our instrument or None; the result is 1 if the recording has a
-    /// budget, otherwise 0.
+    /// Allows the agent to remove a machine's instrument for runs whose calls are known. The
+    /// arguments are the machine's number, and our instrument or None; the result is 1 if the
+    /// recording has a budget, otherwise 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         unwatched::install(ffi, vm, instrument);

@@ -1,5 +1,6 @@
-//! Access to TVM's FFI. Its functions are looked up by name in the libraries that are already
-//! loaded. About values of the FFI, this module assumes only what their types guarantee.
+//! Access to TVM's FFI (its interface for functions and values). The FFI's functions are looked up
+//! by name in the libraries that are already loaded. The code here assumes about values only what
+//! their types guarantee.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +11,7 @@ use abi::tvm_ffi::{
     FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape, type_index,
 };
 
-/// The FFI's functions. None of them is missing.
+/// The FFI's functions. This value exists only if none of them is missing.
 #[derive(Debug)]
 pub struct Ffi {
     pub function_create: FunctionCreate,
@@ -26,8 +27,7 @@ pub struct Ffi {
 /// Kinds of errors that are no failures but are meant to end the program: Ctrl-C and `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
-/// The FFI's library, which our caller has loaded. The look-up needs its name, because Python loads
-/// it with local scope.
+/// The FFI's library. The look-up needs its name, because Python loads it with local scope.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
 /// Returns the address of `name` in the first loaded one of `libraries` that defines it. If none
@@ -55,7 +55,8 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Returns the functions of the FFI. They are looked up only once per process.
+/// Returns the functions of the FFI, or `None` if one of them is missing. Once all were found, they
+/// are not looked up again.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
     // SAFETY: `FFI` is null or was leaked below.

@@ -1,4 +1,5 @@
-//! A collector that calls two functions of the user through TVM's FFI.
+//! A collector (which measures values for each op) that calls two functions of the user through
+//! TVM's FFI.
 
 use std::ffi::c_void;
 

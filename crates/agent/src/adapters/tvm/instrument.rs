@@ -1,10 +1,11 @@
-//! The VM's instrument, and the wrapper around an entry function.
+//! The instrument that the agent adds to TVM's virtual machine (VM), and the wrapper around an
+//! entry function of a model.
 //!
 //! The VM calls its instrument before and after each op, from the same place in the same function.
 //! So both calls have the same stack address, and calls for ops inside of this op have lower
-//! addresses. If an op was left by an exception, its address is lower than or equal to the address
-//! of any later op. Therefore the agent can match the two calls without comparing names, and can
-//! distinguish recursion from an op that threw.
+//! addresses. If an exception has left an op, the op's address is lower than or equal to the
+//! address of any later op. Therefore the agent can match the two calls without comparing names,
+//! and can distinguish recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -30,8 +31,8 @@ use crate::state::epoch;
 
 /// The value that a user's instrument returns if the op is to be skipped.
 const SKIP: u64 = 1;
-/// The value that our instrument returns if a collector was interrupted. The error has already been
-/// raised.
+/// The value that our instrument returns if a user's collector was interrupted. The FFI's error is
+/// then already raised.
 const INTERRUPTED: c_int = -1;
 
 /// The data behind an instrument's function object.
@@ -43,7 +44,8 @@ pub struct Instrument {
 }
 
 impl Instrument {
-    /// Makes the function object of an instrument, and adds a reference to `user`.
+    /// Makes the function object of an instrument, and adds a reference to `user`, the instrument
+    /// that was set before.
     pub fn make(ffi: &'static Ffi, vm: &'static Vm, user: *mut Object) -> Option<Any> {
         retain(ffi, user);
         let this = Box::into_raw(Box::new(Self { ffi, vm, user }));
@@ -174,8 +176,8 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// If all runs of the function make the same calls: what is known about these calls, and the
-    /// machine's function that sets its instrument, to which we own a reference.
+    /// If all runs of the function are expected to make the same calls: the knowledge about these
+    /// calls, and the machine's function that sets its instrument, to which we own a reference.
     fixed: Option<(&'static Function, *mut Object)>,
     /// The entry function, to which we own a reference.
     function: *mut Object,
@@ -194,7 +196,7 @@ impl Wrapper {
         let known = if set.is_null() { None } else { unwatched::function(vm, name) };
         let fixed = known.map(|known| (known, set));
         if epoch::wanted() {
-            // Write the entry's frame now, so that the run itself does not wait for it.
+            // Write the entry's metadata now, so that no run has to wait for this.
             let thread = bracket::thread(&ADAPTER);
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
@@ -282,8 +284,9 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
 }
 
 /// Calls an instrument `calls` times around ops that do nothing and have three tensors, for
-/// calibration. There is no user's instrument, and the time that the VM itself needs for the call
-/// is not included. `bookkeeping` selects bookkeeping ops, for which no counter is read.
+/// calibration. The measured instrument has no user's instrument behind it, and the time that the
+/// VM itself needs to call it is not included. `bookkeeping` selects bookkeeping ops, for which no
+/// counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let vm = NOWHERE.machine();

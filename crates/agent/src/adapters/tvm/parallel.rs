@@ -1,5 +1,6 @@
-//! Records parallel regions and workspaces. When the FFI loads a compiled module, it gives the
-//! module the addresses of two functions; this file replaces these functions by its own.
+//! Records parallel regions, and workspaces (temporary memory of an op). When TVM's FFI loads a
+//! compiled module, it gives the module the addresses of the two functions for this. The agent
+//! makes the FFI give it the functions in this file instead.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! While nothing is recorded, a launch costs one additional load and a tail call. `num_task` may be
-//! 0; TVM then chooses the number of tasks. The real number is known in the tasks.
+//! 0; TVM then chooses the number of tasks, and only the tasks get to know it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -22,8 +23,8 @@ use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 
-/// The libraries that may contain the runtime's functions: the first one since TVM 0.25, the second
-/// one before.
+/// The libraries that contain the runtime's functions: the first one since TVM 0.25, the second one
+/// before.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
 
 const SET: i64 = 0;
@@ -34,7 +35,8 @@ const REFUSED: i64 = 3;
 static REAL_LAUNCH: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_WORKSPACE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Replaces the two functions for modules that are loaded from now on.
+/// Replaces the two functions for modules that are loaded from now on. Returns [`SET`] or why this
+/// failed.
 pub fn watch() -> i64 {
     let Some(ffi) = ffi::get() else { return NO_FFI };
     let launch = ffi::find(&LIBRARIES, c"TVMBackendParallelLaunch");
@@ -57,8 +59,8 @@ pub fn watch() -> i64 {
     SET
 }
 
-/// The data that a region's tasks and its end need. It is on the stack of the launching thread,
-/// which waits until all tasks have ended.
+/// The data that are needed in a region's tasks and at its end. It is on the stack of the launching
+/// thread, which waits until all tasks have ended.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,
@@ -104,7 +106,8 @@ unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -
     code
 }
 
-/// Begins a region, and writes its data to `launch`. Returns false if nothing was written.
+/// Begins a region, and writes its data to `launch`. Returns false if the region is neither
+/// recorded nor counted; `launch` is then not written.
 #[inline(never)]
 fn region_begins(
     task: ParallelTask,

@@ -1,8 +1,9 @@
-//! Runs models without watching their calls ([`crate::recorder::budget::watch`]): removes the
-//! machine's instrument for one run, and adds it again after the run.
+//! In a run with a budget, lets a virtual machine run a model's function without announcing its ops
+//! ([`crate::recorder::budget::watch`]): removes the machine's instrument for one call of the
+//! function, and adds it again afterwards.
 //!
-//! Only the wrapper of an entry function removes the instrument, for the duration of one call. If
-//! the machine is called in another way, the instrument is there.
+//! Only the wrapper of an entry function does this. If the program calls the machine in another
+//! way, the instrument is there.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -25,16 +26,16 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};
 use crate::state::epoch;
 
-/// Returns the machine's function with this name. It must be a function whose runs are expected to
-/// make the same calls.
+/// Returns the data about the machine's function with this name, whose runs are expected to make
+/// the same calls.
 pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
     let entry = op::by_name(vm, Role::Run, name)?;
     let _lock = Lock::take()?;
     Some(vm.watching.function(entry.id))
 }
 
-/// Allows that the machine's `instrument` is removed, or forbids this if `instrument` is null. Adds
-/// a reference to it.
+/// Allows the removal of the machine's `instrument`, or forbids it if `instrument` is null. Adds a
+/// reference to `instrument`.
 pub fn install(ffi: &Ffi, vm: &Vm, instrument: *mut Object) {
     if !instrument.is_null() {
         // SAFETY: the caller owns a reference to the instrument, so the object is alive.
@@ -72,8 +73,8 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
     vm.watching.switch.with(set).unwrap_or(false)
 }
 
-/// A run in progress. When this value is dropped, also by unwinding, the end of the run is
-/// processed.
+/// A run of a function that claimed its machine. When this value is dropped, also by unwinding,
+/// [`Run::end`] is called.
 pub struct Run {
     ffi: &'static Ffi,
     vm: &'static Vm,
@@ -90,7 +91,7 @@ pub struct Run {
     entered: u64,
     begun: u64,
     ended: u64,
-    /// Whether the model's function failed. It also counts as failed if it never returned.
+    /// Whether the model's function failed. If an exception left it, it counts as failed.
     failed: bool,
 }
 
@@ -103,7 +104,8 @@ enum Kind {
 
 /// How a call of an entry function is treated.
 pub enum Plan {
-    /// The call is recorded in this way.
+    /// The call is recorded. `How` says how this is decided in a run with a budget; the run is set
+    /// if it claimed the machine.
     Recorded(How, Option<Box<Run>>),
     /// The call is not recorded, because it is inside of a run that is not watched.
     Passed,
@@ -217,7 +219,7 @@ impl Run {
         Box::new(Self { ffi, vm, function, set, kind, calls, entered, begun, ended, failed })
     }
 
-    /// Called immediately after the model's function has returned.
+    /// Must be called immediately after the model's function has returned.
     pub fn ends(&mut self, failed: bool) {
         self.failed = failed;
         if self.begun != 0

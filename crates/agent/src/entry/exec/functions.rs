@@ -1,4 +1,4 @@
-//! The exported functions. They replace glibc's functions that start a program.
+//! The functions that this library exports in place of glibc's functions that start a program.
 //!
 //! Our `execve`, and our versions of the functions that only wrap it, make the system call
 //! directly. If glibc's function does more (searches `PATH`, starts `/bin/sh` for files that are
@@ -12,7 +12,7 @@ use super::{Program, Strings, launch, replace};
 use crate::os::own_stack;
 use crate::os::sys::set_errno;
 
-/// A glibc function that is called: the next definition after this library's.
+/// A function that ours calls: the next definition after this library's, usually glibc's.
 struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -54,8 +54,8 @@ fn not_there() -> c_int {
 
 /// Returns the environment of the calling process, which glibc's functions use as well.
 fn own_environment() -> Strings {
-    // SAFETY: the expression reads glibc's variable. If a program changes the variable while
-    // another thread starts a program, it has this race without us, too.
+    // SAFETY: the expression reads glibc's variable. If one thread changes the variable while
+    // another one starts a program, the program has this race without us, too.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 

@@ -1,13 +1,13 @@
-//! Memory for copies of an environment. A copy is needed until the real call returns, but the call
-//! does not return if the process has become another program. In a child of `vfork`, the memory
-//! then cannot be given back by the child: it is in the address space of the parent, which
+//! Memory for copies of an environment, which are passed to a call of `exec` or `posix_spawn`. A
+//! copy is needed until this call returns, but a successful `exec` does not return. So a child of
+//! `vfork` cannot give the memory back, although it is in the address space of the parent, which
 //! continues.
 //!
 //! So each place (piece of memory) contains who took it: the address of the thread (its thread
 //! pointer, which a child of `vfork` shares with its parent) and the thread's id (which the child
-//! does not share). A thread continues only when its child has become another program or has ended.
-//! So if a thread finds a place with its own address and another id, that child had taken the
-//! place, and the place is free now.
+//! does not share). A thread that calls `vfork` continues only when its child has become another
+//! program or has ended. So if a thread finds a place with its own address and another id, such a
+//! child had taken the place, and the place is free now.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -16,7 +16,6 @@ use crate::os::sys;
 struct Kept {
     /// The address of the thread that uses the place, or 0.
     thread: AtomicUsize,
-    /// The thread's id.
     id: AtomicU32,
     /// The address of the place's memory, or 0 if it has none yet. Only the thread that has taken
     /// the place reads or writes this field.
@@ -24,8 +23,8 @@ struct Kept {
     bytes: AtomicUsize,
 }
 
-/// The places that are kept for reuse. If more places are needed at the same time, their memory is
-/// unmapped after use.
+/// The places that are kept for reuse. If more places are needed at the same time, further memory
+/// is mapped, and unmapped after use.
 static KEPT: [Kept; 64] = [const {
     Kept {
         thread: AtomicUsize::new(0),
@@ -77,7 +76,6 @@ impl Place {
         Some(place(fresh as usize))
     }
 
-    /// Returns the address of the place's memory.
     pub fn at(&self) -> *mut u8 {
         self.at
     }

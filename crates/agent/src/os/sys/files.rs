@@ -2,12 +2,11 @@
 
 use std::ffi::{CStr, c_long};
 
-/// An open file, which is closed when this value is dropped. It must stay open only for the
-/// duration of one operation.
+/// An open file, which is closed when this value is dropped. It must stay open only during one
+/// operation, because the program may close or reuse any descriptor.
 pub struct Descriptor(i32);
 
 impl Descriptor {
-    /// Opens the file at `path`.
     pub fn open(path: &CStr, flags: i32) -> Result<Self, i32> {
         let at = libc::AT_FDCWD;
         let fd = syscall!(libc::SYS_openat, at, path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)?;
@@ -205,8 +204,8 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     Ok(buffer)
 }
 
-/// Closes `fd` if it is a perf counter. Called only in a forked child, for counters that the child
-/// has inherited.
+/// Closes `fd` if it is a perf counter, which an `ioctl` of these descriptors finds out. Called
+/// only in a forked child, for counters that the child has inherited.
 pub fn close_counter(fd: i32) {
     const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
     let mut id = 0u64;

@@ -15,7 +15,6 @@ pub struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Parses a line.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(6, |b| *b == b' ');
         let range = std::str::from_utf8(fields.next()?).ok()?;

@@ -28,21 +28,21 @@ pub fn move_mapping(from: *mut u8, bytes: usize, to: *mut u8) -> Result<(), i32>
     syscall!(libc::SYS_mremap, from, bytes, bytes, flags, to).map(|_| ())
 }
 
-/// Maps read-only zeros at `address`. Nothing may be mapped there any more, because it would be
-/// replaced.
+/// Maps read-only zeros at `address`. Replaces what is mapped there, so this must not be needed any
+/// more.
 pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
-/// Replaces memory of ours by private memory, zeroed and writable, at the same address.
+/// Maps private memory, zeroed and writable, over memory of the agent at this address.
 pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, protection, flags, -1, 0).map(|_| ())
 }
 
-/// Maps memory for stacks: of short-lived child processes, or the agent's own.
+/// Maps memory for stacks: for short-lived child processes, or for the agent's own work.
 pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
@@ -70,7 +70,7 @@ pub fn populate(at: usize, bytes: usize, for_writing: bool) -> Result<(), i32> {
     syscall!(libc::SYS_madvise, at, bytes, advice).map(|_| ())
 }
 
-/// Unmaps memory that a function of this module has mapped.
+/// Unmaps memory that the agent has mapped.
 pub fn unmap(at: *mut u8, bytes: usize) {
     let _ = syscall!(libc::SYS_munmap, at, bytes);
 }

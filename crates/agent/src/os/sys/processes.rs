@@ -4,8 +4,8 @@ use std::ffi::c_long;
 
 use super::files::read_file;
 
-/// Ends the process at once, as `_exit` does. Called only if the user has asked for the list of
-/// counters, which has then been printed.
+/// Ends the process at once, as `_exit` does. Called only if the user has asked for nothing but the
+/// list of counters, which was then printed.
 pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
@@ -46,7 +46,6 @@ pub fn parent_id() -> u32 {
     syscall!(libc::SYS_getppid).unwrap_or(0) as u32
 }
 
-/// Returns the calling thread's id.
 pub fn thread_id() -> u32 {
     syscall!(libc::SYS_gettid).unwrap_or(0) as u32
 }

@@ -1,4 +1,4 @@
-//! Blocks signals, so that no signal handler of the host runs.
+//! Blocks signals, so that no signal handler of the host runs on a thread while the agent works.
 
 use std::ffi::c_long;
 

@@ -1,6 +1,6 @@
 //! The stages of attaching a thread. Each stage takes a resource, and gives it back when the stage
-//! is dropped, unless the resource was kept (`keep`). If a stage fails, nothing is left behind,
-//! because the stages before it are dropped in reverse order.
+//! is dropped, unless `keep` was called. If a stage fails, the thread keeps no resource, because
+//! the earlier stages are dropped in reverse order.
 //!
 //! ```text
 //!  ClaimedPage ─► Memory ─► Counters ─► TakenDraws ─► all are kept by the thread's state
@@ -45,10 +45,10 @@ impl Drop for ClaimedPage {
     }
 }
 
-/// The memory of the thread's state.
 pub(super) struct Memory {
     pub(super) at: *mut Thread,
-    /// Whether the memory contains no earlier state of the thread.
+    /// Whether the memory was mapped for this attempt. Otherwise, it contains an earlier state of
+    /// the thread.
     pub(super) is_fresh: bool,
 }
 
@@ -131,8 +131,8 @@ impl Drop for Counters {
     }
 }
 
-/// The data with which the thread chooses calls at random. It reuses the addresses that an earlier
-/// state of the thread has reserved.
+/// The data with which the thread chooses calls at random in a run with a budget. If the thread has
+/// an earlier state, the addresses that the state has reserved are reused.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
@@ -186,9 +186,10 @@ impl Drop for TakenDraws<'_> {
     }
 }
 
-/// Writes a value word by word. For a large value, a plain write would call `memmove`. A sanitizer
-/// of the host would see this call, and would report a race with the thread that had this memory
-/// before, because the sanitizer does not see the system calls in between.
+/// Writes a value word by word. For a large value, a plain write would call `memmove`. If the host
+/// is built with ThreadSanitizer, the sanitizer would see this call, and would report a race with
+/// the thread that had this memory before. The reason is that the sanitizer does not see the
+/// agent's system calls in between.
 ///
 /// # Safety
 /// `to` must be valid for writes.

@@ -1,5 +1,5 @@
-//! Computes the cost of recording one thread, and how many calls the thread may time within a
-//! budget.
+//! Computes the cost of recording one thread, and how many of its calls may be timed in a run with
+//! a budget (the part of the thread's processor time that recording may take).
 //!
 //! ```text
 //!  measured in place    cost of a timed call, of one with counters, of a clock record, of a flush
@@ -7,51 +7,54 @@
 //!  at each drawn call   share, mean duration of the export so far ─► period
 //! ```
 //!
-//! Each export pays for itself: timing may take `share` of the time of the export's calls, so its
-//! calls are timed with the period cost / (share · mean duration). The share is the budget, minus
-//! everything that costs time without being drawn (calls that are only counted, clock records,
-//! flushes), and minus a part of the debt. The debt is the time by which recording has exceeded the
-//! budget up to now, for example because the thread had to be attached. The share depends only on
-//! the past, so estimates stay unbiased.
+//! Each export (recorded function) pays for itself: timing may take `share` of the time of the
+//! export's calls. So one in *period* of its calls is timed, where the period is cost / (share ·
+//! mean duration). The share is the budget, minus the cost of everything that is not chosen at
+//! random (calls that are only counted, clock records, flushes), and minus a part of the debt. The
+//! debt is the time by which recording has exceeded the budget up to now, for example because the
+//! thread had to be attached. The share depends only on the past, so the estimates that are made
+//! from the timed calls stay unbiased.
 //!
-//! All costs are in ticks of the run's clock. They are estimates: the time of the recorder itself
-//! is measured, including its own cache misses. The time that the program loses because the
-//! recorder displaces its data from the caches is not measured. So the share aims below the budget
-//! ([`MARGIN`]).
+//! All costs are in ticks of the run's clock. They are estimates: the recorder measures its own
+//! time, including its own cache misses. It does not measure the time that the program loses
+//! because the recorder displaces the program's data from the caches. So the share aims below the
+//! budget ([`MARGIN`]).
 
-/// The number of calls of each export and thread that are timed before the first one is drawn.
+/// The number of calls of each export and thread that are all timed, before calls are chosen at
+/// random.
 pub const FIRST_TIMED: u64 = 8;
-/// The number of first timed calls whose counters are read in any case.
+/// Of these calls, the number of first ones whose counters are all read, if there are counters.
 pub const FIRST_COUNTED: u64 = 2;
 /// The longest period: at least one call in this many is drawn.
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
-/// The smallest part of the budget that is spent on timing. It ensures that some calls are timed
-/// even on a thread that has exceeded the budget.
+/// The smallest part of the budget that may be spent on timing. It ensures that some calls are
+/// timed even on a thread that has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
-/// The part of the remaining budget that is used to watch runs of models.
+/// The part of the remaining budget that is used to watch runs of models (to have the host announce
+/// each op, [`super::watch`]).
 const WATCHING: f64 = 0.5;
 /// The smallest part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
 /// The longest period for runs of models: at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// The shortest processor time within which a debt is paid back. The normal time is a quarter of
+/// The shortest processor time within which a debt is paid back. Usually, this time is a quarter of
 /// the processor time that the thread has used up to now.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
-/// Weight of a measurement in a running mean.
 const WEIGHT: f64 = 1.0 / 16.0;
 
 /// The part of a cold bracket's cost that the recorder cannot measure, as a multiple of the
-/// additional time of a cold bracket compared with a warm one. It consists of mispredicted jumps
-/// before the first clock read and after the last one, and of cache lines that the program must
-/// fetch again. Measured with a transformer (134 calls in 200 µs): if one call in nine was timed, a
-/// timed call cost 274 ns, of which the recorder measured 93 ns; if three in four were timed, it
-/// cost 67 ns, of which the recorder measured 42 ns. A warm bracket takes 35 ns.
+/// measured additional time of a cold bracket compared with a warm one. (A bracket is cold if its
+/// code and data are not in the caches.) This part consists of mispredicted jumps before the first
+/// clock read and after the last one, and of cache lines that the program must fetch again.
+/// Measured with a transformer (134 calls in 200 µs): if one call in nine was timed, a timed call
+/// cost 274 ns, of which the recorder measured 93 ns; if three in four were timed, it cost 67 ns,
+/// of which the recorder measured 42 ns. A warm bracket takes 35 ns.
 const UNSEEN: f64 = 3.0;
 
-/// A cost that is measured repeatedly: its mean, and its smallest value, which is the cost of a
-/// warm bracket.
+/// A cost that is measured repeatedly: its running mean, and its smallest value, which is regarded
+/// as the cost of a warm bracket.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     mean: f64,
@@ -70,8 +73,8 @@ impl Cost {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement. A measurement may have been interrupted, so a larger one than four times
-    /// the mean (plus 16 ticks) is reduced to that value.
+    /// Adds a measurement. The recorder may have been interrupted during the measurement. So a
+    /// measurement above four times the mean plus 16 ticks is reduced to that value.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
         let bounded = (ticks as f64).min(4.0 * self.mean + 16.0);
@@ -80,13 +83,11 @@ impl Cost {
     }
 }
 
-/// The account of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
     /// The part of the thread's processor time that recording may take.
     budget: f64,
     ticks_per_ns: f64,
-    /// Cost of a timed call without counters.
     pub timed: Cost,
     /// Cost of a timed call with counters.
     pub counted: Cost,
@@ -94,12 +95,12 @@ pub struct Account {
     pub only_counted: Cost,
     /// Cost of a clock record, including the update of the account.
     pub clock: Cost,
-    /// The time that was spent on timed calls.
     timing: f64,
-    /// The time that was spent on everything that is not drawn, except the times in `counting`,
-    /// `telling` and `attaching`.
+    /// The time that was spent on work that is done whether calls are timed or not (clock records
+    /// and flushes), except the times in `counting`, `telling` and `attaching`.
     fixed: f64,
-    /// The time that was spent on calls that are only counted by a stub.
+    /// The time that was spent on calls that a stub only counts before it jumps to the called
+    /// function.
     counting: f64,
     /// The time that was spent on calls that are only counted, but not by a stub: on ops that the
     /// host announces one by one, and on calls in runs that are not watched.
@@ -108,17 +109,17 @@ pub struct Account {
     told: u64,
     /// The time that was spent on attaching the thread.
     attaching: f64,
-    /// The part of an export's time in calls that may be spent on timing it.
+    /// The part of the time of an export's calls that may be spent on timing these calls.
     share: f64,
-    /// The part of an export's time in calls that may be spent on reading its counters.
+    /// The part of the time of an export's calls that may be spent on reading counters for them.
     counter_share: f64,
-    /// The part of the thread's processor time, from now on, that recording may take.
+    /// The part of the thread's further processor time that recording may take.
     left: f64,
 }
 
 impl Account {
-    /// Opens the account of a thread. Attaching took `attach_ns` of processor time. `counts` says
-    /// whether counters can be read.
+    /// Opens the account of a thread. Attaching it took `attach_ns` of processor time. `counts`
+    /// says whether counters can be read.
     pub fn new(budget: f64, ticks_per_ns: f64, attach_ns: u64, counts: bool) -> Self {
         let ns = |ns: f64| Cost::new(ns * ticks_per_ns);
         let mut account = Self {
@@ -148,7 +149,8 @@ impl Account {
         (self.sum() / self.ticks_per_ns) as u64
     }
 
-    /// Adds a timed call, and the calls that were only counted before it.
+    /// Adds the cost of a timed call, and of the `skipped` calls that were only counted between it
+    /// and the timed call before it. `counted` says whether the call's counters were read.
     #[inline(always)]
     pub fn add(&mut self, counted: bool, skipped: u64) {
         self.timing += if counted { self.counted.ticks() } else { self.timed.ticks() };
@@ -164,15 +166,15 @@ impl Account {
         self.told += 1;
     }
 
-    /// Adds an op that the host announced and that is only counted, in a run for which the cost of
-    /// watching is measured. Its cost is part of that measurement.
+    /// Adds an op that the host announced and that is only counted, in a run of a model for which
+    /// the additional time of watching is measured. That measurement contains the op's cost.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
     }
 
-    /// Adds the cost of a run, watched or not, in ticks. `calls` is the number of calls that were
-    /// counted without watching.
+    /// Adds the cost of a run of a model, watched or not, in ticks. `calls` is the number of the
+    /// run's calls that were counted without being announced.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;
@@ -187,14 +189,14 @@ impl Account {
         self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
-    /// Stores the total number of calls that were only counted, at the end. Before this, the calls
-    /// after the last timed call of each export are missing in the account.
+    /// Called when the thread ends: `only_counted` is the total number of its calls that were only
+    /// counted. Before this, the account lacks the calls after the last timed call of each export.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
     }
 
-    /// Adds the cost of work that does not depend on draws, in ticks.
+    /// Adds the cost of work that is done whether calls are timed or not, in ticks.
     pub fn add_fixed(&mut self, ticks: f64) {
         self.fixed += ticks;
     }
@@ -227,8 +229,8 @@ impl Account {
     /// Returns the period with which the calls of an export are timed from now on. `timed` is the
     /// number of its timed calls, and `ticks` their total time. `current` is the present period; it
     /// is kept if it is not much too long, because fewer different periods make better estimates.
-    /// If only one run in `watched` is watched, the period refers only to the calls in watched
-    /// runs.
+    /// If only one run of the model in `watched` is watched, the period refers only to the calls in
+    /// watched runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -240,9 +242,9 @@ impl Account {
         choose(wanted / f64::from(watched), current).min(LONGEST / watched)
     }
 
-    /// Returns the period with which runs of a model are watched from now on: one run in so many.
-    /// Watching a run costs `cost` ticks. A run that is not watched takes `ticks`, and costs the
-    /// recorder `own` ticks.
+    /// Returns the period with which runs of a model are watched from now on: one run in so many is
+    /// watched. Watching makes a run `cost` ticks longer. A run that is not watched takes `ticks`,
+    /// and the recorder needs `own` ticks for it.
     pub fn runs_per_watched(&self, cost: f64, ticks: f64, own: f64, current: u32) -> u32 {
         let share = WATCHING * (self.left - own / (ticks + 1.0)).max(LEAST * self.budget);
         // Even with the budget 0, a run is watched from time to time, to check that the function
@@ -262,7 +264,8 @@ impl Account {
     }
 }
 
-/// Rounds a period up to 2^n or 3 · 2^n, unless the current period is suitable.
+/// Rounds a period up to 2^n or 3 · 2^n. Keeps the current period if it is long enough and less
+/// than twice as long as wanted.
 #[inline(always)]
 fn choose(wanted: f64, current: u32) -> u32 {
     let (now, wanted) = (f64::from(current), wanted.min(f64::from(LONGEST)));
@@ -295,9 +298,9 @@ mod tests {
 
     #[test]
     fn an_export_pays_for_itself() {
-        // 80 % of 10 % of the time goes to timing. For a call of 1,000 ns, 80 ns may be spent: one
-        // call in 1.25 can be timed, rounded up to 2. For a call of 100 ns, 8 ns: one in 12.5,
-        // rounded up to 16. Calls of 10,000 ns can all be timed.
+        // Timing may take 80 % of 10 % of the time. For a call of 1,000 ns, that is 80 ns: one call
+        // in 1.25, rounded up to 2. For a call of 100 ns, it is 8 ns: one call in 12.5, rounded up
+        // to 16. Calls of 10,000 ns can all be timed.
         let account = account(0.1, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
         assert_eq!(account.period(1_000, 100_000, 1, 1), 16);
@@ -314,8 +317,8 @@ mod tests {
     #[test]
     fn counters_have_half_of_the_share() {
         // Half of 8 % of 1,000 ns can be spent on timing a call: 40 ns, so one call in 2.5 is
-        // timed, rounded up to 3. Counters cost 1,000 ns more, so they can be read in one call in
-        // 25, which is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
+        // timed, rounded up to 3. Reading counters costs 1,000 ns more, so they can be read in one
+        // call in 25. That is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
@@ -324,8 +327,9 @@ mod tests {
 
     #[test]
     fn runs_are_watched_within_half_of_what_is_left() {
-        // 8 % of 24,000 ticks are 1,920. Runs that are not watched cost 180 of these ticks; half of
-        // the rest is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
+        // 8 % of the 24,000 ticks of a run are 1,920. The recorder needs 180 of them for a run that
+        // is not watched; half of the rest is 870. Watching a run costs 43,000 ticks: one run in
+        // 49.4, rounded up to 64.
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
         // Watching costs almost nothing, so every run is watched.
@@ -348,7 +352,7 @@ mod tests {
         // 100 / (0.003125 · 1,000) = 32
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 32);
         assert_eq!(account.price_ns(), 5_000_000);
-        // After 100 ms, the attaching is within the budget.
+        // After 100 ms of processor time, the 5 ms for attaching are within the budget.
         account.update_share(100_000_000, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
     }
@@ -370,9 +374,9 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
-        // Half of the brackets are warm and take 100, the other half take 300. The mean is 200.
-        // Another three times the difference between mean and minimum is added for what cannot be
-        // measured.
+        // Half of the brackets are warm and take 100, the other half take 300. The mean is 200. For
+        // the part that cannot be measured, three times the difference between mean and minimum is
+        // added ([`UNSEEN`]).
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }

@@ -1,4 +1,5 @@
-//! Begins and ends the calls of a thread in a run with a budget.
+//! Begins and ends the calls of a thread in a run with a budget: counts each call, and times those
+//! that are drawn (chosen at random).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +18,9 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Counts a call, if possible. Returns whether it is only counted and must not be timed. Returns
-/// `None` if the call was not counted, because the thread has no entry for the export or is not
-/// attached.
+/// Counts a call, if possible. Returns true if the call is only counted and must not be timed.
+/// Returns `None` if the call was not counted, because the thread's table has no entry for the
+/// export or the thread is not attached.
 ///
 /// # Safety
 /// `thread` must be null or the calling thread's state.
@@ -46,8 +47,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Counts a call. Returns whether it must be recorded. If it cannot be counted, this is a loss,
-    /// and the result is false.
+    /// Counts a call. Returns whether it must be recorded. If it cannot be counted, this is counted
+    /// as a loss, and the function returns false.
     #[inline(always)]
     pub(crate) fn count_call(&mut self, export: u32) -> bool {
         match self.draws.entry(export) {
@@ -56,7 +57,8 @@ impl Thread {
         }
     }
 
-    /// Counts a call of an export that has no entry yet. Enlarges the table first.
+    /// Counts a call of an export that has no entry in the thread's table yet. Enlarges the table
+    /// first.
     #[cold]
     #[inline(never)]
     fn count_first(&mut self, export: u32) -> bool {
@@ -95,10 +97,10 @@ impl Thread {
         is_wanted && self.open_drawn(call)
     }
 
-    /// Prepares for a call that is not recorded while other calls are open. The end of this call
-    /// must not be mistaken for the end of an open call. So calls that were abandoned are
-    /// forgotten, and if there is an open call of the same export, this call is recorded in any
-    /// case.
+    /// Prepares for a call that was not drawn and begins while other calls are open. Its end must
+    /// not be mistaken for the end of an open call. So calls that were abandoned are forgotten, and
+    /// if there is an open call of the same export, this call is recorded in any case. Returns
+    /// whether the call was opened.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
@@ -113,13 +115,14 @@ impl Thread {
             && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Called for a call that was counted and must be recorded. Decides whether it is drawn with
-    /// counters, and opens it. Returns false if it is not drawn, or cannot be recorded. Empty calls
-    /// for calibration are not drawn, but go through the same code, so that its cost is measured.
+    /// Called for a call that was counted and must be recorded. Draws it, which also decides
+    /// whether its counters are read, and opens it. Returns false if the call cannot be recorded.
+    /// Empty calls for calibration are not drawn, but go through the same code, so that its cost is
+    /// measured.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
-        // The recorder was interrupted by a signal handler that makes calls. These calls are only
-        // counted.
+        // If the recorder was interrupted by a signal handler that makes calls, these calls are
+        // only counted.
         if self.busy.is_set() {
             return false;
         }
@@ -140,15 +143,15 @@ impl Thread {
         self.open(call, reads, drawn.as_ref())
     }
 
-    /// Gives back a draw if the call cannot begin. Always returns false.
+    /// Called if a call cannot begin. If it was drawn, gives its draw back. Always returns false.
     #[cold]
     pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
         false
     }
 
-    /// Opens the counters for the open call with index `depth`, which reads them. They may already
-    /// be open for an outer call. Returns false if they cannot be opened.
+    /// Opens the thread's counters for the call with index `depth`, unless they are already open
+    /// for an outer call. Returns false if they cannot be opened.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_for_call(&mut self, depth: usize) -> bool {
@@ -169,7 +172,8 @@ impl Thread {
         true
     }
 
-    /// Closes the counters, unless an outer call (with an index below `depth`) reads them.
+    /// Closes the thread's counters, unless a call with an index below `depth` (an outer call)
+    /// still needs them.
     #[cold]
     #[inline(never)]
     pub(crate) fn close_after_call(&mut self, depth: usize) {
@@ -204,8 +208,8 @@ impl Thread {
         }
     }
 
-    /// Called after a call was recorded. Closes the counters that were open for it, and adds the
-    /// call to its entry and to the account.
+    /// Called after a call was recorded. Closes the counters if they were open for it. If the call
+    /// was drawn, adds it to the export's entry and to the account.
     #[inline(always)]
     pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
         let depth = self.depth as usize;
@@ -219,8 +223,8 @@ impl Thread {
         }
     }
 
-    /// Counts a call that has ended and that is not among the open calls, and draws it. Returns
-    /// whether it must be recorded.
+    /// Counts and draws a call that has just ended and that was not among the open calls
+    /// ([`Thread::record_apart`]). Returns whether it must be recorded.
     pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
         self.draws.look_at_step();
         self.count_call(export);
@@ -236,8 +240,9 @@ impl Thread {
         true
     }
 
-    /// Counts calls that the host did not announce because they were in a run that was not watched.
-    /// The distance to the next call that is timed does not change.
+    /// Counts calls that the host did not announce, because they were made in a run of the model
+    /// that was not watched. The number of announced calls until the next timed call does not
+    /// change.
     pub(crate) fn count_unwatched(&mut self, export: u32, calls: u64) {
         if self.draws.entry(export).is_none() && !self.make_room(export) {
             return;
@@ -245,15 +250,15 @@ impl Thread {
         self.draws.entry(export).iter().for_each(|entry| count_unwatched(entry, calls));
     }
 
-    /// Adds a call that is not among the open calls to its entry and to the account, after it was
-    /// recorded.
+    /// Adds a call that was not among the open calls to its export's entry and to the account,
+    /// after it was recorded.
     pub(crate) fn bill_apart(&mut self, call: &Call) {
         self.bill_call(self.depth as usize, call.start, call.end, false);
     }
 
-    /// Adds a drawn call to its entry and to the account, after it was recorded and its counters
-    /// were closed. `start` and `end` are its times, and `depth` was its index among the open
-    /// calls.
+    /// Adds a drawn call to its export's entry and to the account, after it was recorded and its
+    /// counters were closed. `start` and `end` are its times in ticks, and `depth` was its index
+    /// among the open calls.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         let open = self.draws.open[depth % DEEPEST];
@@ -266,8 +271,8 @@ impl Thread {
         self.draws.add(&open, end.wrapping_sub(start), read, own);
     }
 
-    /// Updates the account. `ticks` is the time at which a clock record began to be written, and
-    /// `cpu_ns` was the thread's processor time then.
+    /// Updates the account, after a record of the thread's clocks was written. `ticks` and `cpu_ns`
+    /// are the time and the thread's processor time that this record contains.
     pub(crate) fn update_account(&mut self, ticks: u64, cpu_ns: u64) {
         if !self.draws.is_on {
             return;
@@ -280,7 +285,8 @@ impl Thread {
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
-        // The time of this function must not be included in the cost of the call before it.
+        // The cost of the call before the clock record is not measured, because it would contain
+        // the time of this function.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }
@@ -291,8 +297,8 @@ impl Thread {
         self.draws.table.set_spent(Spent { cpu_ns, price_ns, told_calls, told_ns });
     }
 
-    /// Adds the calls that were only counted to the account, including those after the last timed
-    /// call of each export.
+    /// Called when the thread ends. Adds all calls that were only counted to the account, including
+    /// those after the last timed call of each export.
     fn bill_counting(&mut self, counted: &CountsFrame) {
         let only_counted: u64 =
             counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
@@ -301,8 +307,9 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Appends the thread's counts to the profile, and gives the table's pages back. If the counts
-    /// cannot be appended, they stay in the pool for the collector.
+    /// Called when the thread ends. Appends its counts to the profile, and gives the table's pages
+    /// back. If the counts cannot be appended, they stay in the pool, from which `counterpoint run`
+    /// or `counterpoint report` collects them.
     pub(crate) fn leave_draws(&mut self) {
         if !self.draws.is_on {
             return;

@@ -1,5 +1,5 @@
-//! In a run with a budget, counts all calls and *draws* some of them (chooses them at random). Only
-//! drawn calls are timed.
+//! In a run with a budget (a limit for the cost of recording), counts all calls and *draws* some of
+//! them (chooses them at random). Only drawn calls are timed.
 //!
 //! ```text
 //!  every call   entry.calls += 1 ─► below entry.next? ─► jump to the original      only counted
@@ -22,11 +22,11 @@
 //!
 //! # The algorithm
 //!
-//! For each export *e*, each thread has one entry. `calls` and `next` are the only fields that are
-//! read for a call that is only counted. `drawn` is the number of the last drawn call, `period`
-//! says that one call in so many is drawn, and `timed` and `ticks` are the number of drawn calls up
-//! to now and their total time. The thread's account contains the share of the calls' time that may
-//! be spent on timing.
+//! For each export *e* (recorded function), each thread has one entry in its table. Of the entry's
+//! fields, only `calls` and `next` are read for a call that is only counted. `drawn` is the number
+//! of the last drawn call: calls are numbered by `calls`. `period` says that one call in so many is
+//! drawn. `timed` and `ticks` are the number of drawn calls up to now and their total time. The
+//! thread's account contains the share of the calls' time that may be spent on timing.
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget
@@ -50,19 +50,19 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the one for which it is used, so estimates stay unbiased.
+//! A period depends only on calls before the gap for which it is used, so estimates stay unbiased.
 //! The length of a gap does not depend on earlier gaps, so a program cannot be so regular that its
-//! calls are drawn in a biased way. If a call was drawn but cannot be recorded, it is given back:
-//! the next drawn call then also represents this call.
+//! calls are drawn in a biased way. If a call was drawn but cannot be recorded, its draw is given
+//! back: the next drawn call then also represents this call.
 //!
-//! To count a call and decide takes one increment and one comparison, and the count is exact at
-//! every instruction. How many calls were only counted between two drawn calls follows from the
-//! numbers of the drawn calls.
+//! To count a call and to decide whether it is drawn takes one increment and one comparison, and
+//! the count is exact at every instruction. The number of calls between two drawn calls that were
+//! only counted is computed from the numbers of the two drawn calls.
 //!
-//! A counter that is open slows down each context switch of its thread, even while it is disabled
-//! (measured with Linux 6.18: a switch takes 2.1 µs without counters, 3.1 µs with one open counter,
-//! 2.8 µs if that counter is disabled, and 2.2 µs after it was closed). So counters are only open
-//! during calls in which they are read.
+//! An open performance counter slows down each context switch of its thread, even while it is
+//! disabled (measured with Linux 6.18: a switch takes 2.1 µs without counters, 3.1 µs with one open
+//! counter, 2.8 µs if that counter is disabled, and 2.2 µs after it was closed). So counters are
+//! only open during calls in which they are read.
 
 pub mod account;
 pub mod calls;

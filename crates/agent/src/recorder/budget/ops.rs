@@ -1,9 +1,9 @@
-//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget, and tasks that
-//! are only counted.
+//! Begins and ends the ops of hosts that announce them (virtual machines, PyTorch), in a run with a
+//! budget, and tasks (a parallel region's work on one thread) that are only counted.
 //!
-//! These hosts call us before and after each op, whether the op is recorded or not. Ops that are
-//! only counted are therefore put on a separate stack. So the end of such an op is recognised and
-//! does nothing, and its regions are not attributed to the op around it.
+//! These hosts call the agent before and after each op, whether the op is recorded or not. So ops
+//! that are only counted are put on a separate stack. The recorder then recognises the end of such
+//! an op, and does not attribute the op's parallel regions to the op around it.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ impl Thread {
         if !self.rehearsing {
             self.draws.look_at_step();
             let is_due = self.count_call(op.export);
-            // The recorder was interrupted by a signal handler that makes calls. These calls are
+            // If the recorder was interrupted by a signal handler that makes calls, these calls are
             // only counted.
             if self.busy.is_set() {
                 return false;
@@ -29,7 +29,8 @@ impl Thread {
             is_wanted = op.how.wants(is_due);
         }
         if is_wanted && op.ending == Ending::Held {
-            // For hosts that end ops in any case, the durations of brackets are not measured.
+            // For hosts that end their ops in any case, the brackets of recorded ops are not timed.
+            // So the timing of the first half, which may have begun, ends here.
             self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
@@ -50,8 +51,8 @@ impl Thread {
         false
     }
 
-    /// Forgets ops that an exception left before this op began. Otherwise, the end of a later op
-    /// with the same address could be mistaken for the end of such an op.
+    /// Forgets ops that an exception left before `op` began. Otherwise, the end of a later op with
+    /// the same frame could be mistaken for the end of an op that was left.
     #[inline(always)]
     fn forget_left_ops(&mut self, op: &NewCall) {
         let is_held = op.ending == Ending::Held;
@@ -62,7 +63,7 @@ impl Thread {
         if self.draws.counted_ops != 0 {
             self.draws.forget_counted(|counted| counted.frame <= limit);
             if is_held {
-                // If an op with the same address is on the stack, it has ended without an
+                // If an op with the same frame is on the stack, it has ended without an
                 // announcement.
                 self.draws.take_counted(op.frame);
             }
@@ -96,9 +97,9 @@ impl Thread {
         })
     }
 
-    /// Begins a task that is only counted. Regions inside of the task then belong to the op
-    /// `subject`, and are only counted as well. The task ends with [`Thread::end_counted_task`],
-    /// which must get the same frame.
+    /// Begins a task that is only counted. Parallel regions inside of the task then belong to the
+    /// op `subject`, and are only counted as well. The task must be ended with
+    /// [`Thread::end_counted_task`] and the same frame.
     #[inline(never)]
     pub(crate) fn begin_counted_task(&mut self, frame: usize, subject: *const c_void) {
         if !self.busy.is_set() {
@@ -115,8 +116,8 @@ impl Thread {
         }
     }
 
-    /// If the duration of one of the host's two calls for an op that is only counted was measured,
-    /// adds it to the account.
+    /// If the duration of the host's call of the agent before (or after) an op that is only counted
+    /// was measured, adds it to the account. `half` says which of the two calls it was.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {
@@ -124,8 +125,9 @@ impl Thread {
         }
     }
 
-    /// Returns the subject of the innermost op in progress, if this op is only counted. `at` is the
-    /// index of the innermost op that is recorded, and `frame` is a stack address of the caller.
+    /// Returns the subject (the address of the adapter's description) of the innermost op in
+    /// progress, if this op is only counted. `at` is the index of the innermost recorded op, and
+    /// `frame` is a stack address of the caller.
     #[inline(always)]
     pub(crate) fn counted_op(&self, at: Option<usize>, frame: usize) -> Option<*const c_void> {
         let counted = self.draws.counted();
@@ -134,7 +136,8 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// Returns how a region or a task of the recorded call with index `at` is drawn.
+    /// Returns how it is decided whether a region or a task of the recorded call with index `at` is
+    /// recorded.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;

@@ -1,14 +1,14 @@
-//! Random numbers for drawing calls: a generator for one thread, and geometrically distributed gaps
-//! between drawn calls.
+//! Random numbers for drawing calls (choosing the calls that are timed): a generator for one
+//! thread, and geometrically distributed gaps between drawn calls.
 //!
 //! Calls that are drawn independently with the probability 1/p have gaps with the distribution
 //! P(gap > k) = (1 − 1/p)^k for k = 0, 1, …. Such a gap is ⌊c·E⌋ + 1, where E is exponentially
 //! distributed with mean 1 and c = −1 / ln(1 − 1/p), because P(c·E ≥ k) = e^(−k/c). Drawing a gap
 //! once is cheaper than a random decision for each call. A gap does not depend on earlier gaps, so
-//! the estimates are right for periodic programs, too.
+//! estimates from the drawn calls are unbiased for periodic programs, too.
 
 /// A random number generator: Wang Yi's wyrand. It has 64 bits of state, and needs one
-/// multiplication for each number.
+/// multiplication (of 64-bit numbers) for each random number.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
@@ -24,7 +24,6 @@ impl Random {
         Self(z ^ (z >> 31))
     }
 
-    /// Returns 64 random bits.
     #[inline(always)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
@@ -35,7 +34,8 @@ impl Random {
     /// Returns true with the probability 1 / `period`; a period of 0 is treated as 1.
     #[inline(always)]
     pub fn one_in(&mut self, period: u32) -> bool {
-        // The upper half of the product is distributed evenly over 0 to period − 1.
+        // The upper half of the product is distributed evenly (nearly exactly) over 0 to period −
+        // 1.
         period <= 1 || (u128::from(self.next()) * u128::from(period)) >> 64 == 0
     }
 
@@ -67,8 +67,8 @@ impl Random {
     }
 }
 
-/// The interval [1, 2) is divided into this many pieces. A table contains the logarithm of the
-/// middle of each piece.
+/// The number of equal pieces of the interval [1, 2). [`LN`] contains the logarithm of the middle
+/// of each piece, and [`INVERSE`] the reciprocal.
 const PIECES: usize = 128;
 const INVERSE: [f64; PIECES] = table(true);
 const LN: [f64; PIECES] = table(false);
@@ -98,7 +98,7 @@ const fn ln(x: f64) -> f64 {
     2.0 * sum
 }
 
-/// The value of [`scale`] is in a table for periods below this number.
+/// For periods below this number, [`SCALE`] contains the value of [`scale`].
 const SMALL: usize = 64;
 const SCALE: [f64; SMALL] = {
     let mut table = [0.0; SMALL];
@@ -133,10 +133,10 @@ mod tests {
         }
     }
 
-    /// Computes the chi-squared statistic of `gaps` against a geometric distribution. The gaps are
-    /// divided into `cells` cells, which would be equally likely if gaps were not whole numbers;
-    /// equal bounds are merged, and the last cell contains all larger gaps. Returns the statistic
-    /// and the number of cells.
+    /// Computes the chi-squared statistic of `gaps` against a geometric distribution. The range of
+    /// gaps is divided into `cells` cells, which would be equally likely if gaps were not whole
+    /// numbers. Cells with equal upper bounds are merged, and the last cell contains all larger
+    /// gaps. Returns the statistic and the number of cells.
     fn chi_squared(gaps: &[u64], period: u32, cells: usize) -> (f64, usize) {
         let q = 1.0 - 1.0 / f64::from(period);
         // These are the upper bounds of the cells. Gaps up to `bound` have the probability 1 −

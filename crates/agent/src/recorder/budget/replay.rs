@@ -1,6 +1,7 @@
-//! Replays calls that a program has made, and draws from them as a thread does in a run with a
-//! budget. The intervals of estimated totals can then be compared with the true totals of all calls
-//! of the same run. Differences between one run and another play no role.
+//! Replays calls that a program has made, and draws (chooses at random) some of them, as a thread
+//! does in a run with a budget. The test then compares the confidence intervals of the estimated
+//! totals with the true totals of the same calls. So differences between one run of the program and
+//! another play no role.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! A recording is a text. Each line is a call, in the order in which its thread began its calls:
-//! the number of the thread, the number of the op, the time in ns since the end of the thread's
-//! previous call, the call's duration in ns, and optionally the value of a counter.
+//! the thread's number, the op's number, the time in ns from the end of the thread's previous call
+//! to the start of this one, the call's duration in ns, and optionally the value of a counter.
 //! `benches/budget_intervals.py` makes such texts.
 //!
 //! If `COUNTERPOINT_TEST_RECORDING` is set, the test replays that recording and writes its results
@@ -38,18 +39,17 @@ const KEPT: [(&str, &str); 2] = [
 const BUDGETS: [(&str, f64); 4] = [("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)];
 /// The number of times that a recording is replayed with each budget.
 const REPLAYS: u64 = 100;
-/// Longer gaps are reduced to this length in ns: in a longer gap the thread waited, and waiting
-/// takes no processor time.
+/// Longer gaps between two calls are reduced to this length in ns: in a longer gap, the thread is
+/// assumed to have waited, and waiting takes no processor time.
 const LONGEST_GAP: u64 = 50_000;
 /// The cost of attaching a thread, in ns.
 const ATTACHING: u64 = 200_000;
-/// The cost in ns of a clock record (`CLOCK_RECORD`) and of handing over a page (`PAGE`), and the
-/// number of records in a page.
+/// The assumed cost in ns of a record of the thread's clocks (`CLOCK_RECORD`) and of handing over a
+/// page (`PAGE`), and the assumed number of records in a page (`RECORDS`).
 const CLOCK_RECORD: f64 = 500.0;
 const PAGE: f64 = 15_000.0;
 const RECORDS: u64 = 12_000;
 
-/// A call that was recorded.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     op: usize,
@@ -80,7 +80,8 @@ impl Recording {
         it
     }
 
-    /// Returns the sum of `value` over all calls of an op, or `None` if a call has no such value.
+    /// Returns the sum of `value` over all calls of an op, or `None` if `value` returns `None` for
+    /// one of them.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -90,7 +91,7 @@ impl Recording {
     }
 }
 
-/// What is known about the calls of an op on a thread after drawing.
+/// The knowledge about the calls of an op on one thread after some of them were drawn.
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
@@ -114,8 +115,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // The recorder's measurements of its own cost vary, but this noise must not depend on which
-    // calls are drawn.
+    // The recorder's measurements of its own cost vary. This noise comes from a generator of its
+    // own, so that it does not use up the numbers with which calls are drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -160,7 +161,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     units
 }
 
-/// Statistics about the estimates of one quantity over all replays.
+/// Statistics about the estimates of one quantity (the durations or the counter of an op) over all
+/// replays.
 #[derive(Clone, Debug, Default)]
 struct Judged {
     /// The number of intervals that contain the true value (`held`), of intervals that do not
@@ -195,7 +197,8 @@ impl Judged {
             return;
         };
         self.half += interval.half() / truth;
-        // An exact estimate has an interval of length 0, so rounding errors must be allowed.
+        // If the estimate is exact, its interval has the length 0, so rounding errors must be
+        // allowed for.
         let room = 1e-9 * truth;
         let held = interval.low - room <= truth && truth <= interval.high + room;
         *(if held { &mut self.held } else { &mut self.missed }) += 1;
@@ -206,7 +209,7 @@ impl Judged {
         (self.held + self.missed + self.unknown) as f64
     }
 
-    /// Returns which part of the intervals contains the true value, or `None` if there are no
+    /// Returns the share of the intervals that contain the true value, or `None` if there are no
     /// intervals.
     fn share(&self) -> Option<f64> {
         let stated = self.held + self.missed;
@@ -269,11 +272,11 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
     judged
 }
 
-/// In recorded programs, at least 90 of 100 intervals contain the total of all calls of the op, and
-/// estimates without an interval are right on average. The seeds are fixed.
+/// For each recorded program, budget and quantity, at least 90 of 100 intervals contain the true
+/// total of the op, and the estimates for each op are right on average. The seeds are fixed.
 ///
-/// The 90 % refer to all ops of a program together, and not to a single op with few calls: if one
-/// call took a tenth of the op's time, a sample without this call cannot show that.
+/// The 90 % refer to all ops of a program together. They need not hold for a single op with few
+/// calls: if one call took a tenth of the op's time, a sample without this call cannot show that.
 #[test]
 fn intervals_hold_the_totals_of_recorded_programs() {
     if let Some(path) = std::env::var_os("COUNTERPOINT_TEST_RECORDING") {

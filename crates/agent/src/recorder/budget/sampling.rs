@@ -1,5 +1,5 @@
-//! The data of a thread that is needed to draw calls: its entries, its account, and its drawn calls
-//! in progress.
+//! The data of a thread that is needed to draw calls (to choose the calls that are timed): its
+//! table of entries, one for each export, its account, and its drawn calls in progress.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ pub(crate) const DEEPEST: usize = 32;
 
 const _: () = assert!(DEEPEST.is_power_of_two());
 
-/// Of the timed calls of an export, one in this many is used to measure the cost of timing. This
-/// must be a power of two.
+/// After the first timed calls of an export, one timed call in this many is used to measure the
+/// cost of timing. This must be a power of two.
 const MEASURE_EVERY: u64 = 64;
 
 /// How it is decided whether a call that was counted is timed.
@@ -30,31 +30,30 @@ const MEASURE_EVERY: u64 = 64;
 pub enum How {
     /// The call is drawn at random. This is the usual way.
     Due,
-    /// The call is drawn at random, and the run of the model around it is watched with the
-    /// probability 1 divided by this number. In runs that are not watched, the recorder does not
-    /// see the call.
+    /// The call is drawn at random, and the run of the model around it was watched with the
+    /// probability 1 divided by this number. (In runs that are not watched, the host does not
+    /// announce the call.)
     Watched(u32),
-    /// The call is drawn at random, and the step of the program around it is one in which the host
-    /// announces its ops, with the probability 1 divided by this number.
+    /// The call is drawn at random, and the host announces its ops in the step of the program
+    /// around the call. The step was chosen for this with the probability 1 divided by this number.
     Seen(u32),
-    /// The call is timed in any case, because it is inside of a call of the same export. Its record
-    /// has the export's period.
+    /// The call is timed in any case, because it is inside of an open call of the same export. Its
+    /// record contains the export's present period.
     Within,
     /// The call is timed in any case, so its period is 1.
     Always,
-    /// The call is timed in any case, and the run of the model around it is watched with the
+    /// The call is timed in any case, and the run of the model around it was watched with the
     /// probability 1 divided by this number.
     AlwaysWatched(u32),
-    /// The call is timed because the call around it is timed, which was drawn with these numbers.
-    /// The second field says whether the counters of this call are read.
+    /// The call is timed because the call around it is timed, which was drawn with the numbers in
+    /// the first field. The second field says whether the counters of the inner call are read.
     Like(Drawn, bool),
     /// The call is only counted, because the call around it is only counted.
     Never,
 }
 
 impl How {
-    /// Returns whether a counted call must be recorded. `is_due` says whether its number has
-    /// reached the number of the next call to time.
+    /// Returns whether a counted call must be recorded. `is_due` is the result of [`count`] for it.
     #[inline(always)]
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
@@ -73,8 +72,8 @@ pub(crate) struct DrawnCall {
     /// Time in ticks at which the recorder began to work for the call; 0 if the cost of this call
     /// is not measured.
     pub(super) begun: u64,
-    /// Whether the calls that were only counted before this one were added to the account one by
-    /// one, so that they must not be added again.
+    /// Whether the calls that were only counted before this one have already been added to the
+    /// account, one by one.
     pub(super) is_billed: bool,
 }
 
@@ -88,7 +87,7 @@ impl DrawnCall {
 }
 
 /// The largest number of nested ops that are remembered while they are only counted. Deeper ops are
-/// counted as well, but their regions are attributed to an op around them.
+/// counted as well, but their parallel regions are attributed to an op around them.
 pub(super) const MOST_COUNTED: usize = 32;
 
 /// An op in progress that is only counted.
@@ -123,7 +122,8 @@ pub(super) struct OwnSteps {
 #[repr(C)]
 pub(crate) struct Draws {
     pub(super) entries: *mut Entry,
-    /// Number of entries; 0 in a run without a budget, and in a forked child.
+    /// Number of entries in the table; 0 if the thread does not count calls: in a run without a
+    /// budget, until calibration has ended, and in a forked child.
     pub(super) len: u32,
     /// Whether the run has a budget.
     pub(super) is_on: bool,
@@ -131,7 +131,8 @@ pub(crate) struct Draws {
     pub(super) only_counts: bool,
     /// Whether the counters can be opened.
     pub(super) counts: bool,
-    /// Number of elements of `counted_stack` in use: the ops in progress that are only counted.
+    /// Number of elements of `counted_stack` that are in use. They are the ops in progress that are
+    /// only counted.
     pub(super) counted_ops: u32,
     /// Bit *i* is set if the open call with index *i* reads counters.
     pub(super) reading: u32,
@@ -151,8 +152,9 @@ pub(crate) struct Draws {
 /// reached the number of the next call to time.
 #[inline(always)]
 pub(crate) fn count(entry: &Entry) -> bool {
-    // This is one instruction, so that no count is lost if a signal handler makes a call in
-    // between. It needs no lock prefix, because only this thread writes to the entry.
+    // The increment is one instruction, so that no count is lost if a signal handler makes a call
+    // in between. The instruction needs no lock prefix, because only this thread writes to the
+    // entry.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
@@ -163,11 +165,12 @@ pub(crate) fn count(entry: &Entry) -> bool {
     entry.calls.load(Ordering::Relaxed) >= entry.next.load(Ordering::Relaxed)
 }
 
-/// Counts calls that the host did not announce. The distance to the next call that is timed does
-/// not change.
+/// Counts calls that the host did not announce. The number of announced calls until the next timed
+/// call does not change.
 pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
     let next = entry.next.load(Ordering::Relaxed);
-    // If every call is due (or no call will be), `next` must not change.
+    // If every call is due (`next` is 0) or no call will be due (`u64::MAX`), `next` must not
+    // change.
     if next != u64::MAX && next != 0 {
         entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
     }
@@ -175,8 +178,9 @@ pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
 }
 
 impl Draws {
-    /// Makes the state for a run without a budget, or before the table is made. `base` is the
-    /// address of the range that the thread reserved earlier, or null.
+    /// Makes the state for a run without a budget; [`Draws::prepare`] completes it for a run with a
+    /// budget. `base` is the start of the address range that the thread reserved earlier for its
+    /// table, or null.
     pub(crate) fn off(base: *mut u8) -> Self {
         Self {
             entries: std::ptr::null_mut(),
@@ -226,7 +230,6 @@ impl Draws {
         self.table.base()
     }
 
-    /// Returns whether the run has a budget.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
@@ -239,9 +242,10 @@ impl Draws {
         (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
     }
 
-    /// Draws the call that was just counted, and decides which call will be the next. Returns the
-    /// numbers with which this call was drawn, and whether its counters are read. Returns `None` if
-    /// a signal handler has drawn a later call in the meantime.
+    /// Draws the call of `export` that was just counted, and decides which call of the export will
+    /// be the next drawn one. Returns the numbers with which this call was drawn, and whether its
+    /// counters are read. Returns `None` if a signal handler has drawn a later call in the
+    /// meantime, or if the export has no entry.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -260,8 +264,8 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        // A signal handler can draw a call at any instruction. Exactly one of the two calls then
-        // represents the calls since the last drawn one.
+        // A signal handler can draw a call at any instruction. The exchange ensures that only one
+        // of the two calls then represents the calls since the last drawn one.
         let order = Ordering::Relaxed;
         entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
@@ -269,8 +273,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // Every later call of the export is due, because the decision does not depend on the
-            // number of the call.
+            // `next` is set so that every later call of the export is due, because the decision
+            // about it does not depend on its number.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -289,8 +293,8 @@ impl Draws {
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
-        // After the first calls, the period is computed only now and then, because the division
-        // takes time.
+        // If the period is short, it is computed only for every eighth timed call, because the
+        // division takes time.
         if timed & 7 == 0 || period > 8 || watched > 1 {
             new = match how {
                 How::Within => 1,
@@ -313,22 +317,22 @@ impl Draws {
         Some((DrawnCall { export, drawn, begun, is_billed: false }, reads))
     }
 
-    /// Stores how the call with index `at`, which is being opened, was drawn.
+    /// Stores how the call that is being opened with index `at` was drawn.
     #[inline(always)]
     pub(crate) fn set_open(&mut self, at: usize, open: &DrawnCall) {
         self.open[at % DEEPEST] = *open;
     }
 
-    /// Gives back the draw of a call that gets no record: the call is then treated like a call that
-    /// was only counted.
+    /// Gives back the draw of a call that gets no record: the call, and the calls that it
+    /// represented, are then treated like calls that were only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
             entry.carried.fetch_add(drawn.skipped + 1, Ordering::Relaxed);
         }
     }
 
-    /// Adds a drawn call that was recorded. `ticks` is its duration. `own` is the time that the
-    /// recorder needed for it, if this time was measured.
+    /// Adds a drawn call that was recorded to the export's entry and to the account. `ticks` is its
+    /// duration. `own` is the time that the recorder needed for it, if this time was measured.
     #[inline(always)]
     pub(super) fn add(&mut self, open: &DrawnCall, ticks: u64, read: bool, own: Option<u64>) {
         let Some(entry) = self.entry(open.export) else { return };
@@ -355,13 +359,15 @@ impl Draws {
         self.open[at % DEEPEST].drawn
     }
 
-    /// Forgets all open calls, after calibration. Returns whether the counters are open.
+    /// Forgets all open calls, after calibration. Returns whether the counters are open for one of
+    /// them.
     pub(crate) fn forget_calls(&mut self) -> bool {
         self.counted_ops = 0;
         std::mem::take(&mut self.reading) != 0
     }
 
-    /// Called in a forked child, where the table belongs to the parent.
+    /// Stops using the table, and leaves its pages in the pool. Called in a forked child, where the
+    /// table belongs to the parent, and when the session of the thread's state has ended.
     pub(crate) fn part(&mut self) {
         (self.entries, self.len) = (std::ptr::null_mut(), 0);
         self.table.part();
@@ -374,8 +380,8 @@ impl Draws {
     }
 }
 
-/// Returns a seed that differs between threads and runs. Tests can set `COUNTERPOINT_TEST_SEED`;
-/// the seed then depends only on this variable and the thread's number.
+/// Returns a seed for the random numbers, which differs between threads and runs. Tests can set
+/// `COUNTERPOINT_TEST_SEED`; the seed then depends only on this variable and the thread's number.
 #[cold]
 fn seed(thread: u32) -> u64 {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string.

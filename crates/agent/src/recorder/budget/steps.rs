@@ -1,18 +1,19 @@
-//! Handles programs whose host announces its ops only in some steps of the program, in a run with a
-//! budget.
+//! Handles programs whose host announces its ops only in some *steps* of the program (such as
+//! iterations of a training loop), in a run with a budget.
 //!
-//! If announcing ops alone would exceed the budget, the host's adapter removes the observer for
-//! whole steps of the program, which are chosen at random. Calls in a step without the observer (a
-//! step that is *away*) are not seen. In this module, each thread computes how many calls of each
-//! export there are on average in a seen step, and adds as many for each step that was away:
+//! If announcing ops alone would exceed the budget, the adapter removes the observer, to which the
+//! host announces its ops, for whole steps of the program, which are chosen at random. Calls in a
+//! step without the observer (a step that is *away*) are not seen. With the functions in this file,
+//! each thread computes how many calls of each export there are on average in a seen step, and adds
+//! as many for each step that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
 //!  thread    first call in another step ─► its counts of the last step ─► sums ─► calls of steps away
 //! ```
 //!
-//! A thread reads only its own counts, so no thread waits for another thread.
-//! [`record::counts::steps`] describes the estimate.
+//! A thread reads only its own counts and a few totals of the process, so no thread waits for
+//! another thread. [`record::counts::steps`] describes the estimate.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -23,32 +24,31 @@ use super::sampling::{Draws, OwnSteps, count_unwatched};
 
 /// A number that changes whenever a step begins or is cut; 0 if the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// The weight that the step in progress has in the sample; 0 if the step is not in the sample.
+/// The weight that the step in progress has in the sample of seen steps (it represents so many
+/// steps); 0 if the step is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// Stored instead of a weight if the step was cut, and the rest of it is in progress.
+/// Stored instead of a weight if the step was cut ([`Step::Cut`]) and has not ended.
 const OF_CUT: u32 = u32::MAX;
 /// Whether the host does not announce its ops at present.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
 
-/// Totals, which only grow: the number of ended steps in the sample, the sum of their weights, the
-/// sum of the squared weights, and the number of steps that were away (including the one in
-/// progress).
+/// Totals of the process, which only grow: the number of ended steps in the sample, the sum of
+/// their weights, the sum of the squared weights, and the number of steps that were away (including
+/// a step in progress).
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 static SQUARES: AtomicU64 = AtomicU64::new(0);
 static AWAY: AtomicU64 = AtomicU64::new(0);
 
-/// How the ops of a step are seen.
+/// Whether the host announces the ops of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The ops are announced. The step is not in the sample, so it represents only itself.
     Certain,
     /// The ops are announced, and the step is in the sample with this weight.
     Sampled(u32),
-    /// The ops are not announced.
     Away,
-    /// The ops are announced again from now on, because the step takes too long. Before, they were
-    /// not announced.
+    /// The step was away, but its ops are announced from now on, because the step takes too long.
     Cut,
 }
 
@@ -67,8 +67,8 @@ pub fn weight() -> u32 {
     }
 }
 
-/// Called when a step ends and the next one begins, with the way in which each is seen. Only one
-/// thread calls this at a time.
+/// Called when a step ends and the next one begins. The arguments say whether the ops of the two
+/// steps are announced. Only one thread calls this at a time.
 pub fn next(ended: Step, begins: Step) {
     if let Step::Sampled(weight) = ended {
         let weight = u64::from(weight);
@@ -80,7 +80,7 @@ pub fn next(ended: Step, begins: Step) {
     set(begins);
 }
 
-/// Stores how ops are seen from now on.
+/// Stores whether ops are announced from now on.
 pub fn set(now: Step) {
     let weight = match now {
         Step::Sampled(weight) => weight,
@@ -93,7 +93,8 @@ pub fn set(now: Step) {
 }
 
 impl Draws {
-    /// Called when the thread begins to count calls: it takes part in steps from now on.
+    /// Called when the thread begins to count calls: its counts are added up for each step from now
+    /// on.
     pub(super) fn begin_steps(&mut self) {
         self.steps = OwnSteps {
             number: NUMBER.load(Ordering::Acquire),
@@ -108,8 +109,8 @@ impl Draws {
         }
     }
 
-    /// If another step has begun, adds up the last one. Must be called before a call is counted,
-    /// because that call may be in another step.
+    /// If a new step has begun, adds up the thread's calls of the step before. Must be called
+    /// before a call is counted, because that call may be in the new step.
     #[inline(always)]
     pub(crate) fn look_at_step(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != self.steps.number {
@@ -117,8 +118,8 @@ impl Draws {
         }
     }
 
-    /// Adds the calls of the last step to the sums, and adds the estimated calls of steps that were
-    /// away to the counts.
+    /// Adds the thread's calls of the step before to the sums of the sample, and adds the estimated
+    /// calls of steps that were away to the counts.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {
@@ -131,8 +132,8 @@ impl Draws {
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
-    /// Adds up the calls of a step that had the weight `ended`. `totals` describes the sample up to
-    /// now. The last `for_later` steps that were away are not included yet.
+    /// Adds up the thread's calls of a step that had the weight `ended`. `totals` describes the
+    /// sample up to now. For the last `for_later` steps that were away, no calls are estimated yet.
     fn add_step(&mut self, ended: u32, totals: [u64; 3], for_later: u64) {
         let [sampled, weight, squared_weight] = totals;
         let away = AWAY.load(Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Draws {
         std::array::from_fn(|i| now[i].wrapping_sub(self.steps.before[i]))
     }
 
-    /// Adds up the last step, when the thread ends.
+    /// Adds up the thread's calls of the step in progress, when the thread ends.
     pub(super) fn end_steps(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != 0 {
             self.look_at_step();
@@ -182,19 +183,19 @@ impl Draws {
         }
     }
 
-    /// Changes the data about steps that only one thread has: the thread whose ranges are the
-    /// program's steps.
+    /// Changes the data about steps in the header of the thread's table.
     pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
         self.table.change_steps(change);
     }
 
-    /// Returns how many steps there are from now on for each seen one. A step that is away takes
-    /// `without` ns, a seen step `more` ns longer. `own` is the recorder's cost of any step, in ns.
+    /// Returns the period of seen steps: from now on, the ops of one step in so many are announced.
+    /// A step that is away takes `without` ns, and a seen step takes `more` ns longer. `own` is the
+    /// recorder's cost of any step, in ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }
 
-    /// Returns how many calls the thread made in the last announced step.
+    /// Returns how many calls the thread made in the last step in which it counted calls.
     pub(crate) fn calls_of_step(&self) -> u64 {
         self.steps.calls
     }
@@ -204,7 +205,8 @@ impl Draws {
         self.random.gap(period)
     }
 
-    /// Marks an export whose calls the host announces in every step.
+    /// Marks an export whose calls the host announces in every step, so that no further calls of it
+    /// are estimated.
     pub(crate) fn is_always_announced(&self, export: u32) {
         if let Some(entry) = self.entry(export) {
             entry.is_always.store(1, Ordering::Relaxed);
@@ -213,17 +215,17 @@ impl Draws {
 }
 
 /// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step; unless
-/// it is 0 or [`OF_CUT`], the calls in the step are added to the sums of the sample. Then the calls
-/// in the `away` steps without announcements are estimated. If the estimate has become larger, the
-/// difference is added to `calls`. `weights` is the sum of the weights of all steps in the sample.
-/// Returns the number of calls in the step.
+/// it is 0 or [`OF_CUT`], the calls in the step are added to the sums of the sample. Then the
+/// number of calls in the `away` steps that were not announced is estimated. If this estimate has
+/// become larger, the difference is added to the entry's `calls`. `weights` is the sum of the
+/// weights of all steps in the sample. Returns the number of calls in the step.
 fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let order = Ordering::Relaxed;
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
-        // The calls of a cut step are estimated, so the calls that were counted in it must not be
-        // added twice.
+        // A cut step counts as a step that was away, whose calls are estimated. So the calls that
+        // were counted in its rest are subtracted from the estimate.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
         in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
@@ -282,9 +284,10 @@ mod tests {
         // If the estimate becomes smaller, no calls are subtracted.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // A step was away at first, and then 2 of its about 3 calls were counted, so one more call
-        // is estimated (11/3 · 7 are 26, rounded). In another such step, 100 calls were counted;
-        // for this step, no further calls are estimated.
+        // The seventh step was away at first and was then cut, and 2 of its calls were counted.
+        // Seven steps have 26 calls (11/3 · 7, rounded), which are 4 more than those of six steps,
+        // so 2 more calls are added. In another cut step, 100 calls were counted, so no further
+        // calls are added for it.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

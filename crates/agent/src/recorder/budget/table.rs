@@ -1,5 +1,6 @@
-//! The table in which a thread counts its calls. It consists of pages of the pool that are mapped
-//! at an address that never changes while the thread lives.
+//! The table in which a thread counts its calls, in a run with a budget. It consists of pages of
+//! the pool (memory that `counterpoint run` shares with the processes of the run). The pages are
+//! mapped at an address that never changes while the thread lives.
 //!
 //! ```text
 //!  base ─┬─ header ─ entry ─ entry ─ …        pages of the pool
@@ -7,10 +8,10 @@
 //! ```
 //!
 //! The address must stay the same because a signal handler can interrupt the increment of an entry
-//! at any instruction: it may call exports for which the table must grow, or it may fork. A larger
-//! table replaces the old one at the same address by `mremap`. In a forked child, the parent's
-//! pages are replaced by private memory at the same address. So in both cases, the interrupted
-//! increment continues at the same address.
+//! at any instruction. The handler may call exports for which the table must grow, or it may fork.
+//! A larger table replaces the old one at the same address by `mremap`. In a forked child, the
+//! parent's pages are replaced by private memory at the same address. So in both cases, the
+//! interrupted increment continues at the same address.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,13 +44,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a value that means that there is no table. `base` is the address range that an earlier
+    /// Makes the value that stands for a missing table. `base` is the address range that an earlier
     /// table of the thread has reserved, or null.
     pub const fn none(base: *mut u8) -> Self {
         Self { base, first: 0, pages: 0 }
     }
 
-    /// Returns the start of the reserved address range.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -58,12 +58,10 @@ impl Table {
         self.pages > 0
     }
 
-    /// Returns the address of the first entry.
     pub fn entries(&self) -> *mut Entry {
         self.base.wrapping_add(TABLE_HEADER_BYTES).cast()
     }
 
-    /// Returns the number of entries.
     pub fn len(&self) -> u32 {
         entries_in(self.pages).min(MOST_EXPORTS) as u32
     }
@@ -105,8 +103,8 @@ impl Table {
         };
         let old = *self;
         // SAFETY: `fresh` is mapped and has this size, and nobody else uses it. The magic number is
-        // stored last, so a reader finds either no table or a whole one. Until the old table is
-        // given back, a reader finds both tables and uses the larger numbers.
+        // stored last, so a reader finds either no table or a whole one. For a short time, a reader
+        // may find both tables of the thread. It then uses the larger numbers.
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
@@ -140,7 +138,7 @@ impl Table {
             }
         }
         if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
-            // The old table is used further; the new one was never used.
+            // The thread continues to use the old table. Nothing was counted in the new one.
             // SAFETY: `fresh` is still mapped, because moving it failed.
             unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
             if old.exists() {
@@ -179,7 +177,7 @@ impl Table {
         Steps::from_words(self.header().steps.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
-    /// Changes the data about steps.
+    /// Changes the data about steps of the program, which is in the table's header.
     pub fn change_steps(&self, change: impl FnOnce(&mut Steps)) {
         if self.exists() {
             let mut steps = self.steps();
@@ -199,17 +197,17 @@ impl Table {
         Reader::parse(bytes).ok().map(|table| table.frame())
     }
 
-    /// Replaces the pool's pages by private memory at the same address. The content of the pool is
-    /// not changed.
+    /// Maps private memory over the table, at the same address. The table's pages stay in the pool
+    /// unchanged.
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
         if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
-            // Calls must not be counted in memory of another process.
+            // The table may belong to another process, whose memory must not be changed.
             crate::state::epoch::switch_off();
         }
     }
 
-    /// Gives the pages back to the pool. Their counts must have been appended to the file.
+    /// Gives the pages back to the pool. Their counts must have been appended to the profile.
     pub fn release(&mut self, run: &Run) {
         if self.exists() {
             self.header().magic.store(0, Ordering::Release);

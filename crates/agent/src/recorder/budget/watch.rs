@@ -1,10 +1,10 @@
-//! Runs of a model whose calls are counted without being watched (announced one by one), in a run
-//! with a budget.
+//! Counts the calls in runs of a model without watching these runs, if recording has a budget. A
+//! run is *watched* if the host announces each of its calls to the recorder.
 //!
-//! A virtual machine announces each op, including those that are only counted. If ops are short,
-//! the announcements alone take more than the budget. But many functions of models make the same
-//! calls in each run. For such a function, the adapter can stop watching for a whole run, and still
-//! count the run's calls:
+//! A virtual machine announces each op, including ops that are only counted. If ops are short, the
+//! announcements alone take more than the budget. But many functions of models make the same calls
+//! in each run. For such a function, the adapter can have a whole run made without announcements,
+//! and the recorder still counts the run's calls:
 //!
 //! ```text
 //!  run 1 2 3        watched: do they make the same calls?
@@ -12,11 +12,12 @@
 //!                   all others: the run is counted and drawn, and the known calls are counted with it
 //! ```
 //!
-//! A watched run takes longer, because the host announces each op. So the duration of a watched run
-//! is not recorded, unless all runs are watched.
+//! A watched run takes longer, because of the announcements. So the duration of a watched run is
+//! not recorded, unless all runs are watched.
 //!
-//! If a function has once made other calls, all of its later runs are watched. If a function's ops
-//! are long compared with the cost of watching, all of its runs are watched as well.
+//! If a watched run of a function makes other calls than those that are known, all of the
+//! function's later runs are watched. All runs are also watched if the function's ops are long
+//! compared with the cost of watching.
 
 use model::Loss;
 
@@ -25,27 +26,27 @@ use crate::recorder::thread::Thread;
 
 /// The number of successive runs that must make the same calls before a run is not watched.
 const ALIKE: u32 = 3;
-/// The number of runs with different calls after which all runs are watched.
+/// The number of runs that failed, or made other calls than the run before, after which all runs of
+/// the function are watched.
 const MOST_DIFFERENT: u32 = 8;
 /// One in this many unwatched runs is timed. Must be a power of two.
 const TIME_EVERY: u32 = 16;
-/// The number of first unwatched runs that are all timed.
+/// The number of first runs without watching that are all timed.
 const FIRST_TIMED: u32 = 4;
-/// The weight of a new value in a running mean.
 const WEIGHT: f64 = 1.0 / 8.0;
 
-/// What is known about the runs of one function.
+/// The knowledge about the runs of one function of a model.
 #[derive(Debug, Default)]
 pub struct Pattern {
     /// Serial number of the part of the profile to which the other fields belong; 0 if there is
     /// none.
     serial: u32,
-    /// How many of the last runs made the same calls, at most [`ALIKE`].
+    /// Number of successive runs up to now that made the same calls, at most [`ALIKE`].
     alike: u32,
     different: u32,
-    /// A hash that identifies the sequence of calls.
+    /// A hash of the sequence of calls that each run makes.
     hash: u64,
-    /// Number of calls that the host announced in each run.
+    /// Number of calls that the host announces in each watched run.
     told: u32,
     /// The exports that are called in each run, and the number of calls of each.
     calls: Vec<(u32, u64)>,
@@ -58,7 +59,6 @@ pub struct Pattern {
     more_ticks: Mean,
     own_ticks: Mean,
     unwatched: u32,
-    /// Number of runs since the last watched run.
     since: u64,
 }
 
@@ -77,10 +77,9 @@ impl Mean {
     }
 }
 
-/// How the next run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The run is recorded like any run outside of this module: all of its ops are announced.
+    /// The run is recorded as if this file did not exist: all of its ops are announced.
     Ordinary,
     /// The run is watched, and its calls must then be passed to [`Pattern::learn`].
     Learn,
@@ -90,7 +89,7 @@ pub enum Next {
     Unwatched(bool),
 }
 
-/// A summary of the calls of a watched run: their hash and their number.
+/// A summary of the calls that the host announced in a watched run: their hash and their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub hash: u64,
@@ -98,7 +97,7 @@ pub struct Calls {
 }
 
 impl Pattern {
-    /// Decides how the next run is recorded. The thread must be in a run with a budget.
+    /// Decides how the next run of the function is recorded. Recording must have a budget.
     pub fn next(&mut self, thread: &mut Thread) -> Next {
         if self.serial != thread.serial {
             *self = Self { serial: thread.serial, ..Self::default() };
@@ -152,7 +151,8 @@ impl Pattern {
         (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
         self.alike += 1;
         if self.alike == ALIKE {
-            // These values are used until both watched and unwatched runs have been timed.
+            // These are estimates to begin with. Later measurements of watched and unwatched runs
+            // correct them.
             let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
             let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
             (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));
@@ -160,8 +160,8 @@ impl Pattern {
         }
     }
 
-    /// Called after a watched run, which took `ticks`. Compares its calls with those of the runs
-    /// before it.
+    /// Called after a watched run, which took `ticks`. Compares the run's calls with the known
+    /// ones.
     pub fn compare(&mut self, thread: &mut Thread, seen: Calls, ticks: u64, failed: bool) {
         if self.serial != thread.serial {
             return;
@@ -179,15 +179,15 @@ impl Pattern {
         }
     }
 
-    /// Counts the calls of a run that was not watched. `ticks` contains the run's duration and our
-    /// cost for it, if the run was timed. Returns the number of calls that the host would have
-    /// announced.
+    /// Called after a run that was not watched. Counts the known calls for it. `ticks` contains the
+    /// run's duration and the recorder's cost for it, if the run was timed. Returns the number of
+    /// calls that the host would have announced in a watched run; 0 if the run failed.
     pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
         if self.serial != thread.serial {
             return 0;
         }
         if failed {
-            // Only some of the run's calls were made.
+            // An unknown part of the known calls was made, so none is counted.
             losses::lose(Loss::RunsUnlike, 1, 0);
             return 0;
         }

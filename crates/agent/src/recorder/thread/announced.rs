@@ -2,36 +2,36 @@
 //! and after its call of the recorder.
 //!
 //! As soon as an observer is registered, PyTorch makes an object for each op and looks up which
-//! observers to call. A bracket cannot measure this time, and without the observer no op would be
-//! seen. So PyTorch is asked to announce additional ops, which do nothing, to an observer that does
-//! nothing, and the shim measures how long these announcements take.
+//! observers to call. A bracket cannot measure the time for this, and without the observer the
+//! recorder would see no op. So the recorder asks the shim (the library that connects PyTorch to
+//! the agent) to have PyTorch announce additional ops, which do nothing, to an observer that does
+//! nothing. The shim measures how long these announcements take.
 //!
 //! ```text
 //!  op begins ─► ops inside of it ─► op ends      after an op: its code has displaced PyTorch's
 //!  op begins ─► op begins                        right after another one: PyTorch's code is warm
 //! ```
 //!
-//! The duration of an announcement depends on the code that ran since the last announcement. So ops
-//! are drawn (chosen at random) among all ops that begin, and an announcement is measured in a
-//! situation like that of the drawn op. The measurement is made at the end of an op that has called
-//! no other ops, after this op has been recorded: the last code that ran was the op's, as before
-//! most ops. If the drawn op began immediately after the op around it, an announcement that is not
-//! measured is made first, which loads the code into the caches.
+//! The duration of an announcement depends on the code that ran since the last announcement. So the
+//! recorder draws ops (chooses them at random) among all ops that begin, and has an announcement
+//! measured in a situation like that of the drawn op. The measurement is made at the end of an op
+//! that has called no other ops, after this op has been recorded: the last code that ran was the
+//! op's, as before most ops. If the drawn op began immediately after the op around it, the shim
+//! first makes an announcement that it does not measure. This loads PyTorch's code into the caches.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// Number of first ops of a thread that are not drawn, because their announcements find colder
-/// caches than later ones.
+/// Number of first ops of a thread that are not drawn, because the caches are colder at that time
+/// than later.
 const FIRST: u16 = 8;
 /// The number of first announcements that are measured in quick succession, so that short programs
-/// have some measurements. Later ones are measured rarely.
+/// have some measurements. Later announcements are measured rarely.
 const SOON: u32 = 48;
 
-/// The measured durations of announcements.
 pub(crate) struct Times {
-    /// Number of ops that were drawn.
+    /// Number of times that the next drawn op was chosen.
     drawn: u32,
     /// State of the random number generator. It is never 0.
     random: u32,
@@ -53,7 +53,8 @@ impl Times {
         }
     }
 
-    /// Returns the number of ops that begin until the next one is drawn.
+    /// Chooses the next drawn op. Returns the number of ops that begin until then, including the
+    /// drawn one.
     fn draw(&mut self) -> u16 {
         // This is Marsaglia's xorshift generator.
         self.random ^= self.random << 13;
@@ -71,9 +72,9 @@ impl Times {
 /// thread's state.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
-    /// Number of ops until the next drawn one.
+    /// Number of ops that begin until the next drawn one, including it.
     until: u16,
-    /// Number of additional announcements that the host is to make; 0 if none is due.
+    /// Number of additional announcements that the recorder will ask for; 0 if none is due.
     due: u8,
     /// Whether the last announcement was about the start of an op.
     has_begun: bool,
@@ -83,7 +84,6 @@ impl Announcing {
     /// The value before the first announcement.
     pub(crate) const NEW: Self = Self { until: FIRST, due: 0, has_begun: false };
 
-    /// Called when an op begins.
     #[inline(always)]
     pub(crate) fn begins(&mut self) {
         self.until = self.until.wrapping_sub(1);
@@ -102,7 +102,8 @@ impl Announcing {
 }
 
 impl Thread {
-    /// Called when an op has ended. Returns how many additional ops the host is to announce now.
+    /// Called when an op has ended. Returns how many additional ops the shim must have announced
+    /// now.
     #[inline(always)]
     pub(crate) fn announcements_due(&mut self) -> i32 {
         if self.announcing.ends() { self.draw_announcement() } else { 0 }
@@ -140,8 +141,8 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// `(` is the start of an op and `)` its end. Returns how many announcements are due at each
-    /// end.
+    /// In `text`, `(` is the start of an op and `)` its end. The op that begins as number `until`
+    /// is drawn. Returns how many additional announcements are due at each end.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
         let mut all = Vec::new();
@@ -157,15 +158,17 @@ mod tests {
 
     #[test]
     fn an_announcement_is_due_when_an_op_without_others_has_ended() {
-        // An announcement is due after the second of three ops in a row.
+        // The second of three ops in a row is drawn, and an announcement is due at its end.
         assert_eq!(due(2, "()()()"), [0, 1, 0]);
-        // The outer op began after another one had ended. The inner one is the first to end.
+        // The outer op, which began after another one had ended, is drawn. The announcement is due
+        // at the end of the inner op, which ends first.
         assert_eq!(due(2, "()(())"), [0, 1, 0]);
-        // The inner one began right after the outer one.
+        // The inner op, which began right after the outer one, is drawn. So there are two
+        // announcements.
         assert_eq!(due(3, "()(())"), [0, 2, 0]);
-        // The second op inside began after the first one had ended.
+        // The second inner op, which began after the first one had ended, is drawn.
         assert_eq!(due(3, "(()())"), [0, 1, 0]);
-        // If no op ever ends, no announcement is made.
+        // If no op ever ends, no announcement becomes due.
         assert_eq!(due(1, "((("), [0; 0]);
     }
 }

@@ -1,23 +1,26 @@
-//! Measures the durations of brackets around the program's own calls, for a few calls that are
-//! chosen at random ([`record::brackets`] says why).
+//! Measures how long the recorder's brackets around the program's own calls take, for a few calls
+//! that are chosen at random ([`record::brackets`] says why). A bracket has two halves: the
+//! recorder's work before the call and after it.
 //!
 //! ```text
 //!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
 //! ```
 //!
-//! If a call ends in another function of ours than the one in which it began, the time at which a
-//! half began and the duration of the first half are stored in the thread's state ([`Halves`]):
+//! If a call ends in another function of the agent than the one in which it began, the time at
+//! which a half began and the duration of the first half are stored in the thread's state
+//! ([`Halves`]):
 //!
 //! ```text
 //!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
 //!          └─ only counted: counted_half_ends(BEFORE)       counted_half_ends(AFTER) ─┘
 //! ```
 //!
-//! The second half begins with the time stamp that ends the call. Whether it is timed is decided
-//! after the counters were read, so that the same code runs between the two readings in all calls.
+//! The second half begins with the time stamp that ends the call. The recorder decides only after
+//! it has read the counters whether this half is timed. So the same code runs between the two
+//! readings of the counters in all calls.
 //!
-//! If a call is not chosen, this costs one decrement in each half. The two halves are chosen
-//! independently, because some hosts call us once before and once after a call.
+//! For a call that is not chosen, each half costs one decrement. The calls for the two halves are
+//! chosen independently, because some hosts call the agent once before and once after a call.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
@@ -27,23 +30,23 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// Number of first calls of a thread whose brackets are not timed, because they find colder caches
-/// than later ones.
+/// Number of first calls of a thread whose brackets are not timed, because the caches are colder at
+/// that time than later.
 pub(crate) const FIRST: u16 = 8;
 /// The number of first brackets that are timed in quick succession, so that short programs have
-/// some durations. Later ones are timed rarely.
+/// some durations. Later brackets are timed rarely.
 const SOON: u32 = 48;
 
-/// The halves in progress that are timed. They are not in [`BracketTimes`], because each call reads
-/// these fields.
+/// The halves that are being timed at present. These fields are not in [`BracketTimes`], because
+/// the recorder reads them in each call.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
-    /// For hosts that call us before and after a call: the time at which the half in progress
-    /// began, if it is timed; otherwise 0.
+    /// For hosts that call the agent before and after a call: the time at which the half in
+    /// progress began, if it is timed; otherwise 0.
     entered: u64,
-    /// For such hosts: the duration of the first half, if it was timed; otherwise 0. It is added to
-    /// the histogram when the call has ended. The field has only four bytes, so that the struct is
-    /// in the thread's first cache line.
+    /// For such hosts: the duration of the first half in ticks, if it was timed; otherwise 0. The
+    /// duration is added to the histogram when the call has ended. The field has only four bytes,
+    /// so that the struct is in the thread's first cache line.
     before: u32,
     /// Whether counters were read for the call whose first half was timed.
     before_counted: bool,
@@ -57,7 +60,6 @@ impl Halves {
         Self { entered: 0, before: 0, before_counted: false, counted: false };
 }
 
-/// The durations of a thread's brackets.
 pub(crate) struct BracketTimes {
     /// Number of times that each half was timed.
     timed: [u32; 2],
@@ -65,8 +67,8 @@ pub(crate) struct BracketTimes {
     random: u32,
     /// Whether the bracket of every call is timed.
     all: bool,
-    /// The numbers of durations: for calls without and with counters, for each half, and for each
-    /// bucket of a histogram.
+    /// How many durations were measured: for calls without and with counters, for each half, and
+    /// for each bucket of a histogram.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
@@ -88,7 +90,7 @@ impl BracketTimes {
 impl Thread {
     /// Begins a half of a bracket. This must be the first thing that the recorder does in this
     /// half. Returns the present time if the half is timed, otherwise 0. If the call is not
-    /// recorded after all, its timed half is lost, and the next half is timed instead.
+    /// recorded after all, the measurement is lost, and the half of the next call is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
@@ -111,7 +113,7 @@ impl Thread {
         entered
     }
 
-    /// Called if a bracket is lost that [`Thread::enter_inside`] has begun with this result. The
+    /// Called if no call is recorded after [`Thread::enter_inside`], which returned `entered`. The
     /// next bracket is then timed instead.
     #[inline(always)]
     pub(crate) fn lose_inside(&mut self, entered: u64) {
@@ -120,7 +122,8 @@ impl Thread {
         }
     }
 
-    /// Ends a first half that began with [`Thread::enter`], which returned `entered`.
+    /// Ends a first half that began with [`Thread::enter`], which returned `entered`, for a call
+    /// that ends in another function. `start` is the time at which the call starts.
     #[inline(always)]
     pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {
         if entered != 0 {
@@ -208,8 +211,6 @@ impl Thread {
     /// Returns `end` (the time at which the call ended) if the second half is timed, otherwise 0.
     /// Called after the counters were read, because before that, the same code must run in all
     /// calls.
-    /// 0. Called when the counters have been read, because code that differs between calls must not
-    /// run before.
     #[inline(always)]
     fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];
@@ -235,8 +236,8 @@ impl Thread {
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
         if entered[AFTER] != 0 {
-            // A half that contains a flush is not counted, because the time of flushes is stored in
-            // each page.
+            // A half that contains a flush is left out, because the time of flushes is stored
+            // separately, in each page.
             let flushed = entered[AFTER] <= self.start.base_ticks;
             let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
             match took {
@@ -261,8 +262,9 @@ impl Thread {
 
     /// Begins the second half of the bracket of a call that ended at `end`; it ends with
     /// [`Thread::kept_bracket_ends`]. `counted` says whether the call's counters were read. Called
-    /// after they were read, because after a fork, the first write to a page is a page fault. In a
-    /// run with a budget, the half has already begun with [`Thread::enter_and_keep`].
+    /// after they were read, because this function writes to memory, and after a fork, the first
+    /// write to a page is a page fault. In a run with a budget, the half has already begun with
+    /// [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {
@@ -291,8 +293,8 @@ impl Thread {
         self.until_timed = [FIRST; 2];
     }
 
-    /// Returns the durations up to now, for calls without counters and for calls with counters. A
-    /// kind of calls without durations is left out.
+    /// Returns the durations up to now, for calls without counters and for calls with counters. If
+    /// there are no durations for one of the two kinds, it is left out.
     pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
         let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
         let thread_uid = self.start.thread_uid;

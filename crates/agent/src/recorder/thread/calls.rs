@@ -2,8 +2,8 @@
 //! has a diagram of their states.
 //!
 //! The fields that every call needs are in one cache line, [`OpenCall`]. The fields that only some
-//! calls need are in arrays of the thread's state. These arrays have the same index, and a bit of
-//! the call's [`State`] says whether an element is valid.
+//! calls need are in further arrays of the thread's state, at the same index. A bit of the call's
+//! [`State`] says whether an element of such an array is valid.
 
 use std::ffi::c_void;
 
@@ -18,8 +18,8 @@ pub(crate) const MOST_COLLECTORS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct OpenCall {
-    /// A stack address above the frames of calls that begin later, or the result of
-    /// [`crate::recorder::bracket::held`].
+    /// A stack address above the stack frames of calls that begin inside of this call, or the
+    /// result of [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
     /// The called export. Always valid if the call has [`State::SPLIT`].
     pub(crate) export: u32,
@@ -44,12 +44,13 @@ impl OpenCall {
 pub(crate) struct State(u32);
 
 impl State {
-    /// No bits: one function of ours makes the call, and all counters of the run are read for it.
+    /// No bits: the call begins and ends in one function of the agent, and the thread's counters
+    /// (if any) are read for it.
     pub(crate) const PLAIN: Self = Self(0);
     /// The call begins and ends in two separate calls by the host. `export` and `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
-    /// There may be frames of the host between the frame of the call and the called code
-    /// ([`crate::recorder::bracket::WRAPPERS`]).
+    /// There may be stack frames of the host between the stored frame of the call and the called
+    /// code ([`crate::recorder::bracket::WRAPPERS`]).
     pub(crate) const WRAPPED: Self = Self(1 << 1);
     /// The call is an op whose start and end the host announces.
     pub(crate) const OP: Self = Self::SPLIT.and(Self::WRAPPED);
@@ -57,12 +58,14 @@ impl State {
     pub(crate) const SLOT: Self = Self(1 << 2);
     /// No counters are read for the call.
     pub(crate) const UNCOUNTED: Self = Self(1 << 3);
-    /// The call was drawn, in a run with a budget. How it was drawn is in `draws.open`.
+    /// The call was drawn, in a run with a budget. The thread's `draws.open` says how it was drawn.
     pub(crate) const DRAWN: Self = Self(1 << 4);
-    /// Collectors were started for the call, or it has an id for plugins. They are in `collected`.
+    /// Users' collectors were started for the call, or it has an id for plugins. The thread's
+    /// `collected` contains them.
     pub(crate) const COLLECTED: Self = Self(1 << 5);
-    /// Other threads have worked for the call. Their counts are in `workers`. This bit stays set
-    /// after the end of the call, until the next call uses the same element.
+    /// Other threads have worked for the call, in its parallel regions. The thread's `workers`
+    /// contains their counts. This bit stays set after the end of the call, until the next call
+    /// uses the same element.
     pub(crate) const WORKERS: Self = Self(1 << 6);
 
     #[inline(always)]
@@ -94,7 +97,7 @@ impl Thread {
         self.calls.get(..self.depth as usize).unwrap_or_default()
     }
 
-    /// Returns the innermost open call, which the caller has just opened.
+    /// Returns the innermost open call, which must have just been opened.
     #[inline(always)]
     pub(crate) fn last_opened(&mut self) -> &mut OpenCall {
         &mut self.calls[(self.depth as usize).wrapping_sub(1) % DEEPEST]
@@ -130,14 +133,14 @@ impl Thread {
         self.innermost(|call| call.frame == frame)
     }
 
-    /// Returns the index of the open op that began with this frame.
+    /// Returns the index of the innermost open op with this frame.
     #[inline(always)]
     pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
         self.innermost(|call| call.frame == frame && call.state.has(State::WRAPPED))
     }
 
-    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If call
-    /// `at` ends with an error, the returned call is the one that threw the error.
+    /// Returns the index of the innermost open op inside of call `at`. If call `at` ends with an
+    /// error, this op is the one that threw the error.
     pub(crate) fn wrapped_inside(&self, at: usize) -> Option<usize> {
         self.innermost(|call| call.state.has(State::WRAPPED)).filter(|inner| *inner > at)
     }
@@ -148,14 +151,13 @@ impl Thread {
         self.innermost(|call| call.state.has(State::SLOT) && call.slot.owner == owner)
     }
 
-    /// Returns the index of the innermost open call of `export` that ends when the host calls us
-    /// again.
+    /// Returns the index of the innermost open call of `export` that ends when the host calls the
+    /// agent again.
     #[inline(always)]
     pub(crate) fn innermost_split(&self, export: u32) -> Option<usize> {
         self.innermost(|call| call.state.has(State::SPLIT) && call.export == export)
     }
 
-    /// Returns the state of the open call with index `at`.
     #[inline(always)]
     pub(crate) fn state_of(&self, at: usize) -> State {
         self.calls[at % DEEPEST].state
@@ -174,7 +176,7 @@ impl Thread {
         self.state_of(at).has(State::DRAWN)
     }
 
-    /// Adds the counts that other threads have made in a parallel region of the open call with
+    /// Adds the counts of other threads that have worked in a parallel region of the open call with
     /// index `at`.
     pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
@@ -189,7 +191,7 @@ impl Thread {
         sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// Stores in the page which calls are still open, after some calls were forgotten.
+    /// Stores in the page how many calls are still open, after some calls were forgotten.
     pub(crate) fn note_open_calls(&mut self) {
         // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
@@ -199,7 +201,7 @@ impl Thread {
 /// Data that an adapter stores with an open call. The recorder does not interpret it.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    /// Identifies the adapters that own the slot: an address that no other adapter uses.
+    /// An address that identifies the adapter, or the group of adapters, that stored the slot.
     pub(crate) owner: *const c_void,
     /// Address of a description of the called function, which is never freed.
     pub(crate) subject: *const c_void,
@@ -212,7 +214,8 @@ impl Slot {
         Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 3] };
 }
 
-/// The counts that other threads have made for an open call, in its parallel regions up to now.
+/// The sums of the counts of other threads that have worked for an open call, in its parallel
+/// regions up to now.
 #[derive(Clone, Copy)]
 pub(crate) struct Workers {
     /// One bit for each counter whose sum is known.
@@ -224,7 +227,8 @@ impl Workers {
     pub(crate) const NONE: Self = Self { known: 0, sums: [0; MAX_COUNTERS] };
 }
 
-/// The users' collectors that were started for a call, and the state that each collector returned.
+/// The users' collectors that were started for a call, and the state that each collector's `start`
+/// returned.
 #[derive(Clone, Copy)]
 pub(crate) struct Started {
     /// One bit for each collector that was started.
@@ -233,7 +237,8 @@ pub(crate) struct Started {
     pub(crate) interrupted: bool,
     /// The id that profiler plugins got for the call; 0 if they got none.
     pub(crate) plugin_id: u64,
-    /// For each collector: the address of its data, which is never freed, and its state.
+    /// For each collector: the address of the agent's data about it, which is never freed, and the
+    /// state that it returned.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],
 }
 

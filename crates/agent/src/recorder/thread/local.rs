@@ -1,5 +1,5 @@
-//! The thread-local in the static TLS block. Reading it never allocates and is safe in a signal
-//! handler.
+//! The recorder's thread-local in the static TLS block. Reading it never allocates memory and is
+//! safe in a signal handler.
 
 use std::ffi::c_void;
 
@@ -13,9 +13,9 @@ pub(crate) struct Local {
     /// Nonzero while the thread is attaching. A signal handler must then not attach the thread
     /// again.
     pub(crate) attaching: u8,
-    /// Number of times that the function for the thread's exit has run.
+    /// Number of times that the agent has detached the thread because the thread exits.
     pub(crate) lives: u8,
-    /// Number of calls that must pass through before the thread tries to attach again.
+    /// Number of calls that are not recorded before the thread tries to attach again.
     pub(crate) retry: u32,
     /// A copy of the thread's state while the thread forks; otherwise null.
     saved: *mut c_void,
@@ -104,14 +104,13 @@ pub(crate) fn take_saved() -> *mut c_void {
     unsafe { std::mem::replace(&mut (*place::get()).saved, std::ptr::null_mut()) }
 }
 
-/// Returns the calling thread's thread-local.
 #[inline(always)]
 pub(crate) fn get() -> *mut Local {
     place::get()
 }
 
 /// Makes `thread` the calling thread's state while `body` runs. Calibration uses this to make empty
-/// calls with brackets before the thread is attached.
+/// calls with brackets while the thread is still attaching.
 pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
     let local = get();
     // SAFETY: `local` is the calling thread's thread-local. A signal handler that runs meanwhile

@@ -1,15 +1,15 @@
-//! Stores in each page what the kernel has counted for the page's thread ([`Usage`]), at the
-//! beginning and at the end of the page. The kernel counts these numbers for every thread in any
-//! case.
+//! Stores in each page what the kernel has counted for the page's thread ([`Usage`], such as its
+//! processor time), at the beginning and at the end of the page. The kernel counts this for every
+//! thread in any case.
 
 use record::Usage;
 
 use super::Thread;
 
 impl Thread {
-    /// Stores what the thread has used up to now. `begun_ns` is its processor time when attaching
-    /// began. The usage of attaching is stored separately, because it does not belong to the
-    /// program.
+    /// Stores the usage up to now at the beginning of the thread's first page. `begun_ns` is the
+    /// thread's processor time when attaching began. The processor time of attaching is stored
+    /// separately, because it does not belong to the program.
     pub(crate) fn store_first_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers have attached this thread, so its writer has a page.
@@ -17,7 +17,7 @@ impl Thread {
         }
     }
 
-    /// Stores what the thread has used up to the end of its page.
+    /// Stores the usage up to now at the end of the thread's page.
     pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers call this while the thread is attached, so its writer has a page.

@@ -1,5 +1,6 @@
-//! Passes a plugin's events to PyTorch. Texts are made safe ([`super::safe_text`]), ids are made to
-//! fit into PyTorch's 32 bits, and flows get numbers that neither PyTorch nor another plugin uses.
+//! Passes a plugin's events to PyTorch, and converts them for this: texts are made safe
+//! ([`super::safe_text`]), ids are made to fit into PyTorch's 32 bits, and flows (arrows between
+//! events) get numbers that neither PyTorch nor another plugin uses.
 //!
 //! | a plugin passes | PyTorch gets |
 //! |---|---|
@@ -26,17 +27,19 @@ static FLOWS: AtomicU32 = AtomicU32::new(0);
 
 const KERNEL: u32 = 6;
 
-/// Types of events that describe the program. Such events are not linked with an operator.
+/// Types of events that describe the program. Their ids are not passed on, because an id links an
+/// event with an operator.
 const OF_THE_PROGRAM: [u32; 3] = [1, 2, 11];
 
-/// Receives the events of one profiler.
+/// Receives the events of one profiler of a plugin, and hands them over to PyTorch's sink.
 pub struct HandOver<'s> {
     sink: &'s RawSink,
     /// The types of events that plugins have declared.
     declared: Vec<(String, u32)>,
     /// One bit for each type of event: set if the type's events are on a device.
     on_device: u32,
-    /// The new numbers of this recording's flows, by the flow's type and its original number.
+    /// The new numbers of this recording's flows, by the flow's type and the number that the plugin
+    /// gave it.
     flows: HashMap<(u32, u32), u32>,
     /// The new numbers of ids that do not fit.
     wide: HashMap<i64, i32>,
@@ -71,8 +74,8 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over the last counter event. Returns a line for the user if there were problems with
-    /// metadata or events.
+    /// Hands over a counter event that is not complete yet. Returns a line for the user if there
+    /// were problems with metadata or events.
     pub fn finish(mut self) -> Option<String> {
         self.finish_counter();
         let mut complaints = Vec::new();
@@ -232,7 +235,8 @@ impl Sink for HandOver<'_> {
         let mut arguments: Vec<(CString, CString)> = Vec::new();
         for (key, value) in metadata.iter() {
             let key = safe_text::name(key);
-            // Two keys can become equal. The first one is then used.
+            // Two keys can become equal when they are made safe. The value of the first one is then
+            // used.
             if !arguments.iter().any(|(known, _)| *known == key) {
                 let value = self.value(&key, value);
                 arguments.push((key, value));
@@ -373,7 +377,8 @@ mod tests {
         }
     }
 
-    /// Returns what PyTorch receives for the events that `calls` hands over.
+    /// Returns what PyTorch receives for the events that `calls` hands over, as one line for each
+    /// event.
     fn handed(declared: &[(&str, u32)], calls: impl FnOnce(&mut HandOver<'_>)) -> Vec<String> {
         let mut list: Vec<String> = Vec::new();
         let sink = RawSink {

@@ -3,8 +3,9 @@
 //!
 //! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only types of events on the CPU: no
 //! kernels, copies or counters. So a plugin for a device would never be started. Therefore,
-//! whenever PyTorch requests events on the CPU, everything that a plugin supports is requested from
-//! it, except PyTorch's own types. The user can restrict this with a list of kinds.
+//! whenever PyTorch requests events on the CPU, the agent requests everything that a plugin
+//! supports, except types that describe the program and that PyTorch does not request. The user can
+//! restrict this with a list of kinds.
 
 use std::ffi::CStr;
 
@@ -27,9 +28,9 @@ const CPU_OP: u32 = 1;
 const SETTING: &str = "COUNTERPOINT_KINDS";
 const VARIABLE: &CStr = c"COUNTERPOINT_TORCH_KINDS";
 
-/// Returns the types to request from a plugin that supports `supported`, and the mistakes in the
-/// user's list. A type that plugins have `declared` is treated like the published type that is its
-/// base.
+/// Returns the types to request from a plugin that supports `supported`, and a line for the user if
+/// there is a mistake in the list of kinds. A type that plugins have `declared` is treated like the
+/// published type that is its base.
 pub fn wanted(
     requested: &[u32],
     configuration: &[u8],

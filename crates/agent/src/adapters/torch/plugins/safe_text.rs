@@ -3,9 +3,9 @@
 //! file, a backslash becomes a slash, and a name that contains any byte other than printable ASCII
 //! becomes "unknown". (Observed with PyTorch 2.15.)
 //!
-//! So names are changed to printable ASCII. Different names stay different, except if they differ
-//! only in characters that are replaced by similar ones. JSON values are parsed and written again
-//! without escapes.
+//! So [`name`] changes names to printable ASCII. Different names stay different, except if they
+//! differ only in characters that are replaced by similar ones. [`json`] parses JSON values and
+//! writes them again without escapes.
 
 use std::ffi::CString;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Tests the drawing of calls. The durations are made up, so that nothing depends on the speed of
-//! the machine.
+//! Tests the drawing of calls. The durations of calls are made up, so that no result depends on the
+//! speed of the machine.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ struct Caller {
 /// A summary of the records of one export.
 #[derive(Default)]
 struct Records {
-    /// For each period: the number of timed calls, the number of calls that they represent, and the
-    /// sum of their durations.
+    /// For each period: the number of timed calls, the number of calls that these represent, and
+    /// the sum of the timed calls' durations.
     strata: BTreeMap<u32, (f64, f64, f64)>,
     /// The period of the last timed call.
     last: u32,
@@ -66,7 +66,8 @@ impl Caller {
         records.expected_read += p;
         records.read_variance += p * (1.0 - p);
         self.draws.add(&open, ticks, read, None);
-        // The share is updated every millisecond, because clock records do that.
+        // The share is updated every millisecond, as the recorder does when it writes a clock
+        // record.
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
             self.draws.account.update_share(self.now as u64, self.draws.counts);
         }
@@ -85,8 +86,8 @@ impl Caller {
 }
 
 impl Records {
-    /// Returns the estimated sum of all durations. Each period is a stratum, and the calls after
-    /// the last timed call belong to the stratum of that call.
+    /// Returns the estimated sum of all durations. The calls with the same period are a stratum.
+    /// The calls after the last timed call belong to the stratum of that call.
     fn total(&self, calls: f64) -> f64 {
         let stood_for: f64 = self.strata.values().map(|(_, calls, _)| calls).sum();
         let rest = |period: u32| if period == self.last { calls - stood_for } else { 0.0 };
@@ -97,7 +98,7 @@ impl Records {
     }
 }
 
-/// A name, and the durations of the calls of one export, by the number of the call.
+/// A name, and a function that returns the duration of a call of one export from the call's number.
 type Pattern = (&'static str, fn(u64) -> u64);
 
 const PATTERNS: [Pattern; 5] = [
@@ -108,9 +109,9 @@ const PATTERNS: [Pattern; 5] = [
     ("bursts", |i| if i / 1_000 % 2 == 0 { 100 } else { 2_000 }),
 ];
 
-/// The mean of many estimates differs from the true sum by less than five standard errors. The
-/// chance that a correct program fails is below one in a million; the seeds are fixed, so the
-/// result is always the same.
+/// The mean of many estimates differs from the true sum by less than five standard errors. For each
+/// pattern, the chance that a correct program fails is about one in a million. The seeds are fixed,
+/// so the result is always the same.
 #[test]
 fn estimates_of_totals_are_unbiased() {
     const CALLS: u64 = 40_000;
@@ -131,15 +132,15 @@ fn estimates_of_totals_are_unbiased() {
         let variance = estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1.0);
         let error = (variance / runs).sqrt();
         assert!((mean - 1.0).abs() <= 5.0 * error.max(1e-12), "{name}: {mean} ± {error}");
-        // The timed calls must be a sample of the calls, but not a very small one.
+        // Some of the calls must be timed, but not nearly all of them.
         let share = timed / runs / CALLS as f64;
         assert!((0.001..0.5).contains(&share), "{name}: {share} of the calls were timed");
     }
 }
 
-/// Makes runs of five calls, of which one run in eight is watched. Few calls are timed, so that
-/// timing stays within the budget. The weights of the timed calls add up to the number of all
-/// calls, and the estimates are right on average.
+/// Makes runs of five calls each. After the first three runs, one run in eight is watched. Few
+/// calls are timed, so that timing stays within the budget. The weights of the timed calls add up
+/// to the number of all calls, and the estimates are right on average.
 #[test]
 fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
     const RUNS: usize = 20_000;
@@ -151,7 +152,7 @@ fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
         let mut records = Records::default();
         for run in 0..RUNS {
             let ticks = (100 + run % 100) as u64;
-            // The first runs are watched.
+            // The first three runs are all watched.
             let runs = if run < 3 { 1 } else { 8 };
             if random.one_in(runs) {
                 (0..5).for_each(|_| caller.call_watched(0, ticks, runs, &mut records));
@@ -188,14 +189,16 @@ fn the_price_stays_below_the_budget() {
                 (0..400_000).for_each(|i| caller.call(0, duration(i), &mut records));
                 let price = caller.draws.account.price_ns() as f64 / caller.now;
                 assert!(price <= budget, "{name}, budget {budget}, counters {counts}: {price}");
-                // The price must not be below the budget only because nothing is timed.
+                // The price must not be far below the budget either, as it would be if hardly any
+                // call was timed.
                 assert!(price >= budget / 8.0, "{name}, budget {budget}: {price}");
             }
         }
     }
 }
 
-/// Counters are read as often as the records say: the difference is below five standard deviations.
+/// Counters are read about as often as the probabilities in the records say: the difference is
+/// below five standard deviations.
 #[test]
 fn counters_are_read_with_the_probability_that_is_stated() {
     for (seed, (name, duration)) in (0..).zip(PATTERNS) {
@@ -209,8 +212,8 @@ fn counters_are_read_with_the_probability_that_is_stated() {
     }
 }
 
-/// If the calls of an export are long, all of them are timed. If they are short, only as many are
-/// timed as the time of these calls pays for.
+/// If the calls of an export are long, all of them are timed. If they are short, only as many calls
+/// are timed as their time pays for.
 #[test]
 fn each_export_pays_for_itself() {
     let mut caller = Caller::new(0.05, 2, false, 5);
@@ -253,12 +256,12 @@ fn abandoned_calls_are_not_lost() {
 }
 
 /// A signal handler makes a call after another call was counted and before that call is drawn. Each
-/// call may be in one record at most.
+/// of the two calls may be represented by one record at most.
 #[test]
 fn a_call_within_the_draw_of_another_counts_once() {
     let mut caller = Caller::new(0.02, 1, false, 9);
     let entry = caller.draws.entry(0).unwrap();
-    // The outer call is counted, then the inner one is counted and drawn.
+    // The outer call is counted. Then the handler's call is counted and drawn.
     assert!(count(entry) && count(entry));
     let (inner, _) = caller.draws.draw(0, How::Due, ClockKind::Monotonic).unwrap();
     assert_eq!(inner.drawn.skipped, 1);
