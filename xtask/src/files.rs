@@ -22,10 +22,11 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     for file in of_repository(layout)? {
         let path = layout.root.join(&file);
         let content = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        let Some(header) = header(&file, &String::from_utf8_lossy(&content)) else { continue };
-        let searched = format!("{} {header}", file.display()).to_lowercase();
+        let Some(comment) = header(&file, &String::from_utf8_lossy(&content)) else { continue };
+        let searched = format!("{} {comment}", file.display()).to_lowercase();
         if words.iter().all(|word| searched.contains(word)) {
-            text += &format!("{}\n    {}\n", file.display(), first_sentences(&header, &words));
+            let sentences = first_sentences(&prose(&comment), &words);
+            text += &format!("{}\n    {sentences}\n", file.display());
         }
     }
     print!("{text}");
@@ -45,8 +46,7 @@ pub fn of_repository(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the comment at the beginning of a file in one line, without tables and drawings, or `None` if the file
-/// has no such comment.
+/// Returns the comment at the beginning of a file, or `None` if the file has no such comment.
 pub fn header(file: &Path, text: &str) -> Option<String> {
     let ending = file.extension()?.to_str()?;
     // A script may begin with the line that names its interpreter.
@@ -63,16 +63,23 @@ pub fn header(file: &Path, text: &str) -> Option<String> {
         }
         _ => return None,
     };
+    let lines: Vec<&str> = comment.iter().map(|line| line.trim()).collect();
+    let comment = lines.join("\n").trim().to_owned();
+    (!comment.is_empty()).then_some(comment)
+}
+
+/// Returns a comment in one line, without its tables and drawings.
+fn prose(comment: &str) -> String {
     let mut prose = Vec::new();
     let mut is_drawing = false;
-    for line in comment.iter().map(|line| line.trim()) {
+    for line in comment.lines() {
         if line.starts_with("```") {
             is_drawing = !is_drawing;
         } else if !is_drawing && !line.starts_with('|') && !line.is_empty() {
             prose.push(line);
         }
     }
-    (!prose.is_empty()).then(|| prose.join(" "))
+    prose.join(" ")
 }
 
 /// Returns the first sentence, and further ones that have a searched word.
@@ -90,7 +97,7 @@ mod tests {
 
     #[test]
     fn headers_of_all_languages() {
-        let of = |file: &str, text: &str| header(Path::new(file), text);
+        let of = |file: &str, text: &str| header(Path::new(file), text).as_deref().map(prose);
         let expected = Some("Reads pages. And more.".to_owned());
         let rust = "//! Reads\n//! pages.\n//!\n//! ```text\n//! a drawing\n//! ```\n//! And more.\n\nuse a;\n//! no";
         assert_eq!(of("a.rs", rust), expected);
