@@ -1,8 +1,9 @@
 //! Makes profiles that have every kind of file. A test damages one file at a time and later
 //! restores it.
 //!
-//! A profile is restored in its own directory, because the header of its pool contains the
-//! directory's inode. A pool with another inode would not be collected.
+//! A profile is restored in its own directory, because the header of its pool contains the inode of
+//! this directory. If the inodes differed, the pages in the pool would not be moved into the
+//! profile.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};

@@ -1,6 +1,6 @@
-//! Stores whether the calls of a machine are watched at present, if recording has a budget
-//! ([`crate::recorder::budget::watch`]). A run of the machine is *watched* if the machine announces
-//! each op to the recorder.
+//! Stores whether the calls of a machine (a virtual machine that calls ops, such as TVM's) are
+//! watched at present, if recording has a budget ([`crate::recorder::budget::watch`]). A run of the
+//! machine is *watched* if the machine announces each op to the recorder.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

@@ -50,9 +50,9 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the gap for which it is used, so estimates stay unbiased.
-//! The length of a gap does not depend on earlier gaps, so a program cannot be so regular that its
-//! calls are drawn in a biased way. If a call was drawn but cannot be recorded, its draw is given
+//! A period depends only on calls before the gap for which it is used. With this period, each call
+//! is drawn with the same probability, whatever the program did before. So estimates are unbiased,
+//! also for programs that repeat the same calls regularly. If a call was drawn but cannot be recorded, its draw is given
 //! back: the next drawn call then also represents this call.
 //!
 //! To count a call and to decide whether it is drawn takes one increment and one comparison, and

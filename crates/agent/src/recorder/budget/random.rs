@@ -4,8 +4,8 @@
 //! Calls that are drawn independently with the probability 1/p have gaps with the distribution
 //! P(gap > k) = (1 − 1/p)^k for k = 0, 1, …. Such a gap is ⌊c·E⌋ + 1, where E is exponentially
 //! distributed with mean 1 and c = −1 / ln(1 − 1/p), because P(c·E ≥ k) = e^(−k/c). Drawing a gap
-//! once is cheaper than a random decision for each call. A gap does not depend on earlier gaps, so
-//! estimates from the drawn calls are unbiased for periodic programs, too.
+//! once is cheaper than a random decision for each call, and has the same effect: each call is drawn
+//! with the same probability, so estimates are unbiased for periodic programs, too.
 
 /// A random number generator: Wang Yi's wyrand. It has 64 bits of state, and needs one
 /// multiplication (of 64-bit numbers) for each random number.

@@ -64,7 +64,8 @@ fn device(row: &OpRow) -> &str {
     }
 }
 
-/// Whether the durations of the row's calls are only the times that launching them took.
+/// Whether the row's calls return before the device has finished, so that their durations are only
+/// the times of launches.
 pub fn is_asynchronous(row: &OpRow) -> bool {
     matches!(row.kind, OpRowKind::Op { asynchronous: true, .. })
 }
