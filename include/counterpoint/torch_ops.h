@@ -80,8 +80,8 @@ typedef struct counterpoint_torch_ops {
   uint32_t version; /* COUNTERPOINT_TORCH_OPS_VERSION */
 
   /* Begin and end an op on the stack. `end` fills `counts` unless the pointer is null. If the call
-   * was not recorded, `count` is 0. An `end` without its `begin` does nothing. If `end` returns N >
-   * 0, the shim must measure what an observer costs: it makes PyTorch announce an empty op N times
+   * was not recorded, or if no counters were read for it, `count` is 0. An `end` without its `begin`
+   * does nothing. If `end` returns N > 0, the shim must measure what an observer costs: it makes PyTorch announce an empty op N times
    * to an observer that does nothing, and passes the times of the last announcement to `announced`.
    * Few ops return such a number; they are chosen at random. */
   void (*begin)(const void* record_function, const counterpoint_torch_call_t* call);

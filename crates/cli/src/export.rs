@@ -67,7 +67,7 @@ pub struct Args {
     filter: Option<String>,
     #[command(flatten)]
     ranks: RankArgs,
-    /// The clock that moments are on.
+    /// The clock of the points in time in the rows.
     #[arg(long, value_enum, default_value_t)]
     clock: ExportClock,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! The command line of `counterpoint`. Only this crate contains hints and prose for people. It is
+//! The command line of `counterpoint`. Hints about errors, and the texts around tables, are only in
+//! this crate. The explanations of losses are in `model`. This crate is
 //! linked into two programs: the program of `main.rs` has all commands, and the program of
 //! `bin/counterpoint-start.rs` has only `run`.
 //!

@@ -98,7 +98,8 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
     /// The time that the counters add to each context switch of a thread, which `run` measured
-    /// before the program started. Absent without counters, or if it could not be measured.
+    /// before the program started. Absent without counters, in a run with a budget, or if it could
+    /// not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
     /// Processor time that the process of `counterpoint run` had used when the recorded program

@@ -59,7 +59,8 @@ pub struct Call {
 pub struct Counts {
     /// Size of the struct in bytes.
     pub size: u32,
-    /// Number of counters of the recording; 0 if the call was not recorded.
+    /// Number of counters of the recording; 0 if the call was not recorded, or if no counters were
+    /// read for it.
     pub count: u32,
     /// One bit for each counter whose value in `values` is known.
     pub known: u32,

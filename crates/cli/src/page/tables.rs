@@ -14,7 +14,8 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, note_of, says_nothing};
 use crate::view::units::grouped;
 
-/// Columns with this rank or a higher one are minor: a narrow report leaves them out.
+/// Columns with this rank or a higher one are minor: the page hides them until the reader chooses to
+/// see all columns.
 const MINOR: u8 = 8;
 
 /// The column by which loops are sorted.
