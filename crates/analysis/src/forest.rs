@@ -30,19 +30,24 @@
 //! call is subtracted, which keeps all values from becoming negative, and every part from becoming
 //! larger than its whole.
 
+mod decoded;
+
 use std::collections::HashMap;
 use std::iter::repeat_n;
+use std::sync::mpsc::{channel, sync_channel};
 
-use profile::{Columns, Origin, PageDecoder, PageKey, Profile};
+use profile::{Columns, Origin, Profile};
 
 pub(crate) use crate::amounts::Mark;
 use crate::amounts::{Brackets, parts};
 use crate::clusters::PageSpan;
 use crate::gaps::{Ended, Gathered, Stretch};
 use crate::innermost::Innermost;
+use decoded::{AHEAD, Ahead, Decoded, decode_ahead};
 
 /// Number of calls that a round takes at first. Up to twice as many calls are in memory, at 48 bytes
-/// each, and as many of their decoded pages, so a small round stays in the processor's caches.
+/// each, and the decoded pages of [`PAGES_OF_ROUNDS`] rounds. A small round stays in the processor's
+/// caches.
 const FIRST_ROUND: usize = 1 << 14;
 
 /// The largest number of calls that a round takes. Rounds become larger if pages have calls of many
@@ -50,8 +55,17 @@ const FIRST_ROUND: usize = 1 << 14;
 /// these pages.
 pub(crate) const ROUND: usize = 1 << 18;
 
+/// The decoded pages that are kept have about as many calls as this many rounds. A round looks at
+/// the calls of more than two rounds before it knows which calls are the earliest, and the next
+/// round needs most of these pages again.
+const PAGES_OF_ROUNDS: usize = 4;
+
 /// A round is too small if it looks at this many times as many calls as it takes.
 const LOOKED_AT: usize = 3;
+
+/// Clusters with fewer pages are decoded by the thread that marks them: starting a thread would take
+/// as long.
+const FEWEST_AHEAD: usize = 4;
 
 /// Stands for "no row" or "no node".
 pub(crate) const NO_ROW: u32 = u32::MAX;
@@ -91,35 +105,6 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Rows for OnlyRows<F> {
 impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     fn page(&mut self, number: usize, _: &Columns, marks: Marks) {
         self.marks[number] = marks;
-    }
-}
-
-/// The pages that were used last, with about `most` calls in total. They stay decoded because the
-/// next round begins in them, and because they are added to the sums when their calls have ended.
-struct Decoded<'a> {
-    profile: &'a Profile,
-    most: usize,
-    /// The pages, in the order of their last use.
-    pages: Vec<(PageKey, PageDecoder<'a>)>,
-}
-
-impl Decoded<'_> {
-    fn get(&mut self, key: PageKey) -> &Columns {
-        let found = match self.pages.iter().position(|(of, _)| *of == key) {
-            Some(at) => self.pages.remove(at),
-            None => {
-                let calls: usize = self.pages.iter().map(|(_, of)| of.columns().len()).sum();
-                let mut decoder = match calls > self.most {
-                    true => self.pages.remove(0).1,
-                    false => PageDecoder::new(self.profile),
-                };
-                decoder.decode(key);
-                (key, decoder)
-            }
-        };
-        self.pages.push(found);
-        let last = self.pages.len() - 1;
-        self.pages[last].1.columns()
     }
 }
 
@@ -215,6 +200,8 @@ struct Open {
 pub(crate) struct Marker<'a, 'b> {
     profile: &'a Profile,
     decoded: Decoded<'a>,
+    /// Whether another thread decodes pages ahead.
+    is_ahead: bool,
     brackets: &'b Brackets,
     /// The number of calls that a round takes now, and the largest number.
     round: usize,
@@ -231,13 +218,19 @@ impl<'a, 'b> Marker<'a, 'b> {
         };
         Self {
             profile,
-            decoded: Decoded { profile, most: 2 * round, pages: Vec::new() },
+            decoded: Decoded::new(profile, PAGES_OF_ROUNDS * round),
+            is_ahead: false,
             brackets,
             round,
             largest_round,
             calls: Vec::new(),
             rows: Vec::new(),
         }
+    }
+
+    /// Whether another thread decodes the pages of the next clusters ahead.
+    pub fn set_ahead(&mut self, is_ahead: bool) {
+        self.is_ahead = is_ahead;
     }
 
     /// Marks the calls of all these pages, which belong to one thread. `rows` must append the row
@@ -255,6 +248,28 @@ impl<'a, 'b> Marker<'a, 'b> {
     /// Marks the calls as [`Self::mark`] does, and also assigns nodes. With `gaps`, collects the
     /// gaps between the outermost calls, and the times between the calls of each level.
     pub fn mark_at(
+        &mut self,
+        pages: &[PageSpan],
+        places: &mut impl Marked,
+        gaps: Option<&mut Gathered>,
+    ) -> Found {
+        if !self.is_ahead || pages.len() < FEWEST_AHEAD {
+            return self.mark_pages(pages, places, gaps);
+        }
+        let profile = self.profile;
+        let ((to, from), (used, reused)) = (sync_channel(AHEAD), channel());
+        std::thread::scope(|scope| {
+            scope.spawn(move || decode_ahead(profile, pages, &to, &reused));
+            let expected = pages.iter().map(|page| page.key).collect::<Vec<_>>().into_iter();
+            self.decoded.ahead = Some(Ahead { expected, pages: from, used });
+            let found = self.mark_pages(pages, places, gaps);
+            // This ends the other thread, if it has not decoded all pages.
+            self.decoded.ahead = None;
+            found
+        })
+    }
+
+    fn mark_pages(
         &mut self,
         pages: &[PageSpan],
         places: &mut impl Marked,
@@ -431,7 +446,7 @@ impl Marker<'_, '_> {
         self.calls.sort_unstable();
         if looked_at > LOOKED_AT * self.calls.len() {
             self.round = (2 * self.round).min(self.largest_round);
-            self.decoded.most = 2 * self.round;
+            self.decoded.most = PAGES_OF_ROUNDS * self.round;
         }
         most.is_some()
     }

@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use profile::columns::ThreadClock;
-use profile::{Columns, Homes, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
+use profile::{Columns, Homes, PageHeader, PageKey, Profile, Status, Usage};
 
 use crate::clusters::PageSpan;
 use crate::table::devices;
@@ -259,6 +259,31 @@ impl PageTimes {
         self.pages.append(&mut other.pages);
     }
 
+    /// Finds the pages that have calls inside of calls of later pages.
+    pub fn inside_of_later(&self, homes: &Homes) -> Inside {
+        let mut inside = Inside::new();
+        let (mut thread, mut cursor) = (None, u64::MAX);
+        for (key, time) in self.pages.iter().rev().filter(|(_, time)| time.calls > 0) {
+            let of = (key.process, key.thread);
+            if homes.of(of) != of {
+                continue;
+            }
+            if thread != Some(of) {
+                (thread, cursor) = (Some(of), u64::MAX);
+            }
+            if time.last_end > cursor {
+                inside.insert(*key, cursor);
+            }
+            cursor = cursor.min(time.first_begin);
+        }
+        inside
+    }
+
+    /// Takes over the times of pages that were computed again.
+    pub fn replace(&mut self, again: Self) {
+        self.pages.extend(again.pages);
+    }
+
     /// Returns the time span of the calls of each page that has calls.
     pub fn spans(&self, homes: &Homes) -> impl Iterator<Item = PageSpan> {
         self.pages.iter().filter(|(_, time)| time.calls > 0).map(|(key, time)| PageSpan {
@@ -309,14 +334,42 @@ impl PageTimes {
         for home in others.keys() {
             threads.entry(*home).or_default();
         }
-        let mut decoder = PageDecoder::new(profile);
         threads
             .into_iter()
             .filter_map(|(id, pages)| {
-                let (busy, other) = (busy.get(&id).copied(), others.get(&id));
-                join(profile, &mut decoder, id, pages, busy, other)
+                join(profile, id, &pages, busy.get(&id).copied(), others.get(&id))
             })
             .collect()
+    }
+}
+
+/// For each page that has calls inside of calls of later pages: the moment at which the earliest of
+/// these later calls began.
+pub(crate) type Inside = HashMap<PageKey, u64>;
+
+/// Computes the times of pages again, without the calls that are inside of calls of later pages.
+/// All of these pages overlap with later ones, so they are decoded to mark nested calls.
+pub(crate) struct Again<'a> {
+    profile: &'a Profile,
+    inside: &'a Inside,
+    times: PageTimes,
+}
+
+impl<'a> Again<'a> {
+    pub fn new(profile: &'a Profile, inside: &'a Inside) -> Self {
+        Self { profile, inside, times: PageTimes::default() }
+    }
+
+    pub fn page(&mut self, columns: &Columns) {
+        let key = PageKey { process: columns.process, thread: columns.thread, page: columns.page };
+        if let Some(cursor) = self.inside.get(&key) {
+            let time = PageTime::of(columns, self.profile, *cursor);
+            self.times.pages.extend(time.map(|time| (key, time)));
+        }
+    }
+
+    pub fn finish(self) -> PageTimes {
+        self.times
     }
 }
 
@@ -344,23 +397,11 @@ impl Other {
 
 fn join(
     profile: &Profile,
-    decoder: &mut PageDecoder<'_>,
     (process, thread): (usize, usize),
-    mut pages: Vec<(PageKey, PageTime)>,
+    pages: &[(PageKey, PageTime)],
     busy: Option<u64>,
     other: Option<&Other>,
 ) -> Option<ThreadTime> {
-    let mut cursor = u64::MAX;
-    for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
-        if time.last_end > cursor {
-            // A call of a later page began before the last call of this page ended.
-            let columns = decoder.decode(*key);
-            if let Some(again) = PageTime::of(columns, profile, cursor) {
-                *time = again;
-            }
-        }
-        cursor = cursor.min(time.first_begin);
-    }
     let mut calls: u64 = pages.iter().map(|(_, time)| time.calls).sum();
     let own = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min();
     let begin = own.into_iter().chain(other.map(|other| other.begin)).min()?;
@@ -372,7 +413,7 @@ fn join(
     let mut spent = Spent::default();
     let (mut from, mut until) = (None, None);
     let (mut early, mut called) = (None, false);
-    for (_, time) in &pages {
+    for (_, time) in pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
         // A page, and with it the thread's data, begins before the recorder is ready. The program
         // continues at the first clock record, so this is where the measured time begins. If there
@@ -428,7 +469,7 @@ fn join(
         usage: headers()
             .filter_map(|h| h.usage_end?.since(&h.start.usage?))
             .reduce(|sum, page| sum.plus(&page)),
-        cpu_ns: cpu_ns(headers(), &pages),
+        cpu_ns: cpu_ns(headers(), pages),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::clusters::{PageSpan, clusters};
 use crate::forest::{self, Marked, Marker, Marks, Rows};
 use crate::gaps::{Gathered, Wanted};
 use crate::probe::InPlace;
-use crate::threads::PageTimes;
+use crate::threads::{Again, Inside, PageTimes};
 
 /// Adds up the calls of pages. The pages can come in any order.
 pub(crate) trait Adder: Rows + Send {
@@ -123,10 +123,13 @@ pub(crate) fn walk_several<A: Adder>(
             merge(&mut gaps, found);
         }
     }
-    let nested = add_nested(profile, &clusters, workers, brackets, round, with_gaps, &make);
+    let inside = times.inside_of_later(&homes);
+    let nested =
+        add_nested(profile, &clusters, workers, brackets, round, with_gaps, &inside, &make);
     let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
-    for (adders, of_clusters, found) in nested {
+    for (adders, of_clusters, found, again) in nested {
         parts.push(adders);
+        times.replace(again);
         merge(&mut gaps, found);
         for (at, found) in of_clusters {
             busy[at] = found.busy;
@@ -173,12 +176,14 @@ fn add_flat<A: Adder>(
 }
 
 /// Passes each page of a cluster to its adder as soon as the page has its marks.
-struct Added<'x, A> {
+struct Added<'x, 'y, A> {
     adder: &'x mut A,
     brackets: &'x Brackets,
+    /// Computes times of pages again, while the pages are decoded.
+    again: Option<&'x mut Again<'y>>,
 }
 
-impl<A: Adder> Rows for Added<'_, A> {
+impl<A: Adder> Rows for Added<'_, '_, A> {
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
         self.adder.rows_of(columns, rows);
     }
@@ -188,14 +193,18 @@ impl<A: Adder> Rows for Added<'_, A> {
     }
 }
 
-impl<A: Adder> Marked for Added<'_, A> {
+impl<A: Adder> Marked for Added<'_, '_, A> {
     fn page(&mut self, _: usize, columns: &Columns, marks: Marks) {
         self.adder.add(columns, self.brackets, Some(&marks));
+        if let Some(again) = &mut self.again {
+            again.page(columns);
+        }
     }
 }
 
-/// The results of a worker: its adders, the results for each cluster with its number, and the gaps.
-type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>);
+/// The results of a worker: its adders, the results for each cluster with its number, the gaps, and
+/// the times of pages that were computed again.
+type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>, PageTimes);
 
 /// Marks the pages of all clusters and adds them to new adders.
 fn add_nested<A: Adder>(
@@ -205,20 +214,27 @@ fn add_nested<A: Adder>(
     brackets: &Brackets,
     round: Option<usize>,
     with_gaps: Option<Wanted>,
+    inside: &Inside,
     make: &(impl Fn() -> Vec<A> + Sync),
 ) -> Vec<Nested<A>> {
     let next = AtomicUsize::new(0);
+    let all_pages: usize = clusters.iter().map(Vec::len).sum();
     let work = || {
         let mut adders = make();
         let mut gaps = with_gaps.map(Gathered::new);
         let mut marker = Marker::new(profile, brackets, round);
         let mut found: Vec<(usize, forest::Found)> = Vec::new();
+        let mut again = Again::new(profile, inside);
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(at) else { break };
+            // Other workers have nothing to do while one of them marks most of the pages.
+            marker.set_ahead(workers > 1 && 2 * cluster.len() > all_pages);
             for (number, adder) in adders.iter_mut().enumerate() {
                 let gaps = gaps.as_mut().filter(|_| number == 0);
-                let of_cluster = marker.mark_at(cluster, &mut Added { adder, brackets }, gaps);
+                let again = (number == 0).then_some(&mut again);
+                let mut added = Added { adder, brackets, again };
+                let of_cluster = marker.mark_at(cluster, &mut added, gaps);
                 // The results for a cluster are the same with every adder, so those of the first
                 // adder suffice.
                 if number == 0 {
@@ -226,7 +242,7 @@ fn add_nested<A: Adder>(
                 }
             }
         }
-        (adders, found, gaps)
+        (adders, found, gaps, again.finish())
     };
     on_threads(workers.clamp(1, clusters.len().max(1)), work)
 }
