@@ -29,8 +29,8 @@ pub fn wait_and_drain(
     OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
     handle_children(Some(note));
     let status = loop {
-        // If a page is offered or a child ends after this point, the number differs from `seen`,
-        // and `drain.wait` returns.
+        // The number of offers is read first. If a page is offered after that, or a child ends (then
+        // `note` increases the number), the number differs from `seen`, and `drain.wait` returns.
         let seen = drain.offers().load(Ordering::SeqCst);
         drain.take_all();
         match exit_of(pid) {
