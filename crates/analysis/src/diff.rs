@@ -133,7 +133,8 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
-    /// Returns the row whose name is shown: the row of B or, if B does not have it, the row of A.
+    /// Returns the identity of the first row of B or, if B does not have the row, of the first row
+    /// of A. Its name is shown, except for split rows, which are shown with the name of A.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }

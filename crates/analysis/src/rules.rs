@@ -4,13 +4,14 @@
 //! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
 //! not recorded. Rules about dispatches do not fire if other threads took the CPU from a thread of
 //! the program for too long ([`CROWDED`]). Rules about dispatches of IREE use sites
-//! ([`crate::sites()`]). The idle time of workers in a site counts for only one rule:
+//! ([`crate::sites()`]). The idle time of workers in a site counts for only one rule, the first one
+//! of these that holds:
 //!
 //! ```text
-//!  several workgroups, and one worker has much more of them ──► imbalance
-//!  fewer workgroups than workers ──────────────────────────────► too few workgroups
-//!  workgroups shorter than 2 µs ───────────────────────────────► too small workgroups
-//!  otherwise ──────────────────────────────────────────────────► workers wait
+//!  fewer workgroups than workers ───────────────────────► too few workgroups
+//!  workgroups shorter than 2 µs ────────────────────────► too small workgroups
+//!  one worker has much more of the work than others ────► imbalance
+//!  otherwise ───────────────────────────────────────────► workers wait
 //! ```
 
 use profile::{OpId, Profile, Role};

@@ -47,8 +47,10 @@ pub enum Exported {
 /// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`. The directory
 /// is made if it does not exist. Several processes may add to the same dataset at the same time.
 ///
-/// While a recording goes on, each export replaces its part. Files of single calls stay: each
-/// export adds one, with the pages that were completed after the export before it. A part is never
+/// While a recording goes on, each export replaces its part. The files of the table `calls` usually
+/// stay: each export adds one file, with the calls in the pages of the recording that were completed
+/// after the export before it. Only if processes or ops are numbered differently by then does a new
+/// file with all calls replace them. A part is never
 /// replaced by older data: an export of an earlier state of the recording, for example by a process
 /// that took long, changes nothing.
 ///

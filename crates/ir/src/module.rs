@@ -66,7 +66,7 @@ impl Module {
         if let Some(what) = other(text) {
             return Err(IrError::Other(what));
         }
-        if text.len() >= u32::MAX as usize {
+        if text.len() > u32::MAX as usize {
             return Err(IrError::Long(text.len()));
         }
         let mut module = Self::default();

@@ -108,8 +108,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // The file is neither a script nor an ELF file. Shells and `execvp` run such a file with
-    // /bin/sh, but `execve` refuses it.
+    // The file is not an ELF file. If it is no script, `execve` refuses it, but shells and `execvp`
+    // run it with /bin/sh. If it is a script after too many interpreters, nothing runs it.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)

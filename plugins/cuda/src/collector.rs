@@ -49,7 +49,8 @@ static STATES: [u8; 2] = [0; 2];
 const FAILED: i32 = 1;
 
 /// Makes a collector for counters of one device. `names` are PAPI's names of counters, separated by
-/// semicolons; `cupti` is the file of CUPTI, or null. Returns the collector. If that fails, returns
+/// semicolons. `cupti` is the path of CUPTI's library; if it is null, the library is searched for. It
+/// is ignored if the process already uses a CUPTI. Returns the collector. If that fails, returns
 /// null and writes the reason to `why`, with a zero byte at its end.
 ///
 /// # Safety

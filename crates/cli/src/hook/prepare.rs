@@ -1,5 +1,6 @@
-//! `hook prepare`: makes the profile that the hook's variables request. The process that starts
-//! this command will be recorded.
+//! `hook prepare`: makes the profile that the variables of IREE's original call hook
+//! (`IREE_HOOK_…`) request, or prints the list of counters if they ask for that. The process that
+//! starts this command will be recorded.
 
 use std::io;
 use std::path::PathBuf;

@@ -385,7 +385,8 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
 
 /// If a program truncates a pool that it has mapped itself, it dies at its next recorded call. No
 /// process can access memory that its file no longer has, and the recorder must not install a
-/// handler of SIGBUS. Until that call, the program runs normally. `run` reports the death and keeps
+/// handler of SIGBUS. Until that call, the program runs normally. `run` ends
+/// with the same signal, stores the signal in the profile, and keeps
 /// the pages that were drained.
 #[test]
 fn a_program_that_truncates_its_own_pool() {

@@ -171,7 +171,9 @@ fn margin(
     format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
 }
 
-/// Returns which part of its function's time a loop took.
+/// Returns which part of its function's time a loop took. If functions are not recorded
+/// (`--no-functions`), the outermost loop around it takes the place of the function. `None` if one
+/// of the two times is not known, or if the function took no time.
 pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     let mut top = node;
     while let Some(parent) = top.parent.and_then(|parent| tree.nodes.get(parent)) {
