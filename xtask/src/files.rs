@@ -1,6 +1,7 @@
 //! `cargo xtask files`: lists the files of the code with what each is for, as the file's own header says it. With
 //! words, lists the files whose path or header has all of these words.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,8 +30,10 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             text += &format!("{}\n    {sentences}\n", file.display());
         }
     }
-    print!("{text}");
-    Ok(())
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("write the list"),
+    }
 }
 
 /// Returns the files of the repository, tracked or not ignored, relative to the root and sorted.

@@ -203,8 +203,9 @@ pub(crate) struct Marker<'a, 'b> {
     /// Whether another thread decodes pages ahead.
     is_ahead: bool,
     brackets: &'b Brackets,
-    /// The number of calls that a round takes now, and the largest number.
+    /// The number of calls that a round takes now, in the first round of a cluster, and at most.
     round: usize,
+    first_round: usize,
     largest_round: usize,
     calls: Vec<Begun>,
     rows: Vec<u32>,
@@ -222,6 +223,7 @@ impl<'a, 'b> Marker<'a, 'b> {
             is_ahead: false,
             brackets,
             round,
+            first_round: round,
             largest_round,
             calls: Vec::new(),
             rows: Vec::new(),
@@ -253,6 +255,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         places: &mut impl Marked,
         gaps: Option<&mut Gathered>,
     ) -> Found {
+        self.round = self.first_round;
+        self.decoded.most = PAGES_OF_ROUNDS * self.round;
         if !self.is_ahead || pages.len() < FEWEST_AHEAD {
             return self.mark_pages(pages, places, gaps);
         }
@@ -261,11 +265,9 @@ impl<'a, 'b> Marker<'a, 'b> {
         std::thread::scope(|scope| {
             scope.spawn(move || decode_ahead(profile, pages, &to, &reused));
             let expected = pages.iter().map(|page| page.key).collect::<Vec<_>>().into_iter();
-            self.decoded.ahead = Some(Ahead { expected, pages: from, used });
-            let found = self.mark_pages(pages, places, gaps);
-            // This ends the other thread, if it has not decoded all pages.
-            self.decoded.ahead = None;
-            found
+            self.decoded.begin_ahead(Ahead { expected, pages: from, used });
+            let marker = EndsAhead(self);
+            marker.0.mark_pages(pages, places, gaps)
         })
     }
 
@@ -325,6 +327,16 @@ impl<'a, 'b> Marker<'a, 'b> {
             stretch.finish(gaps);
         }
         Found { busy: inner.busy(), overlapping: inner.overlapping() }
+    }
+}
+
+/// Ends the thread that decodes pages ahead, also if marking panics: the thread would wait forever
+/// until its pages are taken, and its scope would wait for the thread.
+struct EndsAhead<'x, 'a, 'b>(&'x mut Marker<'a, 'b>);
+
+impl Drop for EndsAhead<'_, '_, '_> {
+    fn drop(&mut self) {
+        self.0.decoded.end_ahead();
     }
 }
 
@@ -444,7 +456,8 @@ impl Marker<'_, '_> {
             keep(&mut self.calls, self.round);
         }
         self.calls.sort_unstable();
-        if looked_at > LOOKED_AT * self.calls.len() {
+        // The last round has few calls in any case.
+        if most.is_some() && looked_at > LOOKED_AT * self.calls.len() {
             self.round = (2 * self.round).min(self.largest_round);
             self.decoded.most = PAGES_OF_ROUNDS * self.round;
         }
@@ -460,4 +473,105 @@ fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
         calls.truncate(n);
     }
     calls.iter().max().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use profile::PageDecoder;
+    use testkit::{CallScript, Item, ProfileScript};
+
+    use super::*;
+    use crate::clusters::clusters;
+
+    /// A profile with 40 pages that are one cluster: a call of the last page is around all others.
+    fn nested() -> (testkit::Scratch, Profile) {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["outer", "inner"]);
+        let thread = process.thread("main");
+        for page in 0..40 {
+            let start = 1_000 + 100 * page;
+            for call in 0..3 {
+                thread.call(CallScript::new(1, start + 10 * call, 10));
+            }
+            thread.then(Item::NextPage(start + 90, 0, 0));
+        }
+        thread.call(CallScript::new(0, 900, 5_000));
+        script.opened()
+    }
+
+    fn spans(profile: &Profile) -> Vec<PageSpan> {
+        let mut decoder = PageDecoder::new(profile);
+        let mut span = |key: profile::PageKey| {
+            let columns = decoder.decode(key);
+            let ends = (0..columns.len()).map(|i| columns.start_ticks[i] + columns.duration(i));
+            PageSpan {
+                key,
+                thread: (key.process, key.thread),
+                first_begin: columns.start_ticks.iter().copied().min().unwrap_or(0),
+                last_begin: columns.start_ticks.iter().copied().max().unwrap_or(0),
+                last_end: ends.max().unwrap_or(0),
+                flat: false,
+            }
+        };
+        let spans: Vec<PageSpan> = profile.pages().into_iter().map(&mut span).collect();
+        clusters(spans.into_iter()).remove(0)
+    }
+
+    /// Adds up self times, and panics at a page.
+    #[derive(Default)]
+    struct Sum {
+        own: u64,
+        pages: usize,
+        panics_at: Option<usize>,
+    }
+
+    impl Rows for Sum {
+        fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+            rows.extend(&columns.export);
+        }
+    }
+
+    impl Marked for Sum {
+        fn page(&mut self, _: usize, columns: &Columns, marks: Marks) {
+            assert!(self.panics_at != Some(self.pages), "as the test wants");
+            self.pages += 1;
+            self.own += (0..columns.len()).map(|at| marks.of(at).own).sum::<u64>();
+        }
+    }
+
+    /// Several adders mark the same pages, and pages are needed again after they were dropped.
+    #[test]
+    fn decoding_ahead_changes_nothing() {
+        let (_scratch, profile) = nested();
+        let (spans, brackets) = (spans(&profile), Brackets::new(&profile, true));
+        assert_eq!(spans.len(), 41);
+        for round in [None, Some(1), Some(7), Some(64)] {
+            let mut marker = Marker::new(&profile, &brackets, round);
+            for is_ahead in [false, true, true] {
+                marker.set_ahead(is_ahead);
+                let mut sum = Sum::default();
+                let found = marker.mark_at(&spans, &mut sum, None);
+                assert_eq!((sum.pages, found.busy, found.overlapping), (41, 5_000, 0));
+                assert_eq!(sum.own, parts(5_000), "self times add up to the outermost call");
+            }
+        }
+    }
+
+    /// The other thread waits until its pages are taken, so a panic must end it.
+    #[test]
+    fn a_panic_while_pages_are_decoded_ahead_ends() {
+        let (_scratch, profile) = nested();
+        let (spans, brackets) = (spans(&profile), Brackets::new(&profile, true));
+        let mut marker = Marker::new(&profile, &brackets, Some(3));
+        marker.set_ahead(true);
+        let mut sum = Sum { panics_at: Some(0), ..Sum::default() };
+        let marked = catch_unwind(AssertUnwindSafe(|| marker.mark_at(&spans, &mut sum, None)));
+        assert!(marked.is_err());
+        // The marker can still be used.
+        let mut sum = Sum::default();
+        assert_eq!(marker.mark_at(&spans, &mut sum, None).busy, 5_000);
+    }
 }

@@ -348,7 +348,8 @@ impl PageTimes {
 pub(crate) type Inside = HashMap<PageKey, u64>;
 
 /// Computes the times of pages again, without the calls that are inside of calls of later pages.
-/// All of these pages overlap with later ones, so they are decoded to mark nested calls.
+/// Nearly all of these pages overlap with later ones, so they are decoded to mark nested calls. A
+/// page without nested calls that merely comes before a page of an earlier time keeps its time.
 pub(crate) struct Again<'a> {
     profile: &'a Profile,
     inside: &'a Inside,

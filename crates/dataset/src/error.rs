@@ -53,17 +53,14 @@ pub enum Error {
         /// What was found in the file, and what was expected.
         why: String,
     },
-    /// The recording was merged with those of other ranks, and now it would have calls, or more of them, or other
-    /// names. Files of several ranks do not change.
-    #[error(
-        "rank {rank} is already in {}, merged and with other contents; export it into a dataset of its own, and \
-         merge both",
-        path.display()
-    )]
+    /// The recording was merged with those of other ranks, and this version of it would have more
+    /// calls, or other names. Files of several ranks do not change.
+    #[error("rank {rank} is already in {}, merged and with other contents: {advice}", path.display())]
     Merged {
         /// The JSON file of the merged part.
         path: PathBuf,
         rank: u32,
+        advice: &'static str,
     },
     /// A sum is too large for its column.
     #[error("{op}: the sum of {of} has more than 38 digits")]

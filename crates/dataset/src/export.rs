@@ -89,10 +89,14 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     if old.as_ref().is_some_and(|old| stays(old, &member, dir)) && dir.join(DATASET_NAME).exists() {
         return Ok(Exported::AlreadyThere);
     }
-    if let Some((path, there)) = merged(dir, &member) {
+    if dir.join(DATASET_NAME).exists()
+        && let Some((path, there)) = merged(dir, &member)
+    {
         return match there.has_all_of(&member) {
             true => Ok(Exported::AlreadyThere),
-            false => Err(Error::Merged { path, rank: member.rank }),
+            false => {
+                Err(Error::Merged { path, rank: member.rank, advice: advice(&there, &member) })
+            }
         };
     }
     let wanted = Wanted { profile, dir, member: &member, below: &below, name: &name };
@@ -140,17 +144,34 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file of that part, and
-/// the recording as the part has it. A part that cannot be read is not an obstacle; readers name it.
+/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file of
+/// that part, and the recording as the part has it. A part that readers leave out, because it or one
+/// of its files is damaged, is not an obstacle.
 fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
     let of_run = dir.join(PARTS_NAME).join(layout::run_directory(&member.run));
     let entries = fs::read_dir(of_run).into_iter().flatten().flatten();
-    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let files = entries.filter(|entry| {
+        let is_part = entry.file_name().to_str().is_some_and(layout::is_part_json);
+        is_part && entry.file_type().is_ok_and(|kind| kind.is_file())
+    });
     files.map(|entry| entry.path()).find_map(|path| {
-        let members = open::read_part(&path).ok()?.members;
-        let there = members.into_iter().find(|there| there.id() == member.id())?;
-        Some((path, there))
+        let part = open::read_part(&path).ok()?;
+        let is_whole = part.all_files().all(|(table, file)| open::is_there(dir, table, file));
+        let there = part.members.into_iter().find(|there| there.id() == member.id())?;
+        is_whole.then_some((path, there))
     })
+}
+
+/// Says how to get a dataset with this version of a recording, if another version was merged with
+/// other ranks. `merge` would choose between the two versions.
+fn advice(there: &Member, new: &Member) -> &'static str {
+    match (there.redacted, new.redacted) {
+        (false, true) => {
+            "its names stay there; export all recordings with --redact into another dataset, and merge that"
+        }
+        _ if new.order() > there.order() => "export it into a dataset of its own, and merge both",
+        _ => "export it with --calls into a dataset of its own, and merge both",
+    }
 }
 
 /// Whether the existing part must stay, because it is equal to the part to be written, or was made

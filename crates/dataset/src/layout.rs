@@ -180,6 +180,13 @@ impl Member {
         self.id() == new.id() && new.unfinished && is_later && is_as_private
     }
 
+    /// Returns what decides which of two versions of a recording `merge` takes, the most important
+    /// first: whether the recording had ended, whether there are rows of calls, whether there are
+    /// names, and the number of recorded calls.
+    pub(crate) fn order(&self) -> (bool, bool, bool, u64) {
+        (!self.unfinished, self.calls, !self.redacted, self.recorded_calls)
+    }
+
     /// Returns whether this version of a recording has everything that `new`, another version of it, would add.
     pub(crate) fn has_all_of(&self, new: &Self) -> bool {
         self.redacted == new.redacted
@@ -232,6 +239,11 @@ pub fn run_directory(run: &str) -> String {
 
 pub fn rank_directory(run: &str, rank: u32) -> String {
     format!("{}/rank={rank}", run_directory(run))
+}
+
+/// Returns whether a file below the directory of parts has the name of a part.
+pub fn is_part_json(name: &str) -> bool {
+    name.starts_with("part-") && name.ends_with(".json")
 }
 
 /// Turns a text into the name of a file: letters, digits, `.`, `_` and `-` stay, and other bytes

@@ -143,8 +143,7 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
-        let has = (!member.unfinished, member.calls, !member.redacted, member.recorded_calls);
-        (has, member.program_version.clone(), hashes)
+        (member.order(), member.program_version.clone(), hashes)
     };
     rank(new) > rank(old)
 }

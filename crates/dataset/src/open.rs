@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::gaps::{self, Gap};
 use crate::layout::{
-    DATASET_NAME, DATASET_SCHEMA, File, GROWING_PART_SCHEMA, Member, PART_SCHEMA, PARTS_NAME, Part,
-    components,
+    self, DATASET_NAME, DATASET_SCHEMA, File, GROWING_PART_SCHEMA, Member, PART_SCHEMA, PARTS_NAME,
+    Part, components,
 };
 use crate::schema::Table;
 
@@ -228,7 +228,7 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<G
             find_parts(&path, depth + 1, found, gaps)?;
         } else if !kind.is_file() {
             gaps.push(not_read(&path));
-        } else if name.starts_with("part-") && name.ends_with(".json") {
+        } else if layout::is_part_json(&name) {
             found.push(path);
         }
     }

@@ -86,7 +86,7 @@ fn named_files(page: &str) -> impl Iterator<Item = &str> {
     let is_source = |name: &&str| {
         [".rs", ".py", ".js", ".cpp", ".h"]
             .iter()
-            .any(|ending| name.len() > 4 && name.ends_with(ending))
+            .any(|ending| name.len() > ending.len() && name.ends_with(ending))
     };
     page.lines().flat_map(names).filter(is_path).filter(is_source)
 }

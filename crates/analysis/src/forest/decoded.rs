@@ -27,7 +27,7 @@ pub struct Decoded<'a> {
     pub most: usize,
     /// The pages, in the order of their last use.
     pages: Vec<(PageKey, PageDecoder<'a>)>,
-    pub ahead: Option<Ahead<'a>>,
+    ahead: Option<Ahead<'a>>,
 }
 
 /// The end of the other thread's work at the thread that uses the pages.
@@ -61,6 +61,18 @@ impl<'a> Ahead<'a> {
 impl<'a> Decoded<'a> {
     pub fn new(profile: &'a Profile, most: usize) -> Self {
         Self { profile, most, pages: Vec::new(), ahead: None }
+    }
+
+    /// From now on, another thread decodes pages. Those that are still here would not be taken from
+    /// it, and it would wait forever with the first of them.
+    pub fn begin_ahead(&mut self, ahead: Ahead<'a>) {
+        self.pages.clear();
+        self.ahead = Some(ahead);
+    }
+
+    /// Ends the other thread, if it has not decoded all pages.
+    pub fn end_ahead(&mut self) {
+        self.ahead = None;
     }
 
     pub fn get(&mut self, key: PageKey) -> &Columns {

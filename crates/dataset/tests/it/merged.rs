@@ -92,9 +92,19 @@ fn a_merged_recording_is_not_added_again() {
     let found = merged(&[&out, &own], &both);
     assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 6));
     assert!(found.members[0].calls && !found.members[1].calls, "{:?}", found.members);
+    // Merging would keep the names, so the advice is another one.
+    let redacted = dataset::Options { redacted: true, ..options(3, true) };
+    let refused = dataset::export(&profile, &out, &redacted).unwrap_err().to_string();
+    assert!(refused.contains("its names stay there"), "{refused}");
     // A rank that was not merged can be added.
     add(&out, 5, false);
     assert_eq!(Dataset::open(&out).unwrap().members().len(), 3);
+    // Readers leave out a part with a damaged file, so its ranks can be added again.
+    let stats = Dataset::open(&out).unwrap().parts[0].files["stats"].path.clone();
+    fs::write(out.join(stats), "").unwrap();
+    add(&out, 3, false);
+    let found = Dataset::open(&out).unwrap();
+    assert_eq!(found.members().iter().map(|member| member.rank).collect::<Vec<_>>(), [3, 5]);
 }
 
 #[test]
