@@ -139,7 +139,8 @@ fn configuration() -> Vec<Row> {
         }
         Err(failure) => {
             let state = failure.messages().join("; ");
-            let prevents = Some("all commands that record or show something".to_owned());
+            let prevents =
+                Some("all commands that record, and the settings of the others".to_owned());
             vec![Row { prevents, ..row("configuration", Level::Problem, state) }]
         }
     }

@@ -174,9 +174,12 @@ pub fn main(build: Option<&str>) -> ExitCode {
     {
         // For a view (such as `report`), the configuration files change only its appearance. So a
         // view is shown even if there is an error in a file.
-        terminal::say!("{}; the file is left out", failure.messages().join("; "));
+        terminal::say!("{}; no settings are used", failure.messages().join("; "));
     }
-    terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
+    // A variable of the environment comes before the files.
+    let asked = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let of_files = config::text(config::Key::Color).filter(|_| !asked);
+    terminal::choose_colour(match (cli.manners.color, of_files) {
         (terminal::When::Auto, Some("always")) => terminal::When::Always,
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,

@@ -1,7 +1,7 @@
 //! `counterpoint report`: prints the table of ops, and the sentences, notes and losses around it.
 //!
 //! ```text
-//!  open (collects what a crash left) ─► analysis::summarize ─► rows of columns ─┬─► text
+//!  open (also what a crash left) ─► analysis::summarize ─► rows of columns ─┬─► text
 //!                                                                               ├─► json
 //!                                                                               └─► csv
 //! ```
@@ -45,7 +45,7 @@ use crate::view::table::{Table, Value};
 
 /// Show where the time went: one row per op, with its counters.
 ///
-/// Data that a crashed program left behind is recovered first. Percentages are of total self
+/// Data that a crashed program left behind is read, too. Percentages are of total self
 /// time, before filtering. Self time is a call's duration without the calls inside it.
 #[derive(clap::Args)]
 pub struct Args {

@@ -254,7 +254,7 @@ fn begin(
                 let path = prepared.directory.join(MANIFEST_NAME);
                 Failure::new(format!("write {}: {e}", path.display()))
             }
-            Trouble::Process(e) => Failure::new(start(e)).exit_code(NOT_EXECUTABLE),
+            Trouble::Process(e) => Failure::new(start(e)),
             // The program's file exists, but the interpreter that it names may be missing.
             Trouble::Execute(e) if e.kind() == ErrorKind::NotFound => {
                 Failure::new(start(e)).exit_code(NOT_FOUND)

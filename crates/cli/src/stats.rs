@@ -2,7 +2,7 @@
 //! distributed, and how they correlate.
 //!
 //! ```text
-//!  open (collects what a crash left) ─► analysis::stats ─┬─► text: for people, and for the
+//!  open (also what a crash left) ─► analysis::stats ─┬─► text: for people, and for the
 //!                                                        │         original hook's users
 //!                                                        ├─► json
 //!                                                        └─► csv: one row per variable

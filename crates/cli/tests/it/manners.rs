@@ -343,7 +343,7 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
         let (status, shown, said) = run(words);
         assert!(status == Some(0) && shown > 0, "{words:?}: {said:?}");
         assert!(said[0].contains("counterpoint.toml:1: \"plugins\" is not a key"), "{said:?}");
-        assert!(said[0].ends_with("; the file is left out"), "{said:?}");
+        assert!(said[0].ends_with("; no settings are used"), "{said:?}");
     }
     // These commands read no file of defaults.
     for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
