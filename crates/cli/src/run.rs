@@ -343,10 +343,6 @@ fn carrier_of(program: &Path) -> Carrier {
 static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that arrived while [`CHILD`] was 0 and that waits for the next child, or 0.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// The last signal of [`ENDING`] that arrived while [`CHILD`] was 0; 0 if there was none. The value
-/// is never cleared.
-static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
-
 /// The signals with which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
@@ -392,9 +388,6 @@ fn forward_signals() {
             // If the terminal sends a signal while the program is being started, the program may
             // receive the signal twice. This is better than losing the signal.
             EARLY.store(signal, Ordering::SeqCst);
-            if ending {
-                TOLD_TO_END.store(signal, Ordering::SeqCst);
-            }
         }
         if signal == libc::SIGTSTP {
             stop(forward as *const () as usize);

@@ -232,6 +232,7 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
         for (id, gates) in &hooks.gates {
             match region(&code, &hooks, *id, gates, start, image) {
                 Some(part) => parts.entry(*id).or_default().push(part),
+                None if gates.begins.is_empty() => {}
                 None => drop(unended.insert(*id)),
             }
         }

@@ -209,6 +209,7 @@ pub fn make(
     // pools sees that this pool is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
+    let held = held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?;
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
     // The program's OpenCL loader loads these plugins a second time, as layers. CUDA's driver and
@@ -233,7 +234,7 @@ pub fn make(
             .collect(),
         manifest,
         lock: Some(lock),
-        held: held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?,
+        held,
         pool_directory,
         kept_open,
     })

@@ -28,7 +28,7 @@ use profile::passes::{PASSES_NAME, join_counters, pass_dir};
 use record::Snapshot;
 
 use super::{
-    Args, Sampler, TOLD_TO_END, close, end_as, end_by, forward_signals, sampler, say, start,
+    Args, SIGNALLED, Sampler, close, end_as, end_by, forward_signals, sampler, say, start,
 };
 use crate::failure::Failure;
 use crate::inherited::Inherited;
@@ -101,8 +101,8 @@ pub fn main(
             not_run();
             break;
         }
-        // A signal between two passes is meant for the whole command.
-        let told = TOLD_TO_END.load(Ordering::SeqCst);
+        // A signal is meant for the whole command, also if the program handled it and ended well.
+        let told = SIGNALLED.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
             say!("{here}: was the last one, because of signal {told}");
             not_run();

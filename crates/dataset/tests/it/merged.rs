@@ -90,7 +90,7 @@ fn a_merged_recording_is_not_added_again() {
     // What the message advises has all of both.
     add(&own, 3, true);
     let found = merged(&[&out, &own], &both);
-    assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 6));
+    assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 1));
     assert!(found.members[0].calls && !found.members[1].calls, "{:?}", found.members);
     // Merging would keep the names, so the advice is another one.
     let redacted = dataset::Options { redacted: true, ..options(3, true) };
