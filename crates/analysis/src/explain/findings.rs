@@ -314,6 +314,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         let simplest = same.iter_mut().filter(is_simpler).min_by_key(|one| one.values.kinds());
         if let Some(simplest) = simplest.filter(|_| !is_most(lead)) {
             std::mem::swap(lead, simplest);
+            *strength = of(lead).unwrap_or(*strength);
         }
     }
     groups.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
