@@ -53,8 +53,8 @@ pub enum Error {
         /// What was found in the file, and what was expected.
         why: String,
     },
-    /// The recording was merged with those of other ranks, and now it would have calls, or more of them, or other
-    /// names. Files of several ranks do not change.
+    /// The recording was merged with those of other ranks, and now it would have calls, or more of
+    /// them, or other names. Files of several ranks do not change.
     #[error(
         "rank {rank} is already in {}, merged and with other contents; export it into a dataset of its own, and \
          merge both",
