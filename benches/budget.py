@@ -1,5 +1,5 @@
-"""Runs a program with `iree-benchmark-module`, alone or under `counterpoint run --budget`, and prints
-what it used, as lines `NAME VALUE UNIT`.
+"""Runs a program that prints Google Benchmark's JSON, alone or under `counterpoint run --budget`, and
+prints what it used, as lines `NAME VALUE UNIT`.
 
     budget.py alone TOOL ARGUMENTS...
     budget.py BUDGET EVENTS COUNTERPOINT PROFILE TOOL ARGUMENTS...

@@ -5,8 +5,7 @@ as lines `NAME VALUE UNIT`.
     budget_intervals.py direct FULL_RUNS COUNTERPOINT FOLDER PROGRAM ARGUMENTS...
 
 `replay` records the program once in full, with `task-clock`, and draws from the recorded calls as the
-agent does: TEST is the test program of the agent's crate, whose `replay.rs` says what it prints. No
-process differs from another, so only the interval is judged.
+agent does: TEST is the test program of the agent's crate, whose `replay.rs` says what it writes.
 
 `direct` runs the program FULL_RUNS times in full, and once with each budget. Full runs of the same
 program differ from each other. So the interval of the mean per call is widened, as a sum of squares, by

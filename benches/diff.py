@@ -2,7 +2,7 @@
 
     diff.py SERIES PAIRS COUNTERPOINT FOLDER PROGRAM_A... -- PROGRAM_B...
 
-Records so many series of so many pairs in random order, as a user would, and prints means over the series:
+Records SERIES series of PAIRS pairs in random order, as a user would, and prints means over the series:
 in how many something was called different, the part of the rows that were called the same or unknown, what
 was said of the op with the longest total, its change, and the spread of its pairs (a standard deviation of
 logarithms). After each series, hyperfine times as many runs of both programs, whole processes without a

@@ -1,5 +1,5 @@
 """Two events per op. A small recording comes first, which makes the bridge: it is compiled at most
-once. `stop` is all that happens when the profiler stops, and `log` our part of it."""
+once. `log` is our part of what happens when the profiler stops, and `stop` the rest."""
 
 import sys, time
 import torch

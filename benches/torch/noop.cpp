@@ -1,4 +1,4 @@
-// Observers of PyTorch's ops: one that does nothing, and one that only reads a group of counters.
+// Observers of PyTorch's ops: two that do nothing, and one that only reads a group of counters.
 #define NDEBUG  // as PyTorch's wheels; the layout of at::RecordFunction depends on it
 #include <ATen/record_function.h>
 #include <linux/perf_event.h>

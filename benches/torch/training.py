@@ -5,8 +5,7 @@
 An op takes 20 to 30 µs, and PyTorch's code for observers is no longer in the caches when the next one begins.
 A bench that repeats one op does not show this.
 
-With `turns`, the program takes turns with others (`benches/price_in_turns.py`): before each step, it says
-`turn` in a line, and waits for a line on its standard input.
+With `turns`, the program takes turns with others, as `benches/price_in_turns.py` describes.
 """
 
 import json

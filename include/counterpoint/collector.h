@@ -13,11 +13,11 @@
  *         .start = start, .stop = stop};
  *     int32_t number = agent->collector_add(&mine);   // agent.h
  *
- * When. A collector is called before and after each op of every virtual machine, on the op's
- * thread. Its calls nest as the ops nest. `start` runs before the recorder's own readings and
- * `stop` after them. So the time that a collector takes is not part of the op's duration, but it is
- * part of the duration of any op around it. If an op throws, `stop` is not called. Instead, the
- * state is passed to `abandon`, if that function exists.
+ * When. A collector is called before and after each recorded op of TVM's virtual machines, of
+ * PyTorch and of hosts of host.h, on the op's thread. Its calls nest as the ops nest. `start` runs
+ * before the recorder's own readings and `stop` after them. So the time that a collector takes is
+ * not part of the op's duration, but it is part of the duration of any op around it. If an op of
+ * TVM throws, `stop` is not called. Instead, the state is passed to `abandon`, if that exists.
  *
  * Who frees. `collector_add` copies the struct, its texts and its slots. `self` and the functions
  * must stay valid until the process ends, even after `collector_remove`, because another thread may
@@ -92,10 +92,11 @@ typedef struct counterpoint_collector {
 /* agent->collector_add returns the collector's number, which is 0 or more. It returns -1 if the
  * struct is incomplete or has an unknown kind; -2 if there would be too many slots, or more than 8
  * collectors; -3 if two slots would have the same name; -4 if a column of a view, or a counter of
- * the open session, has the name of a slot. The collector is called from the next op on. If a
- * counter of a later session has the same name as a slot, that session's views call the slot "NAME
- * (collector)". agent->collector_remove returns 0, or -1 if there is no collector with that number.
- * The slots of a removed collector can be used again at once. */
+ * the present recording, has the name of a slot, or if a name is empty or only a unit. The
+ * collector is called from the next op on. If a counter of a later session has the same name as a
+ * slot, that session's views call the slot "NAME (collector)". agent->collector_remove returns 0,
+ * or -1 if there is no collector with that number. The slots of a removed collector can be used
+ * again at once. */
 
 static inline counterpoint_value_t counterpoint_count(int64_t count) {
   counterpoint_value_t value;

@@ -47,7 +47,6 @@ pub fn size(text: &str) -> Result<usize, String> {
 /// The result of a query: its columns and its rows.
 pub type Answer = (SchemaRef, Vec<RecordBatch>);
 
-/// Runs a query.
 pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)

@@ -25,7 +25,6 @@ pub enum Format {
     Json,
 }
 
-/// Prints the rows.
 pub fn print(
     out: &mut impl Write,
     schema: &SchemaRef,
@@ -52,8 +51,8 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
-    // CSV and JSON with hidden characters are escaped only on a terminal. Files and pipes get them
-    // unchanged. Text is always escaped.
+    // Hidden characters in CSV and JSON are escaped only on a terminal. Files and pipes get them
+    // unchanged. In text, they always are.
     let is_shown = io::stdout().is_terminal();
     match format {
         Format::Csv => csv(out, &names, &rows, is_shown),
@@ -126,8 +125,8 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Returns whether a cell can be written to JSON without quotes: as a number that every reader of
-/// JSON reads exactly, or as a boolean.
+/// Returns whether a cell can be written to JSON without quotes: as a number that fits into
+/// 64 bits, or as a boolean.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

@@ -1,9 +1,10 @@
-// Calls all entry points of the agent, and prints each step.
+// Calls the agent's entry points for memory, libraries, dispatches, threads, forks and new
+// programs, and prints each step.
 //
 //     entries LIBRARY
 //
 // A handler of SIGUSR2 forks. The child returns from the handler into the code that the signal has
-// interrupted, and continues to make calls. Both processes print how that ended.
+// interrupted, and continues to make calls. The parent prints how the child ended.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

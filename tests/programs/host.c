@@ -4,7 +4,7 @@
 //     host LIBRARY MODE [NUMBER…]
 //
 // Prints one line at its end. The tests compare this line and the exit status with and without
-// Counterpoint. `crates/cli/tests/it/programs.rs` contains the expected calls of each mode.
+// Counterpoint. `crates/cli/tests/it/programs.rs` contains the expected calls of most modes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -8,11 +8,11 @@
 //
 //     elf        IREE's own loader: reserve, copy, relocate, make the text executable
 //     readonly   the same, but the data is read-only when the text becomes executable
-//     shared     the same, but the data is shared memory, and a child that was forked looks at it
+//     shared     the same, but the data is shared memory
 //     so         dlopen and dlsym
 //     twice      elf, twice, with both loaded
 //     again      elf, twenty times, unmapped in between
-//     fork       elf, and a child that runs it, too
+//     fork       elf, then a forked child runs it, then the parent again
 //     late       elf, after a page of other memory, and only then LIBRARY is loaded, with a session
 //                of the run file RUN
 //

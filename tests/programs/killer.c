@@ -8,7 +8,8 @@
 // a call is the x of its workgroup, so that a reader can identify every single call. A third of the
 // children are new programs, a third are forked by a process that has not made a call yet, and a
 // third are forked by a process that has made calls. The last slot belongs to that process. LONGEST
-// is in microseconds.
+// is the longest wait before a child is killed, in microseconds; new programs may get three times
+// as long.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

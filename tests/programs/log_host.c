@@ -71,7 +71,8 @@ static void arrow(char phase, int64_t id, int64_t at_ns) {
   put(made, NULL, 0);
 }
 
-// Hands over one step of a module with one op, in the forward and the backward pass.
+// Hands over one step of a module: aten::linear with aten::mm inside of it, its backward op, and
+// other entries.
 static void step(void) {
   table->field(trace, TEXT("trace_id"), TEXT("\"ABC\""));
   table->field(trace, TEXT("broken"), TEXT("{"));

@@ -1,7 +1,7 @@
-// Measures the cost of hits of instrumented loops under `counterpoint run --loops`. Prints
-// `name value unit` lines: ns of processor time per hit, as medians of batches; the batches of all
-// kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY, the only kernel is a
-// leaf function that LLVM's XRay has instrumented.
+// Measures the cost of hits of instrumented loops under `counterpoint run --loops`. Prints `name
+// value unit` lines: ns of processor time per hit, as medians of batches; the batches of all
+// kernels are interleaved. The kernels are in loops_kernels.c. With -DXRAY, the only kernels are a
+// leaf function and the same one that LLVM's XRay has instrumented.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

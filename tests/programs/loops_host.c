@@ -7,18 +7,22 @@
 //   loops_host many COUNT        so many threads at the same time, each nest(2, 3) twice
 //   loops_host stress PATH PATH  twelve threads, each 300 times: loads one of the two files, calls its
 //                                `run`, unloads it; the first forks now and then, six children in all
-//   loops_host fork N            forks in the loop of nest(N, 3), at the second iteration
+//   loops_host fork N            forks in the loop of nest(N, 3), at the second iteration; after
+//                                the loop, the child calls nest(5, 6)
 //   loops_host rawfork N         the same by a bare system call
 //   loops_host kill N            is killed in the loop of nest(N, 3), at its last iteration
 //   loops_host exec              nest(1, 1), then `loops_host nest 2 2` in its place
 //   loops_host longjmp N         leaves nest(2, 3) N times from inside of its outer loop
 //   loops_host recurse D         nest(1, 1), in whose loop nest(1, 1), …, D deep
 //   loops_host library PATH TIMES  loads PATH, calls its `run`, unloads it, so many times
-//   loops_host early PATH PATH    loads two copies of a library, calls `run` of the second twice
+//   loops_host early PATH PATH    loads two copies of a library, calls `run` of the first once, of
+//                                the second twice
 //   loops_host all               enters loops 0 to IDS - 1 once each
-//   loops_host bad               registers what is no descriptor, and prints the results
+//   loops_host bad               registers what is no descriptor, and its own module again, and
+//                                prints the results
 //   loops_host exit N            ends in the loop of nest(N, 3) by exit, whose handler runs nest(1, 1)
-//   loops_host late RUN LIB      loads LIB (the recorder), begins a session, nest(4, 5), ends it
+//   loops_host late RUN LIB      nest(7, 7), loads LIB (the recorder), nest(4, 5) in a session,
+//                                nest(7, 7)
 //   loops_host faults N          touches a new page in each iteration of nest(N, 1)
 //   loops_host stacks           nest(2, 3) twice on each kind of stack of small_stacks.h
 //   loops_host destructor        nest(1, 2) in a thread, and again in the destructor of its key

@@ -4,6 +4,7 @@
 //     plugged_session LIBRARY fork RUN_FILE RUN_FILE
 //
 // With `fork`, a forked child ends its copy of the first session, and records the second session.
+// In this case, all sessions are ended.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

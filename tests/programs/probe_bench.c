@@ -1,6 +1,6 @@
-// Measures the cost of a probe (the recorder's code around a call). Run it under
-// `counterpoint run -e …`; the third argument must be the number of software counters. Prints lines
-// `name value unit`, in ns per call.
+// Measures the cost of a probe (the recorder's code around a call). Run it under `counterpoint run
+// -e …`; the second argument must be the number of software counters. Prints lines `name value
+// unit`, in ns per call.
 //
 //     ours      an intercepted empty call, minus the same call through an untouched pointer
 //     floor     two raw reads of the recorder's own group, two clock reads, and one store of a
@@ -9,7 +9,7 @@
 //     cycle     per counter: reset and enable before; disable and read after; the same clocks and store
 //     clocks    two clock reads
 //
-// Each value is the median of 201 batches; the batches of all four are interleaved.
+// Each value is the median of 201 batches; the batches of all of them are interleaved.
 //
 //     all       without counters: 200,000 intercepted empty calls of two functions in turn, minus the
 //               same calls through untouched pointers, in processor time of the process: with

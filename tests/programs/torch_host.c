@@ -1,6 +1,5 @@
 // Stands in for PyTorch and for Counterpoint's shim in it (include/counterpoint/torch_plugins.h):
-// records once with the plugins of KINETO_PLUGIN_LIB_DIR_PATH, and prints the events that it
-// receives.
+// records twice with the plugins in DIRECTORY, and prints the events that it receives.
 //
 //     torch_host DIRECTORY [show]
 //

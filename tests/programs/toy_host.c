@@ -6,7 +6,7 @@
  * First, it runs its model without announcing the run. Then it runs the model three times, and once
  * more on another thread. The numbers of pages to which each run writes:
  *
- *   forward     2 itself, the run, and calls the next four
+ *   forward     2 itself, the run, and calls toy.alloc, conv and the range
  *   toy.alloc   7, bookkeeping
  *   conv        3 itself, and calls the next one
  *   pad         2

@@ -1,6 +1,6 @@
-// A host that checks everything that Counterpoint's helper process could disturb while the host's first
-// executable is loaded: its children, SIGCHLD, its timers' handlers, signal mask, descriptors,
-// errno and memory map. Prints "undisturbed", or what was disturbed.
+// A host that checks what Counterpoint's helper process could disturb while the host's first
+// executable is loaded: its children, SIGCHLD, its timers' handlers, signal mask, descriptors and
+// errno. Prints "undisturbed", or what was disturbed.
 //
 //     watchful MODE LIBRARY      MODE: plain, ignore (SIGCHLD ignored), closed (no standard streams)
 #include <dirent.h>

@@ -4,11 +4,8 @@
 //! compute from the readings of one round. The commands run in turn, round after round, so that a
 //! slow phase of the machine affects all of them. The result of a figure is the median over the
 //! rounds (for a rate, the mean), with a bootstrap interval. A target inside the interval is
-//! reported as inconclusive, not as met. The newest result of each benchmark is kept in
-//! `benches/runs/`, as a page of text; [`history`] draws all results over time.
-//!
-//! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
-//! line to [`BENCHMARKS`].
+//! reported as inconclusive, not as met. [`results`] keeps the newest result of each benchmark;
+//! [`history`] draws all results over time. `benches/README.md` says how to add a benchmark.
 
 mod budget;
 mod budget_intervals;

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The Python
-//! package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
+//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The
+//! Python package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
 //! The linker matters most here. A shared library that this machine's gcc links needs this
 //! machine's glibc (2.34 on Debian 12) and `libgcc_s.so.1`. A program with an older glibc could not
@@ -152,13 +152,14 @@ pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
 
-/// Builds and tests `counterpoint-query` with Ballista, for queries on a cluster. The first time takes half an hour or more.
+/// Builds and tests `counterpoint-query` with Ballista, for queries on a cluster. The first time
+/// takes half an hour or more.
 pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query-ballista", &["--features", "ballista"])
 }
 
-/// Builds `counterpoint-query` as it is built for users, with optimisation. The first time takes longer than
-/// everything else of a release.
+/// Builds `counterpoint-query` as it is built for users, with optimisation. The first time takes
+/// longer than everything else of a release.
 pub fn query_release(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("query");
     let _lock = Lock::take(&layout.target, "query")?;

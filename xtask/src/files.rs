@@ -1,5 +1,5 @@
-//! `cargo xtask files`: lists the files of the code with what each is for, as the file's own header says it. With
-//! words, lists the files whose path or header has all of these words.
+//! `cargo xtask files`: lists the files of the code with what each is for, as the file's own
+//! header says it. With words, lists the files whose path or header has all of these words.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -90,7 +90,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the C++ part for each version of PyTorch that is tested, into the installation's Python package.
+/// Compiles the C++ part for each version of PyTorch that is tested, into the installation's
+/// Python package.
 fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
     let package = dist.python();
     let folder = package.join("torch/_prebuilt");

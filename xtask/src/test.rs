@@ -40,8 +40,8 @@
 //! such parts at the same time would slow down every test on two processors.
 //!
 //! The output of the Rust tests is printed as it comes; the output of every other part is printed
-//! when the part has ended. After all parts have ended, failed tests run once more, alone
-//! ([`alone`]).
+//! when the part has ended. After all parts have ended, failed tests, if they are few, run once
+//! more, alone ([`alone`]).
 
 mod alone;
 mod examples;

@@ -30,7 +30,7 @@ pub struct AgentTable {
     pub session_end: extern "C" fn() -> i32,
     /// Returns the current time on the clock of the records.
     pub ticks: extern "C" fn() -> u64,
-    /// Returns the path of the profile that is being recorded.
+    /// Copies the path of the profile that is being recorded, and returns its length.
     pub profile: unsafe extern "C" fn(*mut c_char, usize) -> usize,
     /// Adds a number to the losses with this name.
     pub lose: unsafe extern "C" fn(*const c_char, u64) -> i32,

@@ -12,7 +12,7 @@ pub mod role {
     pub const RUN: u32 = 2;
     /// A range that the program marked by name.
     pub const RANGE: u32 = 7;
-    /// The number of roles that calls can have.
+    /// The number of roles in `record::meta::Role`, of which a host's calls can have the above.
     pub const COUNT: usize = 8;
 }
 

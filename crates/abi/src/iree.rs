@@ -1,6 +1,6 @@
 //! IREE's executable library interface (`iree/hal/local/executable_library.h`), the interface
 //! between compiled modules and the CPU runtime. Releases 3.1 to 3.7 use version 5; 3.8 and later
-//! use version 6 (checked on 3.13). The two versions differ in the export table.
+//! use version 6 (checked on 3.13). They differ in the export table and in functions' attributes.
 //!
 //! Compiled modules export one function, [`QUERY_SYMBOL`]. It returns a library, and the runtime
 //! calls the functions in the library's `exports.ptrs`, once per workgroup.

@@ -13,7 +13,7 @@ use crate::threads::{ThreadTime, threads_of_program};
 /// With fewer rows than this, [`Summary::most`] returns nothing, because a reader sees at a glance
 /// where the time went.
 const ROWS: usize = 3;
-/// "Most" means more than this part of the time.
+/// "Most" means more than this part of the time; for [`Summary::dominant`], at least this part.
 const MOST: f64 = 0.5;
 /// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
@@ -127,9 +127,9 @@ pub fn passes(profile: &Profile, by: By) -> u64 {
 }
 
 /// The first calls of an op, if they took much longer than its other calls. Three conditions must
-/// hold: the op has at least 10 calls; the longest first call of a thread took more than 10 times
-/// the op's median; and the first calls of all threads together took at least 5 % of the op's total
-/// and 1 % of the time in all calls.
+/// hold: the op has at least 10 calls, and at least twice as many as first calls; the longest first
+/// call of a thread took more than 10 times the op's median; and the first calls of all threads
+/// together took at least 5 % of the op's total and 1 % of the time in all calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
     /// The share of these first calls in the op's total time, from 0 to 1.

@@ -32,14 +32,15 @@ pub enum Contradiction {
     NothingLeft,
     /// A value is negative, or outside of its own interval.
     Value,
-    /// Minimum, quantiles, mean and maximum are not in this order.
+    /// Minimum, median, 99th percentile and maximum are not in this order, or the mean is not
+    /// between minimum and maximum.
     Order,
     /// The self time is longer than the total.
     OwnAboveTotal,
     /// Self times of the rows do not add up to the time in calls.
     Sum,
-    /// A thread was in calls, or on a CPU, for longer than it lived, or off a CPU for longer than it was
-    /// outside of calls.
+    /// A thread was in calls, or on a CPU, for longer than it lived, or off a CPU for longer than
+    /// it was outside of calls.
     Thread,
     /// The estimated cost of recording is higher than the processor time of the process, or a part
     /// of the cost is negative or outside of its interval.

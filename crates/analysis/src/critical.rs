@@ -135,7 +135,7 @@ pub struct CriticalRow {
     pub gain: Option<u64>,
 }
 
-/// The steps and the time of the path on one thread or stream.
+/// The time of the path on one thread or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnThread {
     /// Process index.

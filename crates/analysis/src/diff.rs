@@ -1,5 +1,5 @@
-//! Compares runs: decides whether B is slower or faster than A, and in which ops. A third result is
-//! that the difference cannot be decided.
+//! Compares runs: decides whether B is slower or faster than A, or takes the same time, and in
+//! which ops. A further result is that this cannot be decided.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics

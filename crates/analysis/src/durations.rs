@@ -6,7 +6,7 @@
 //! pass counts the lower 16 bits of those durations whose upper bits are those of a wanted
 //! quantile. Two passes suffice for all quantiles together.
 
-/// Number of durations that fit into a piece.
+/// The largest number of durations in a piece.
 const PIECE: usize = 1 << 16;
 /// If there are fewer durations than this, quantiles are found by partitioning a copy, which takes
 /// less time than counting.

@@ -93,7 +93,7 @@ pub enum Class {
 pub struct Explained {
     /// The rows of the op. There are several if they differ only in their arguments.
     pub keys: Vec<Key>,
-    /// Number of the op's recorded calls.
+    /// Number of the op's recorded outermost calls.
     pub calls: u64,
     /// Number of analysed calls: a sample of at most [`MOST_CALLS`] calls, and the first call of
     /// each thread.

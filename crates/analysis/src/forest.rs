@@ -22,7 +22,7 @@
 //! that call's duration is in the self time of the call around it:
 //!
 //! ```text
-//!  taken of own = the call's own bracket + Σ over calls directly inside of (whole − in its duration)
+//!  taken of own = in its duration + Σ over calls directly inside of (whole − in its duration)
 //!  taken        = taken of own + Σ over calls directly inside of their taken
 //! ```
 //!
@@ -45,9 +45,9 @@ use crate::gaps::{Ended, Gathered, Stretch};
 use crate::innermost::Innermost;
 use decoded::{AHEAD, Ahead, Decoded, decode_ahead};
 
-/// Number of calls that a round takes at first. Up to twice as many calls are in memory, at 48 bytes
-/// each, and the decoded pages of [`PAGES_OF_ROUNDS`] rounds. A small round stays in the processor's
-/// caches.
+/// Number of calls that a round takes at first. Up to twice as many calls are in memory, at 48
+/// bytes each, and the decoded pages of [`PAGES_OF_ROUNDS`] rounds. A small round stays in the
+/// processor's caches.
 const FIRST_ROUND: usize = 1 << 14;
 
 /// The largest number of calls that a round takes. Rounds become larger if pages have calls of many
@@ -63,8 +63,8 @@ const PAGES_OF_ROUNDS: usize = 4;
 /// A round is too small if it looks at this many times as many calls as it takes.
 const LOOKED_AT: usize = 3;
 
-/// Clusters with fewer pages are decoded by the thread that marks them: starting a thread would take
-/// as long.
+/// Clusters with fewer pages are decoded by the thread that marks them: starting a thread would
+/// take as long.
 const FEWEST_AHEAD: usize = 4;
 
 /// Stands for "no row" or "no node".

@@ -2,8 +2,8 @@
 //! self time of a call is the time that it owns.
 //!
 //! ```text
-//!  a ├───────────────────────┤            begins  a b c d       owns
-//!  b   ├───────┤                          a  2 + 3 + 4          b  2 + 3     c  3     d  5
+//!  a ├───────────────────────┤            owns
+//!  b   ├───────┤                          a  2 + 5     b  3 + 2     c  3     d  15
 //!  c      ├──┤
 //!  d                ├─────────────┤       d begins in a and ends after it: the time that both
 //!                                         have in common belongs to d, which began last

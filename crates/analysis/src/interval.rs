@@ -1,8 +1,8 @@
 //! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
-//! The intervals of runs under a budget ([`crate::sampled`]), of loops of which only some hits are
-//! timed ([`crate::loops`](mod@crate::loops)), and of comparisons of runs
-//! ([`crate::diff`](mod@crate::diff)) are computed here.
+//! Runs under a budget ([`crate::sampled`]) and loops of which only some hits are timed
+//! ([`crate::loops`](mod@crate::loops)) are such sums. Comparisons of runs
+//! ([`crate::diff`](mod@crate::diff)) use only `student`.
 
 pub(crate) mod student;
 
@@ -24,7 +24,8 @@ pub struct Sum {
     pub(crate) lopsided: f64,
     /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) sampled: bool,
-    /// Whether the variance of a part of the sum is unknown, because there were too few samples.
+    /// Whether the variance of a part of the sum is unknown, for example because there were too few
+    /// samples.
     pub(crate) unknown: bool,
 }
 

@@ -14,7 +14,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`summary`] | makes one pass over a profile and returns everything that a report shows |
-//! | [`table`] | rows by op, thread, CPU or process |
+//! | [`table`] | rows by op, thread, CPU, process or rank, or by properties of activities |
 //! | [`stats`](mod@stats) | distributions and correlations per op, in a pass of its own over the pages |
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |

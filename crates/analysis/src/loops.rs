@@ -110,7 +110,7 @@ pub struct LoopData<'a> {
 /// All loops of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct LoopTable {
-    /// One tree for each module, in the order of their first registrations.
+    /// One tree for each module and mode, in the order of their first registrations.
     pub modules: Vec<LoopTree>,
     /// Number of rows and events whose module is not in the profile.
     pub strays: u64,
@@ -143,7 +143,8 @@ pub struct LoopTree {
     pub threads: Vec<LoopThread>,
     /// Number of rows whose id is not below `ids`. No sum includes them.
     pub beyond: u64,
-    /// Number of damaged rows, whose times contradict each other. Only their hits are used.
+    /// Number of damaged rows, whose times contradict each other. A sum over such a row has no
+    /// time.
     pub damaged: u64,
     /// Number of registrations for which the cost of empty hits was not measured, so nothing can be
     /// subtracted.
@@ -174,10 +175,11 @@ pub struct LoopNode {
     /// [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
     /// The largest inclusive time of a thread, divided by the mean over the threads that entered
-    /// the node. At least 1. `None` if times are not known, or if their mean is not above 0.
+    /// the node. At least 1. `None` for a single thread, if times are not known, or if their mean
+    /// is not above 0.
     pub imbalance: Option<f64>,
     /// The largest number of hits of a thread, divided by the mean over the threads that entered
-    /// the node.
+    /// the node. `None` for a single thread.
     pub hit_imbalance: Option<f64>,
 }
 

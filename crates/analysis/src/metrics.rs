@@ -1,8 +1,9 @@
 //! Computes metrics. The sums for a metric include only those calls in which all counters that the
-//! metric uses were read and were counting all the time. What empty calls count is subtracted from
-//! the sums. A metric has no value if the value would mostly describe the brackets (the recorder's
-//! work before and after calls) and not the code inside, or if one of the metric's operands cannot
-//! be distinguished from zero after the subtraction.
+//! metric uses were read and were counting all the time or, in a run with estimates, part of the
+//! time. What empty calls count is subtracted from the sums. A metric has no value if the value
+//! would mostly describe the brackets (the recorder's work before and after calls) and not the code
+//! inside, or if one of the metric's operands cannot be distinguished from zero after the
+//! subtraction.
 
 use std::sync::Arc;
 

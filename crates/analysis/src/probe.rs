@@ -9,7 +9,8 @@
 //!                     + hits of loops × hit           calibrated, with readings of counters
 //!                     + switches × switch            threads with counters, measured by `run`
 //!                     + flushes                      measured in the program
-//!                     + start                        measured: constructor, loading, attaching
+//!                     + start                        constructor, loading, attaching: measured;
+//!                                                    mapping: estimated
 //! ```
 //!
 //! All of this is processor time of the program's threads. So it is compared with processor time
@@ -213,7 +214,8 @@ impl ProbeCost {
 
     /// Returns the processor time of the program without the cost of recording. This is the time of
     /// the whole process or, if that is not known, the time of its threads since their first calls.
-    /// `None` if less than a thousandth of the process's time is left.
+    /// `None` if less than a thousandth of the process's time is left; for threads, in the cases of
+    /// [`Self::alone_ns`].
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
             Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
@@ -239,8 +241,9 @@ pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
     })
 }
 
-/// Returns the cost in every process that recorded calls with a calibrated set of counters.
-/// `threads` contains the times of all threads; it is empty if they are not known.
+/// Returns the cost in every process that recorded calls with a calibrated set of counters, that
+/// only counted its calls, or that has hits of loops. `threads` contains the times of all threads;
+/// it is empty if they are not known.
 pub(crate) fn costs(
     profile: &Profile,
     in_place: &InPlace,

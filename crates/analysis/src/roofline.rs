@@ -258,7 +258,7 @@ pub fn roofline(
 pub struct Unplaced {
     /// The share of these ops in all self times, from 0 to 1.
     pub share: f64,
-    /// The ops, as [`Key::Op`]. The op with the most time is first.
+    /// The ops, as [`Key::Op`] or [`Key::Unknown`]. The op with the most time is first.
     pub ops: Vec<Key>,
 }
 

@@ -24,8 +24,8 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 use crate::threads::threads_of_program;
 
-/// A rule about dispatches, memory or counters fires if at least this part of the wall time is at
-/// stake.
+/// A rule about workers or memory fires if at least this part of the wall time is at stake. (Rules
+/// about gaps need [`MOST`]; for the rule about fresh memory, [`FAULTS`] suffices.)
 pub const WORTH: f64 = 0.1;
 /// "Most" of the wall time means at least this part.
 pub const MOST: f64 = 0.5;
@@ -49,10 +49,11 @@ pub const STALLED: f64 = 0.5;
 /// Counterpoint does not measure it.
 pub const FAULT_NS: f64 = 250.0;
 
-/// The rule about fresh memory fires if page faults take at least this part of an op's own time.
-/// The part is small, because a fault can take several times [`FAULT_NS`].
+/// The rule about fresh memory fires if page faults take at least this part of an op's time (of its
+/// processor time, if that is known). The part is small, because a fault can take several times
+/// [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
-/// For the rule about fresh memory, the op must also take at least this part of the wall time.
+/// If it fires because of [`FAULTS`], the op must also take at least this part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
 /// For the rule about fresh memory, at least this part of the op's calls must have page faults. The
 /// first call on each thread is not considered.
@@ -89,7 +90,7 @@ pub enum Rule {
     MemoryBound { op: Key, counter: usize, stalled: f64 },
     /// An op touches fresh memory again and again, and not only in first calls. `mean` is the mean
     /// number of page faults in a call, and `calls` is the part of the calls that have page faults.
-    /// The faults take at least `part` of the op's own time (of its processor time, if `of_cpu`).
+    /// The faults take at least `part` of the op's time (of its processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
     /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
     /// mean wait.
@@ -286,8 +287,8 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
 }
 
 /// Finds ops that have page faults not only in first calls, if the faults take much of the wall
-/// time or of the op's own time. Page faults are averaged over all calls, because possibly only a
-/// few calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
+/// time or of the op's time. Page faults are averaged over all calls, because possibly only a few
+/// calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
 /// counters.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;

@@ -40,7 +40,7 @@ use period::positions;
 pub struct Site {
     pub op: OpId,
     /// The site's index among the dispatches of one iteration. `None` for dispatches before the
-    /// first iteration, and if the program does not repeat itself.
+    /// first iteration, and if a long program does not repeat itself.
     pub position: Option<u32>,
     /// The number of dispatches of one iteration, if the site has a position.
     pub of: Option<u32>,

@@ -359,7 +359,9 @@ pub struct TooManyCalls {
 }
 
 /// Describes the calls of `profile`. Every page is read once for each batch of ops (see
-/// [`Options::memory`]), and once more if corrected durations may contradict each other.
+/// [`Options::memory`]), at least once more in a run with a budget, and once more if corrected
+/// durations may contradict each other. If they do, the calls are then read again for the recorded
+/// durations.
 ///
 /// Memory: for all ops of a batch, as many bytes per call and variable as the value needs, and 8
 /// per call and metric. In addition, for the op that is being described, 9 bytes per call and

@@ -37,8 +37,8 @@ pub struct Options {
     pub workers: usize,
     /// Whether to show values as they were recorded, without subtracting the cost of brackets.
     pub raw: bool,
-    /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The results do not
-    /// depend on this number.
+    /// Number of nested calls that a worker sorts at a time; `None` for 16,384 at first, and up to
+    /// 262,144 if needed. The results do not depend on this number.
     pub round: Option<usize>,
     /// Whether to find the gaps between the calls of threads. Calls that the filters leave out
     /// count for this, too.
@@ -55,7 +55,8 @@ pub struct Summary {
     /// Number of all recorded calls. This number and the following totals include calls that the
     /// filters leave out.
     pub calls: u64,
-    /// Number of all dispatches. `None` if the workgroup of some call is not known.
+    /// Number of all dispatches. `None` if the workgroup of some call is not known, or if some
+    /// calls were only counted.
     pub dispatches: Option<u64>,
     /// Time in recorded calls, in ticks: the sum of the self times of all calls. Percentages are
     /// parts of this time. In a run with a budget, it is an estimate; `None` if it is not known.
@@ -71,8 +72,8 @@ pub struct Summary {
     /// Number of calls that began inside of another call of their thread and ended after it; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Numbers of calls that belong to no thread. These calls have rows in a table by op, and no
-    /// other field includes them.
+    /// Numbers of calls that belong to no thread. These calls have rows in tables by op and by
+    /// kind, and no other field includes them.
     pub apart: Apart,
     /// The times of each thread that has calls. They include calls that the filters leave out.
     pub threads: Vec<ThreadTime>,
@@ -82,7 +83,7 @@ pub struct Summary {
     pub gaps: Option<Gaps>,
     /// Threads without recorded calls, in processes that have calls.
     pub silent: Vec<SilentThread>,
-    /// The cost of recording in each process that has calls with a calibrated set of counters.
+    /// The cost of recording in each process for which it is known.
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that was not calibrated in their process.
     pub uncalibrated_probes: bool,
@@ -112,16 +113,18 @@ impl Summary {
 }
 
 /// Reads every page of `profile` once and adds up its calls. Pages with nested calls are read
-/// twice. If the corrected values contradict each other, the summary has the recorded values, and
-/// its `raw` is set. This is decided from all ops of the profile, so reports with other rows and
-/// other filters show the same values.
+/// twice. In a run with a budget, and if corrected values may contradict each other, the calls are
+/// read more often. If the corrected values contradict each other, the summary has the recorded
+/// values, and its `raw` is set. This is decided from all ops of the profile, so reports with other
+/// rows and other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     summarize_each(profile, std::slice::from_ref(options)).remove(0)
 }
 
 /// Makes several summaries of one profile. Every page is read once for all of them, and pages with
-/// nested calls once more for each summary. The `raw`, `workers`, `round`, `gaps` and `levels` of
-/// the first options apply to all summaries.
+/// nested calls once more for each summary. (In a run with a budget, each summary is made by
+/// itself.) The `raw`, `workers`, `round`, `gaps` and `levels` of the first options apply to all
+/// summaries.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
         // The estimates of a run with a budget can only be made for one summary at a time.

@@ -76,9 +76,9 @@ impl Key {
 }
 
 /// One row. Times are in ticks. The time that the recorder added is subtracted from them, unless
-/// [`Summary::raw`](crate::Summary::raw) is set. `own`, `dispatches`, `threads` and `cpus` are
-/// computed from all calls of the row, all other values from its outermost calls: those that are
-/// not inside of another call of the row.
+/// [`Summary::raw`](crate::Summary::raw) is set. `first`, `exhausted`, `own`, `dispatches`,
+/// `threads` and `cpus` are computed from all calls of the row, all other values from its outermost
+/// calls: those that are not inside of another call of the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub key: Key,
@@ -92,7 +92,8 @@ pub struct Row {
     /// added was subtracted.
     pub exhausted: u64,
     /// Number of calls with workgroup id 0,0,0. Each dispatch has one such call. `None` if the
-    /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
+    /// workgroup of some call is unknown, or if some call is no workgroup, but for example an op of
+    /// a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total: Estimate,

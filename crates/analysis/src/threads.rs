@@ -1,5 +1,5 @@
-//! Computes three durations for each thread: the time in calls (here also called *dispatches*), the
-//! time outside of calls, and the part of the latter in which the thread was off the CPU.
+//! Computes, for each thread, the time in calls (here also called *dispatches*), the time outside
+//! of calls, and the part of each in which the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment

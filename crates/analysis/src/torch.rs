@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An *op* is a slice of the category `cpu_op` or `user_annotation`, as in PyTorch's own tables. A
-//! *module* is a call of an `nn.Module`, which PyTorch records with `with_stack=True`. Python functions
-//! are not ops: an op's self time contains the Python code that runs inside of it.
+//! *module* is a call of an `nn.Module`, which PyTorch records with `with_stack=True`. Python
+//! functions are not ops: an op's self time contains the Python code that runs inside of it.
 
 mod flops;
 mod modules;

@@ -29,8 +29,8 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls with at least this many calls around them have no nodes of their own. All such calls below
-/// a node share one node, which has the key of the node above.
+/// Calls with more than this many calls around them have no nodes of their own. All such calls
+/// below a node share one node, which has the key of the node above.
 const DEEPEST: u32 = 100;
 /// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;

@@ -109,7 +109,7 @@ impl Rules {
     /// ignored.
     ///
     /// # Errors
-    /// Fails if a line is not a rule.
+    /// Fails if a line is not a rule, or if there are more than `MOST_RULES` rules.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut rules = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -135,7 +135,8 @@ impl Rules {
     }
 
     /// Returns the work of one call of an op with these arguments, or of one dispatch. `arguments`
-    /// has the form of [`profile::Op::arguments`]. `None` if no rule fits.
+    /// has the form of [`profile::Op::arguments`]. `None` if no rule fits, or if the first that
+    /// fits gives neither number.
     pub fn of(&self, name: &str, arguments: &str) -> Option<Work> {
         let tensors = tensors(arguments);
         let inner = in_name(name);

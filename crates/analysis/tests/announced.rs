@@ -1,6 +1,6 @@
-//! Checks two costs against numbers that were computed on paper: the time in which PyTorch
-//! announces ops to the recorder, and the time of threads that wait for their next task meanwhile.
-//! One tick is 1 ns.
+//! Checks the cost of recording PyTorch against numbers that were computed on paper: above all the
+//! time in which PyTorch announces ops to the recorder, and the time of threads that wait for their
+//! next task meanwhile. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -118,8 +118,8 @@ fn threads_that_wait_pay_as_well() {
             "{cpu_ns} {waiting:?}"
         );
     }
-    // While the launching thread sleeps, no worker waits for the recorder. Here, it used its
-    // processor for half of the time, and so did the worker.
+    // While the launching thread sleeps, no worker waits for the recorder. Here, it used 45,000 of
+    // processor time, as much as the worker outside of its task.
     let mut idle = script.clone();
     idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
     with_worker(&mut idle, 10_000 + 45_000);
@@ -134,8 +134,9 @@ fn threads_that_wait_pay_as_well() {
 }
 
 /// An empty call's bracket takes 50 ticks. Of these, 10 before and 20 after the call are timed. In
-/// the program, the timed parts take 24 and 31, so a bracket takes 25 more. It may take up to 45
-/// more with PyTorch's shim, which is not timed and whose code may be as cold.
+/// the program, the timed parts take 24 and 31, so a bracket takes 25 more. With PyTorch's shim,
+/// whose code is not timed and may be as cold, these parts may take up to 45 more. The 20 that are
+/// never timed may take longer, too.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -145,8 +146,8 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim may be slower by the same factor. The 20 that are never timed may be, too: by
-    // the factor 55 / 30.
+    // PyTorch's shim adds up to 0.8 times the 25. The 20 that are never timed may be slower by the
+    // factor 55 / 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
     // The cost is lower if the caches are warmer in the program than in the calibration.

@@ -231,7 +231,7 @@ fn what_is_missing_is_not_zero() {
     let tree = &of(&[module(0, None)], &[hits(0, 3, 3), hits(1, 9, 0)]).modules[0];
     assert_eq!((raw(tree, 0).inclusive, raw(tree, 0).own), (exact(30.0), None));
     assert_eq!(node(tree, 1).all.raw, None);
-    // If the numbers of a row are damaged, only its hits are used.
+    // If the numbers of a row are damaged, its hits are counted, but it has no times.
     let bad = LoopRow { first_ended: 5, ..hits(1, 9, 3) };
     let tree = &of(&[module(0, None)], &[bad]).modules[0];
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));

@@ -431,7 +431,7 @@ fn calls_that_were_only_counted() {
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }
 
-/// In a run with a budget, the counters were not read in 10 of 40 timed calls. The brackets of
+/// In a run with a budget, the counters were not read in 10 of 50 timed calls. The brackets of
 /// these 10 calls took 8 ns before and 12 ns after the call. Another 20 ns are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
@@ -477,6 +477,6 @@ fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     assert_eq!(preempted(60, 60, 500), None, "it waited by itself");
     let waits_between = preempted_of(true, 60, 60, 500);
     assert_eq!(waits_between, Some((60, 120.0, 400e6)), "workgroups do not wait");
-    // The thread was off the CPU for 40 ms, which is less than 5 % of its 900 ms in calls.
+    // In calls, the thread was off the CPU for 40 ms, which is less than 5 % of 900 ms.
     assert_eq!(preempted(5, 60, 860), None, "hardly off the CPU");
 }

@@ -32,7 +32,7 @@ fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
                 at += duration;
             }
         }
-        // A thread counts as a worker if it ran any workgroup, here one of another function.
+        // The workgroups of the next worker have the next numbers.
         id += worker.len() as u32;
     }
     script
@@ -133,8 +133,8 @@ fn the_workers_wait_for_workgroups() {
     assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
 }
 
-/// The second worker gets few of the four workgroups of 200 ns, because it wakes up only when the
-/// first worker is nearly done.
+/// The second worker gets only one of the four workgroups of 200 ns, because it wakes up only when
+/// the first worker is nearly done.
 #[test]
 fn workgroups_are_too_small() {
     let mut script = dispatches(700, &[&[200, 200, 200]]);

@@ -161,7 +161,7 @@ fn an_iteration_of_many_dispatches() {
 }
 
 /// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two threads. The dispatches
-/// must be in the order of their numbers in exports.
+/// must be in the order of the numbers of their exports.
 #[test]
 fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];

@@ -399,8 +399,8 @@ fn many_ops() {
     assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
 }
 
-/// Makes three steps of 1,000 ns inside of a range for the loop. Each step has an optimizer of 400
-/// ns and a forward pass of 300 ns.
+/// Makes three iterations of 1,000 ns, each in a range `loop`. In each iteration, `step` takes 400
+/// ns and `forward` takes 300 ns, and each of them calls `mul`.
 fn steps(roles: [Role; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -426,7 +426,7 @@ fn what_is_around_most_of_the_time() {
         let name = profile.ops.get(op)?.name.clone();
         Some((name, around.total_ns, around.threads, around.share))
     };
-    // The loop is around everything, so it is left out. `mul` has 390 ns.
+    // The loop is around everything, so it is left out. `mul` has 390 ns in each iteration.
     let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
     assert_eq!(found([Role::Range, Role::Range]), step);
     assert_eq!(found([Role::Op, Role::Range]), step);
@@ -438,8 +438,8 @@ fn what_is_around_most_of_the_time() {
     assert_eq!(flat, None, "no call is inside of another one");
 }
 
-/// One function takes 60 % of the time, including its parallel region and the region's tasks. It is
-/// called with two shapes. There is one other function.
+/// One function takes 60 % of the time, including the tasks of its parallel region. It is called
+/// with two shapes. There is one other function.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

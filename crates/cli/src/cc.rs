@@ -12,11 +12,11 @@
 //! ```
 //!
 //! A build must never fail because of the instrumentation. The first step (clang makes LLVM IR)
-//! gets all of the user's options. Its errors and warnings are shown at the end. If a file's LLVM
-//! IR cannot be instrumented, or clang rejects the instrumented IR, the second step gets the
-//! original IR, and one line says so. If the second step then still prints a message that the first
-//! step did not print (a stack frame is too large, the assembler finds an error), clang runs again
-//! with the original arguments.
+//! gets all of the user's options except those about the output. Its errors and warnings are shown
+//! at the end. If a file's LLVM IR cannot be instrumented, or clang rejects the instrumented IR,
+//! the second step gets the original IR, and one line says so. If the second step then still prints
+//! a message that the first step did not print (a stack frame is too large, the assembler finds an
+//! error), clang runs again with the original arguments.
 
 mod arguments;
 mod compile;
@@ -104,7 +104,7 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
     let line = match Line::read(&words) {
         Ok(line) => line,
-        // A response file cannot be read: clang reports it.
+        // A response file cannot be read here, so clang reads it or reports the error.
         Err(_) => return Err(become_compiler(&compiler, &words)),
     };
     let plan = match line.plan() {

@@ -97,13 +97,13 @@ pub fn reads(llvm: u32) -> Option<PathBuf> {
 pub enum Text {
     /// The instrumented IR, and a line about what was instrumented if the user asked for one.
     Instrumented(Vec<u8>, Option<String>),
-    /// The IR contains no loop and no function that the user selected.
+    /// Nothing was instrumented, for example because the IR has no loop that the user selected.
     NoLoops,
     /// The IR cannot be instrumented for this reason.
     Cannot(String),
 }
 
-/// Instruments the LLVM IR of one source file.
+/// Instruments the LLVM IR of one source file or crate.
 pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
     let filter = |name: &str| selection.names(name);
     let options = Options {

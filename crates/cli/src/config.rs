@@ -119,7 +119,8 @@ fn user() -> Option<PathBuf> {
 }
 
 /// Checks that the file belongs to this user or root and that not everybody can write it, and reads
-/// it. Returns `None` if the file does not exist.
+/// it. Returns `None` if the file does not exist, or if the user's file is in a directory of
+/// somebody else.
 fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =

@@ -146,7 +146,7 @@ fn configuration() -> Vec<Row> {
     }
 }
 
-/// Returns a row for each pool (a file in memory with records) that no profile can use.
+/// Returns rows about the pools (files in memory with records) that no profile can use.
 fn left_in_memory() -> impl Iterator<Item = Row> {
     let orphans = profile::pools::orphans();
     let row = |state: String| Row {
@@ -308,7 +308,7 @@ fn json(
         findings: &'a [Row],
         /// The counters that `-e` names; `null` without that option.
         counters: Option<&'a [Row]>,
-        /// The resolution; `null` if the clock could not be read.
+        /// The resolution; `null` if it could not be measured.
         resolution: Option<Resolution>,
     }
     let document = Document { schema: "counterpoint.doctor/1", findings, counters, resolution };

@@ -132,8 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// The environment variable that passes the number of the signal to the process that this test
-    /// starts.
+    /// The environment variable that passes the signal's number to the process of this test.
     const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
 
     #[test]

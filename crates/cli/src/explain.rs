@@ -1,5 +1,4 @@
-//! `counterpoint explain`: shows what is more common in the slow calls of an op than in its other
-//! calls.
+//! `counterpoint explain`: shows what is more common in an op's slow calls than in its other ones.
 //!
 //! ```text
 //!  open ─► summarize: which op has the most time ─► analysis::explain ─► sentences ─┬─► text

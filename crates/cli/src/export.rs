@@ -1,5 +1,5 @@
-//! `counterpoint export`: writes each call, or each sample of the tracks, as one row for other
-//! programs, or writes the tree of all calls as stacks.
+//! `counterpoint export`: writes calls, samples of tracks, counts or loops as rows for other
+//! programs, writes the tree of all calls as stacks, or adds the profile to a dataset.
 
 mod clock;
 mod compensation;

@@ -3,7 +3,7 @@
 //! ```text
 //!  the profile's own (asked for at `run`) ─┐
 //!  --metrics-file, --metric                ├─► bound to the counters ─► Vec<Bound>
-//!  built-in ones, where a view offers them ┘   later ones replace earlier ones of the same name
+//!  built-in ones, where a view offers them ┘   of one name: the user's, else the profile's
 //! ```
 
 use std::io::Read;

@@ -50,8 +50,7 @@ macro_rules! object {
 
 pub(crate) use object;
 
-/// Returns `None` for an empty list. This is for members that an object has only if their list has
-/// entries.
+/// Returns `None` for an empty list, for members that exist only if their list has entries.
 pub fn unless_empty<T>(all: Vec<T>) -> Option<Vec<T>> {
     Some(all).filter(|all| !all.is_empty())
 }

@@ -1,5 +1,5 @@
-//! `counterpoint ops`: runs `counterpoint report` in the form that shows ops with their arguments,
-//! and adds the options that only make sense for ops.
+//! `counterpoint ops`: prints the same table as `counterpoint report --by arguments`, and adds the
+//! options that only make sense for ops.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

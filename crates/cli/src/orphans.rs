@@ -5,7 +5,8 @@ use profile::pools::{Lost, Orphan, orphans};
 
 use crate::terminal::say;
 
-/// A pool whose profile was deleted or moved away is removed when it is this old.
+/// If it is not known whether a pool's profile was deleted or moved away, the pool is removed when
+/// it is this old.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
 /// Whether the pool can be removed, because no recording or profile can need it.

@@ -24,8 +24,7 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// Returns a sentence about each per-thread counter that also counts the recorder's own system
-/// calls.
+/// Returns a sentence about each per-thread counter that also counts the recorder's system calls.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

@@ -1,11 +1,11 @@
 //! Starts a pager for views, as git does.
 //!
 //! If stdout is a terminal, the view is written into a pipe to the pager. The variable
-//! `COUNTERPOINT_PAGER` names the pager, or else `PAGER`; otherwise, `less` is used if it is
-//! installed. An empty name or `cat` means no pager. A shell starts the pager, so the variable may
-//! contain arguments. The variable `LESS` is set to `FRX` unless it already has a value. Then
-//! `less` ends at once if the text fits on the screen, shows colours, and leaves the text on the
-//! screen.
+//! `COUNTERPOINT_PAGER` names the pager, or else `PAGER`, or else the user's `counterpoint.toml`;
+//! otherwise, `less` is used if it is installed and `TERM` is set and not `dumb`. An empty name or
+//! `cat` means no pager. A shell starts the pager, so the variable may contain arguments. The
+//! variable `LESS` is set to `FRX` unless it already has a value. Then `less` ends at once if the
+//! text fits on the screen, shows colours, and leaves the text on the screen.
 //!
 //! The view is still written as for a terminal ([`terminal::is_paged`]), so `less -R` gets no
 //! escape sequences except those that Counterpoint writes itself.
@@ -89,8 +89,8 @@ pub fn begin() -> Option<Pager> {
     Some(Pager { child, name })
 }
 
-/// Returns the pager's command; `None` for no pager. `variable` reads the environment, and
-/// `is_installed` says whether there is a program of this name.
+/// Returns the pager's command; `None` for no pager. `variable` reads the environment (for `PAGER`,
+/// also the user's configuration), and `is_installed` says whether there is a program of this name.
 fn chosen(
     variable: &dyn Fn(&str) -> Option<String>,
     is_installed: impl Fn(&str) -> bool,
@@ -129,8 +129,7 @@ impl Pager {
         let status = self.child.wait();
         PAGER.store(0, Ordering::SeqCst);
         match status {
-            // These are the shell's statuses for a program that cannot be executed or was not
-            // found.
+            // These are the shell's statuses for a program that is not executable or not found.
             Ok(status) if matches!(status.code(), Some(126 | 127)) => {
                 say!("the pager {} cannot be started; --no-pager prints without one", self.name);
                 ExitCode::from(2)

@@ -1,5 +1,5 @@
 //! `counterpoint plugin`: lists, checks and runs profiler plugins (shared objects with Kineto's
-//! interface) without a program to profile.
+//! interface) without a program to profile, and controls those of a recording (`control.rs`).
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
 //! it (`plugin/child.rs`), and writes its results to a pipe. If the child crashes, this process

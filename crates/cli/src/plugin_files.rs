@@ -2,7 +2,8 @@
 //! or by the name of a plugin that comes with Counterpoint.
 //!
 //! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
-//! relative to the program. `cargo xtask dist` puts them there (`PLUGINS` in `xtask/src/dist.rs`).
+//! relative to the program's directory. `cargo xtask dist` puts them there (`PLUGINS` in
+//! `xtask/src/dist.rs`).
 
 use std::path::{Path, PathBuf};
 

@@ -34,8 +34,7 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
         let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
         // `kernel` is the name of a type and also the word for all kernels.
         let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
-        // The type of a profiler's ranges has the same kind as device events, but it is no such
-        // event.
+        // The type of a profiler's ranges has the kind of device events, but it is no such event.
         if kind == Kind::Generic(Generic::DeviceEvent) && !exactly && !generic {
             return Err(Failure::new(format!("plugins cannot give {word} events"))
                 .hint("the plugin interface has no such type; kernels and copies have types"));

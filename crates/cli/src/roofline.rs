@@ -1,5 +1,4 @@
-//! `counterpoint roofline`: measures the highest rates of computing and memory that this machine
-//! reaches.
+//! `counterpoint roofline`: measures this machine's highest rates of computing and memory.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

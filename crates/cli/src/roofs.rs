@@ -1,11 +1,11 @@
 //! Stores the roofs (the highest rates of computing and memory) of this machine in the user's
 //! cache: in `~/.cache/counterpoint/roofline`, or below `XDG_CACHE_HOME`.
 //!
-//! The name of a file is derived from everything that the measurement depends on: the processor's
-//! model and microcode, the processors that may be used, and their caches. The file is the document
-//! that `counterpoint roofline --format json` prints. Its contents are checked, because somebody
-//! else may have written them. The directory is used only if nobody but the user, the user's group
-//! and root can change it and the directories above it.
+//! The name of a file is derived from everything that the measurement depends on: the host's name,
+//! the processor's model and microcode, the processors that may be used, their cores and caches.
+//! The file is the document that `counterpoint roofline --format json` prints. Its contents are
+//! checked, because somebody else may have written them. The directory is used only if nobody but
+//! the user, the user's group and root can change it and the directories above it.
 
 use std::env;
 use std::ffi::OsString;

@@ -441,8 +441,8 @@ fn pass_on_early_signal() {
 }
 
 /// Marks the recording as finished in the manifest, and moves the records that are left in memory
-/// to the profile. The caller only prints an error and continues, because `run` must end with the
-/// program's status.
+/// to the profile. For a single run, the caller only prints an error and continues, because `run`
+/// must end with the program's status.
 fn close(
     directory: &Path,
     mut manifest: Manifest,

@@ -22,8 +22,7 @@ const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
 /// The number of attempts to create a directory if other processes remove it.
 const TRIES: usize = 20;
 
-/// A directory that is removed when this value is dropped, unless the directory has been renamed
-/// before.
+/// A directory that is removed when this value is dropped, unless it has been renamed before.
 pub struct Stage {
     path: PathBuf,
     /// The directory, which is locked as long as this file is open.

@@ -134,7 +134,7 @@ struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
     args: &'a Args,
-    /// The instrumented loops; `None` if options select calls by thread name or by time.
+    /// The instrumented loops; `None` if options select calls by thread or by time.
     loops: Option<&'a Loops<'a>>,
 }
 
@@ -165,7 +165,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
     // A loop's time is known only for all its hits together, so loops are left out if calls are
-    // selected by thread name or by time.
+    // selected by thread or by time.
     let loops = (args.thread.is_none() && args.skip_ms == 0.0).then_some(&loops);
     let mut any_loop = false;
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
@@ -204,7 +204,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Prints which option matches nothing, if one option alone matches nothing. Returns exit code 1.
+/// Prints which option matches nothing, or that no call matches all options. Returns exit code 1.
 fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
     let ops = profile.ops.all().iter().map(|op| op.name.as_str());
     let threads = profile.processes.iter().flat_map(|process| &process.threads);

@@ -123,8 +123,7 @@ pub fn is_screen() -> bool {
 }
 
 /// Returns the width in columns of the terminal on which stdout is shown, directly or through the
-/// pager. Without a terminal, returns the value of `COLUMNS`; `None` if this is not a number
-/// either.
+/// pager. Without a terminal, returns the value of `COLUMNS`; `None` if this is not a number.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -139,7 +138,7 @@ pub fn known_width() -> Option<usize> {
 }
 
 /// Whether to use colours on stdout. The option `--color` determines this. By default, colours are
-/// used if stdout is a terminal and `NO_COLOR` is not set.
+/// used if stdout is shown on a terminal and `NO_COLOR` is not set or empty.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,

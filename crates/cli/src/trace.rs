@@ -1,4 +1,5 @@
-//! `counterpoint trace`: converts between profiles and the timelines of other programs.
+//! `counterpoint trace`: converts between profiles and the timelines of other programs, and checks
+//! and merges such timelines.
 
 mod check;
 pub mod export;

@@ -8,7 +8,7 @@
 //! mounted, the new file has a random name, `.counterpoint-….tmp`. It is removed if something
 //! fails, and if SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another
 //! file also has such a name for a moment, until it is renamed. If no new file can be made in the
-//! directory, an existing file is overwritten.
+//! directory, an existing file is overwritten, unless it has several names.
 //!
 //! How the file is written depends on what the name refers to:
 //!
@@ -322,8 +322,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A file with a random name. The file is removed when this value is dropped, unless it has been
-/// renamed.
+/// A file with a random name. It is removed when this value is dropped, unless it has been renamed.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,

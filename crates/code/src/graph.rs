@@ -190,8 +190,8 @@ impl Code {
         let mut work = vec![self.entry];
         let mut slots = 0;
         let mut queued = vec![false; self.blocks.len()];
-        // The budget limits the number of interpreted instructions. Each value can change twice,
-        // but real functions need only a few visits of each block.
+        // The budget limits the number of interpreted instructions. Each value can change several
+        // times, but real functions need only a few visits of each block.
         let mut budget = 64 * self.insns.len() + (1 << 16);
         while let Some(block) = work.pop() {
             queued[block] = false;

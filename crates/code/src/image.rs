@@ -1,8 +1,8 @@
 //! Represents machine code and data by their addresses. They come from a file, or were copied out
 //! of a process.
 //!
-//! Files and copies may come from anybody. So an image copies at most [`MOST_BYTES`] bytes, looks
-//! up every address before it uses it, and checks sums of addresses.
+//! Files and copies may come from anybody. So an image copies at most twice a file's bytes, or
+//! [`MOST_BYTES`] of a process, looks up addresses before it uses them, and checks their sums.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -319,7 +319,7 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     found
 }
 
-/// Returns the code of an id in one function. `None` if the end of hits cannot be found.
+/// Returns the code of an id in one function. `None` if no begin or no end of hits is found.
 fn region(
     code: &Code,
     hooks: &Hooks,

@@ -1,5 +1,6 @@
 //! Follows the values of general registers and stack slots that hooks use: the address of the
-//! thread's table, constants, addresses on the stack, and the pointers of the descriptor.
+//! thread's table, constants, addresses on the stack, and the pointers of the descriptor. It also
+//! follows entries of jump tables, which [`crate::graph`] needs.
 //!
 //! A store to an unknown address is assumed not to change the stack slots in which the compiler
 //! keeps values, because the program's source has no names for these slots.
@@ -372,8 +373,7 @@ impl State {
         }
     }
 
-    /// Returns the target of a jump to a register or to the memory operand, if it comes from a
-    /// table.
+    /// Returns what is known about the target of a jump to a register or to the memory operand.
     pub fn jump(&self, world: &World, insn: &Insn) -> Value {
         match insn.flow {
             Flow::JumpTo(Some(register)) => self.of(register),

@@ -149,7 +149,7 @@ impl Facts {
         }
     }
 
-    /// Adds an instruction if it is a call. `callee` is the first address of the called function, if it is
+    /// Adds an instruction if it is a call. `callee` is the called function's first address, if
     /// known.
     fn add_call(&mut self, image: &Image, callee: Option<u64>, insn: &Insn) {
         match (insn.flow, callee) {

@@ -241,7 +241,7 @@ fn op(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an AND with this mask clears only low bits, as -16 and -64 do. …
+/// Whether an AND with this mask clears only low bits, as -16 and -64 do.
 fn is_alignment(mask: i64) -> bool {
     mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
@@ -501,7 +501,7 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     Some(bits / each)
 }
 
-/// Whether an instruction computes with general registers.
+/// Returns the arithmetic of an instruction on general registers.
 fn integer_kind(name: &str, instruction: &Instruction) -> Option<Arithmetic> {
     let is_one = matches!(
         name,

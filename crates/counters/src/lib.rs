@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  model::Counter ── plan ──► Plan ── thread ──► ThreadCounters ── read ──► Readings
-//!                             groups,            one thread's groups        raw kernel words, one
+//!                             groups,            one thread's groups        raw words, at most one
 //!                             checked once       through perf, or sim       read(2) per perf group
 //! ```
 //!

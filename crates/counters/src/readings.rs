@@ -1,5 +1,6 @@
 //! The buffer of one reading of all counters. It contains the words as the kernel wrote them, so
-//! nothing is copied or parsed.
+//! nothing is copied or parsed. (A reading in user mode writes only the times and values, a
+//! simulated one all words.)
 //!
 //! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
 //! blocks follow each other in the order of the plan:
@@ -46,9 +47,8 @@ impl Readings {
         Self { starts: 0, missing: !0, words: [0; WORDS] }
     }
 
-    /// Returns the accumulated value of counter `i` of the plan since its thread opened it; `None`
-    /// if it could not be read. Only differences between two readings of the same thread are
-    /// meaningful.
+    /// Returns the accumulated value of counter `i` of the plan since it was opened; `None` if it
+    /// could not be read. Only differences between two readings of the same thread are meaningful.
     #[inline]
     pub fn value(&self, i: usize) -> Option<u64> {
         if self.is_missing(i) {
@@ -137,8 +137,8 @@ impl Readings {
         }
     }
 
-    /// Returns the blocks as the kernel wrote them, for writers that copy whole groups. Words after
-    /// the plan's last block, and blocks of missing groups, are meaningless.
+    /// Returns the blocks, for writers that copy whole groups. Words after the plan's last block,
+    /// and blocks of missing groups, are meaningless.
     #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words

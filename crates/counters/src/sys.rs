@@ -1,7 +1,7 @@
 //! Makes system calls without libc's wrappers, because errno belongs to the profiled program, and
 //! because other tools that interpose `read` or `close` must not see the calls of this crate.
 //!
-//! Each function returns what the kernel returns: a value or a negated error number.
+//! Functions that return `isize` return the kernel's result: a value or a negated error number.
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -174,8 +174,7 @@ pub(crate) fn unmap(at: *mut u8, bytes: usize) {
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
-/// Returns the size of a page of memory in bytes, which the kernel passes to each process at its
-/// start.
+/// Returns the size of a page of memory in bytes, which the kernel passes to each process.
 pub(crate) fn page_size() -> usize {
     // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
     // pointer.

@@ -1,23 +1,24 @@
 //! One thread's open counters.
 //!
 //! ```text
-//!            open                 read: a descriptor is not ours any more
+//!            open                 read or verify: a descriptor is not ours
 //!  Closed ─────────► Open ──────────────────────────────────────────────► Lost
 //!    ▲                │ close                                              │ close
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group is opened once, starts to count at once and is not stopped before it is closed. The
-//! count of a call is the difference of two reads. (Measured: this is 1.7 times cheaper than reset,
-//! enable, disable and read with one counter, and 8 times cheaper with five.)
+//! A group starts to count when it is opened, and is not stopped afterwards. The count of a call is
+//! the difference of two reads. (Measured: this is 1.7 times cheaper than reset, enable, disable
+//! and read with one counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
-//! Some programs close descriptors that are not theirs (`close_range`, daemons). Then a read here
-//! fails with `EBADF`, and the thread's counters are lost. The loss is detected and does no harm.
-//! If the number is reused before our next read, that one read goes to another file. The mistake is
-//! *recognised* afterwards (wrong size, layout or id) and never repeated. But this read may have
-//! consumed bytes of a pipe or socket, and it blocks if the pipe is empty and in blocking mode.
+//! Some programs close descriptors that are not theirs (`close_range`, daemons). Then the next
+//! `read(2)` here (unlike a reading without the kernel) fails with `EBADF`, and the thread's
+//! counters are lost, which is detected and does no harm. If the number is reused before our next
+//! read, that one read goes to another file. The mistake is *recognised* afterwards (wrong size,
+//! layout or id) and never repeated. But this read may have consumed bytes of a pipe or socket, and
+//! it blocks if the pipe is empty and in blocking mode.
 //!
 //! There is no system call that reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse
 //! both: measured), and a check before each read would cost another system call. Instead, counters
@@ -92,11 +93,11 @@ enum State {
 pub enum ReadStatus {
     /// Every counter was read.
     Complete,
-    /// At least one group could not be read this time (a pinned group that lost its hardware, or a
-    /// scripted failure); [`Readings::missing`] says which. Later readings may work.
+    /// At least one group could not be read this time (a pinned one lost its hardware, the kernel
+    /// had no memory, or a script says so); [`Readings::missing`] says which. Later ones may work.
     Partial,
-    /// A descriptor is no longer ours. This is reported only once; nothing is read in this thread
-    /// until the counters are opened again.
+    /// A descriptor is no longer ours, or this is a forked child. This is reported only once;
+    /// nothing is read in this thread until the counters are opened again.
     DescriptorLost,
     /// Nothing is open, or a descriptor was lost earlier.
     Closed,
@@ -148,9 +149,8 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Opens every group of `plan` for the calling thread; counting starts at once. If a counter
-    /// fails to open, all descriptors that were opened are closed again. Counters that were open
-    /// before are closed first. Takes about 2.5 µs per counter; does not allocate, lock or touch
-    /// errno.
+    /// fails to open, all opened descriptors are closed again. Counters that were open before are
+    /// closed first. Takes about 2.5 µs per counter; does not allocate, lock or touch errno.
     pub fn open(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.open_for(plan, Target::CALLING_THREAD)
     }
@@ -373,8 +373,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_several(out)
     }
 
-    /// The shortest path, without a loop and without its own stack frame. If the attempt fails,
-    /// [the long way](Self::read_one_the_long_way) reads the group.
+    /// The shortest path, with a single attempt and without its own stack frame. If the attempt
+    /// fails, [the long way](Self::read_one_the_long_way) reads the group.
     #[inline]
     fn read_one_in_user(
         &mut self,
@@ -594,9 +594,10 @@ fn block_words(group: Group) -> usize {
     3 + 2 * usize::from(group.len)
 }
 
-/// Returns the lowest number for our descriptors. It is above `select`'s limit of 1024 and out of
-/// reach of loops that close all low descriptors. It is not so high that the kernel's descriptor
-/// table, which every fork copies up to the highest open number, becomes large (8 bytes per entry).
+/// Returns the lowest number for our descriptors: three quarters of the process's limit, so that
+/// loops over low descriptors do not reach ours (and with a limit of 1368 or more, above `select`'s
+/// 1024). It is not so high that the kernel's descriptor table, which every fork copies up to the
+/// highest open number, becomes large (8 bytes per entry).
 fn high_descriptor() -> i32 {
     const HIGHEST: u64 = 8192;
     let limit = sys::descriptor_limit().unwrap_or(1024).min(HIGHEST);

@@ -205,8 +205,8 @@ impl Table {
         page::read_group(|i| if i < len { self.page(first + i) } else { None }, &Hardware, block)
     }
 
-    /// Makes one attempt to read the plan's only group. The group ends at the first counter without
-    /// a page.
+    /// Makes one attempt to read the plan's only group. It ends at the first counter without a
+    /// page.
     #[inline(always)]
     pub(crate) fn attempt_only_group(&self, block: &mut [u64]) -> bool {
         page::attempt(|i| self.page(i), &Hardware, block) == Attempt::Read
@@ -240,7 +240,7 @@ impl Kind {
 
 /// Returns the kind of pages through which a group could be read, or `None` if it cannot be read
 /// without the kernel. All counters of the group must be hardware counters of the calling thread,
-/// or all of them software counters.
+/// or all of them software counters of it that [`rings`] can read.
 pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kind> {
     if target != Target::CALLING_THREAD || !plan.user_reads() {
         return None;

@@ -5,11 +5,12 @@
 //! ```
 //!
 //! The program makes a profile of one rank (durations with a heavy tail, two counters), and exports
-//! it with its calls to `DIR/one`. The ranks in `DIR/many` are copies of this rank with their own
-//! rank numbers. The first WITH_CALLS ranks have their calls, which take 13 bytes each; the other
-//! ranks have no calls. `DIR/merged` is the result, without calls. `DIR` must be absent. Each step
-//! after that runs in a process of its own, and prints its time and the largest memory that it
-//! needed. With `--make`, nothing is merged or read.
+//! it with its calls to `DIR/one`, and without them to `DIR/sums`. The ranks in `DIR/many` are
+//! copies of this rank with their own rank numbers. `DIR/merged` is the result, without calls.
+//! `DIR` must be absent. Merging the ranks and comparing them are steps in processes of their own,
+//! which print their time and the largest memory that they needed. With `--make`, nothing is merged
+//! or compared. At the end, the first WITH_CALLS ranks get their calls, which take 13 bytes each;
+//! the other ranks have no calls.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -122,8 +123,7 @@ fn measure_across(from: &Path) {
     );
 }
 
-/// Returns the largest memory of this process so far, which may be the memory for making the
-/// profile.
+/// Returns the largest memory of this process so far.
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned()
@@ -141,8 +141,8 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     let mut at = 1_000;
     for i in 0..calls {
         let op = i % ops;
-        // The duration is what the op takes at least, plus a time from Pareto's distribution with
-        // the exponent 5, plus some noise.
+        // The duration is from Pareto's distribution with the exponent 5, in which the smallest
+        // value depends on the op, plus some noise.
         let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.2);
         let duration = long as u64 + random.below(50);

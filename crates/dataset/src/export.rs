@@ -40,7 +40,7 @@ pub struct Options {
 pub enum Exported {
     /// The part was written. `bytes_of_calls` is the size of its files of calls.
     New { bytes_of_calls: u64 },
-    /// The dataset already had this part.
+    /// The dataset already had this part, or a later state of it.
     AlreadyThere,
 }
 
@@ -48,17 +48,19 @@ pub enum Exported {
 /// is made if it does not exist. Several processes may add to the same dataset at the same time.
 ///
 /// While a recording goes on, each export replaces its part. The files of the table `calls` usually
-/// stay: each export adds one file, with the calls in the pages of the recording that were completed
-/// after the export before it. Only if processes or ops are numbered differently by then does a new
-/// file with all calls replace them. A part is never
-/// replaced by older data: an export of an earlier state of the recording, for example by a process
-/// that took long, changes nothing.
+/// stay: each export adds one file, with the calls in the pages of the recording that were
+/// completed after the export before it. A new file with all calls replaces them only if they
+/// cannot be continued, for example because processes or ops are numbered differently by then. A
+/// part is never replaced by older data: an export of an earlier state of the recording, for
+/// example by a process that took long, changes nothing.
 ///
-/// Exports to one rank wait for each other, except on file systems that cannot lock directories (NFS).
+/// Exports to one rank wait for each other, except on file systems that cannot lock directories
+/// (NFS).
 ///
 /// # Errors
-/// Fails if `dir` is not a dataset of this version, if a file cannot be written, or if the profile
-/// has several passes.
+/// Fails if `dir` is neither empty nor a dataset of this version, if a file cannot be written, and
+/// if the profile has several passes or, for the table `calls`, a budget. Fails with
+/// [`Error::Merged`] if the recording was merged and now has more.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
     check(profile, dir, options)?;
     let member = Member {

@@ -1,8 +1,9 @@
 //! Checks the footer of a Parquet file before the contents of the file are used.
 //!
 //! A part states which rows a file has, and of which members. The footer must have the columns and
-//! types of the table, and the number of rows that the part states. Its statistics must contain no
-//! run, rank or recording that the part does not have. The rows themselves are not read here.
+//! types of the table (optional columns may lack), and the number of rows that the part states. In
+//! its statistics, runs, ranks and recordings must be between the smallest and the largest of the
+//! part. The rows themselves are not read here.
 //!
 //! The program `counterpoint-query` uses another version of the Parquet library, and includes this
 //! source file as well.

@@ -38,8 +38,8 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Returns the key and the names of the op of each of these rows. With `redacted`, texts are
-/// replaced by words that do not reveal them.
+/// Returns the key and the names of the op of each of these rows. With `redacted`, names are made
+/// of keys, and libraries, arguments and source locations are left out.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! `R` is the run and `N` is the rank. The columns `run` and `rank` also contain them, so readers
-//! need not parse names of directories. `K` is the id of the recording, and `H` is a hash of the
-//! contents: a file never changes once it has its name.
+//! need not parse names of directories. `K` is the id of the recording. `H` is a hash of the
+//! contents of a Parquet file, which therefore never changes once it has its name; for a part, it
+//! is a hash of its recordings.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ pub struct Part {
     pub counters: Vec<String>,
     /// The part's files, by table. Tables without rows have no file.
     pub files: BTreeMap<String, File>,
-    /// Further files of tables that grew while the program ran, in the order in which they were written.
+    /// Further files of tables that grew while the program ran, in the order in which they were
+    /// written.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Vec<File>>,
     /// The pages of the recording that are in `calls`; `None` if all pages are.
@@ -187,7 +189,8 @@ impl Member {
         (!self.unfinished, self.calls, !self.redacted, self.recorded_calls)
     }
 
-    /// Returns whether this version of a recording has everything that `new`, another version of it, would add.
+    /// Returns whether this version of a recording has everything that `new`, another version of
+    /// it, would add.
     pub(crate) fn has_all_of(&self, new: &Self) -> bool {
         self.redacted == new.redacted
             && self.calls >= new.calls
@@ -246,8 +249,9 @@ pub fn is_part_json(name: &str) -> bool {
     name.starts_with("part-") && name.ends_with(".json")
 }
 
-/// Turns a text into the name of a file: letters, digits, `.`, `_` and `-` stay, and other bytes
-/// become `%` and two hexadecimal digits, as engines that read such directories expect it.
+/// Turns a text into the name of a file: letters, digits, `.`, `_` and `-` stay; other bytes, and a
+/// `.` at the beginning, become `%` and two hexadecimal digits, as engines that read such
+/// directories expect it.
 pub fn escaped(text: &str) -> String {
     let mut name = String::new();
     for (place, byte) in text.bytes().enumerate() {

@@ -14,7 +14,7 @@
 //! | [`layout`] | names of files; parts, which list the files that belong together |
 //! | [`open`](mod@open) | opens a dataset, and finds what is incomplete in it |
 //! | [`across`](mod@across) | reads the rows of all ranks, for `analysis::across` |
-//! | [`export`](mod@export) | adds the ranks of a profile to a dataset |
+//! | [`export`](mod@export) | adds the calls of one rank to a dataset |
 //! | `rows`, `calls` | make the rows of the tables from a profile |
 //! | `pages` | which pages of a recording that goes on are in `calls` |
 //! | `keys` | keys of ops: the same op has the same key in all ranks |

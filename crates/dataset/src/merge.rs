@@ -41,7 +41,7 @@ const BATCH: usize = 8192;
 pub struct Merged {
     /// The members of the result, sorted.
     pub members: Vec<Member>,
-    /// The number of members that were found more than once.
+    /// The number of times that a member was found again.
     pub repeated: usize,
     /// The gaps of the result: for example ranks and files that are missing in all of the datasets.
     pub gaps: Vec<Gap>,
@@ -112,7 +112,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
 }
 
 /// Moves the merged directory to its place in one step. If there was a directory at `out`, it is at
-/// `stage` afterwards.
+/// `stage` afterwards or, on some file systems, was empty and is gone.
 ///
 /// # Errors
 /// Fails if the directory cannot be moved.
@@ -155,7 +155,8 @@ fn copy(
     schema: SchemaRef,
     out: &mut TableWriter,
 ) -> Result<()> {
-    // The key is the address of the file's description, which stays the same while the part is borrowed.
+    // The key is the address of the file's description, which stays the same while the part is
+    // borrowed.
     let mut open: BTreeMap<*const layout::File, Source<'_>> = BTreeMap::new();
     let mut pending = Pending { rows: 0, batches: Vec::new(), schema: schema.clone() };
     let files = |(member, dataset, part)| {

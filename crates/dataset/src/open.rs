@@ -207,7 +207,8 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
 }
 
 /// Finds the JSON files below the directory of parts, which are at most two directories deep.
-/// Anything else than files and directories is not read, but becomes a [`Gap::Unreadable`].
+/// Deeper directories, and anything else than files and directories, are not read, but become a
+/// [`Gap::Unreadable`].
 fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
     let not_read =
         |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };

@@ -157,8 +157,8 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// The limit for the number of a function's indirect jumps times the depth of its loops. Above it,
-/// the loops that such jumps leave are not computed, and no loop of the function can be
+/// The limit for the number of targets of a function's indirect jumps times the depth of its loops.
+/// Above it, the loops that such jumps leave are not computed, and no loop of the function can be
 /// instrumented.
 const MOST_WORK: u64 = 10_000_000;
 

@@ -59,7 +59,7 @@ pub struct Edge {
     pub operand: Span,
 }
 
-/// A call with a group of attributes.
+/// A call, an `invoke` or a `callbr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The call's statement.
@@ -76,7 +76,7 @@ pub struct Body {
     pub phis: Vec<Span>,
     /// Edges of all blocks.
     pub edges: Vec<Edge>,
-    /// The calls that have a group of attributes.
+    /// The calls of all blocks.
     pub calls: Vec<Call>,
     /// LLVM's directives about the order in which values are used (`uselistorder`). They are
     /// removed, because they would be wrong after a change.

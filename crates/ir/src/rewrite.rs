@@ -1,8 +1,8 @@
 //! Inserts hooks into a function, and changes the labels and phi nodes on the edges that get hooks.
 //!
-//! Every edge into or out of a chosen loop gets a new block, which contains the hooks. Edges to
-//! landing pads of exceptions cannot have such a block and have no hooks. All added names begin
-//! with `cpt.`, so that the numbers of unnamed values do not change.
+//! Every edge into or out of a chosen loop that control can reach gets a new block, which contains
+//! the hooks. Edges to landing pads of exceptions cannot have such a block and have no hooks. All
+//! added names begin with `cpt.`, so that the numbers of unnamed values do not change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;

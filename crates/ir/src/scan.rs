@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the next bracket or end of line outside of strings and comments, and returns that
-    /// byte. Returns `None` at the end of the text.
+    /// byte. Returns `None` at the end of the text. Fails at a `*` (a typed pointer).
     fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
             let rest = &self.text[self.at..];

@@ -10,7 +10,7 @@
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
 //! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
 //!    adds to blocks that belong to another loop;
-//! 3. more than half of the instructions of an innermost loop have the line of the same loop.
+//! 3. of an innermost loop's instructions with such a line, more than half have that of one loop.
 //!
 //! If the matched loops are not nested as in the schedule, the inner loop counts as unknown: a
 //! missing row is better than a wrong row.
@@ -28,7 +28,7 @@ use crate::table::check_parents;
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
-/// The beginning of the names of loops' variables; the number of the loop follows.
+/// The mark at the end of the names of loops' variables; the number of the loop and `_` follow it.
 const MARK: &str = "__cpt";
 /// The largest number of loops of a schedule. This many line numbers are reserved.
 const MOST_LOOPS: usize = 1 << 24;

@@ -241,9 +241,9 @@ impl<'a> Source<'a> {
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
     }
 
-    /// Returns the variable of a loop: the source name of a phi node of the header, or of the
-    /// memory that the header reads first, or the name that TVM gave the block. `file` is the
-    /// loop's file.
+    /// Returns the variable of a loop. It comes from the first of these that has one: a debug
+    /// record of a phi node of the header, the name that TVM gave the block, the name of a phi
+    /// node, the memory that the header reads first. `file` is the loop's file.
     pub fn variable(
         &mut self,
         body: &Body,

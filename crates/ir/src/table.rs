@@ -21,7 +21,7 @@ pub struct SideTable {
     /// The compiler that made the text, in its own words (`!llvm.ident`), if the text names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// The target triple, if the text has one.
+    /// The target triple, which the user gives if the text has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// `sampled`, `timed`, `count` or `log`.

@@ -1,9 +1,9 @@
-//! Finds the number of iterations of each hit of a loop, if the text alone determines it. For this,
-//! the loop's counter must begin at a number, the loop's only exit must compare the counter with a
-//! number, and nothing in the loop may leave it in another way. A call can leave the loop: it may
-//! throw, `longjmp`, end the thread or the process, or never return. So the number is not known for
-//! a loop that calls anything but intrinsics of LLVM and assembly that cannot unwind, whatever the
-//! text promises about a called function.
+//! Finds the number of iterations of each hit of a loop, if the text alone determines it. The
+//! loop's counter must begin at a number, the loop's only exit (in its header, or in the only block
+//! that goes back) must compare the counter with a number, and nothing in the loop may leave it in
+//! another way. A call can leave the loop: it may throw, `longjmp`, end the thread or the process,
+//! or never return. So the number is not known for a loop that calls anything but intrinsics of
+//! LLVM and assembly that cannot unwind, whatever the text promises about a called function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;

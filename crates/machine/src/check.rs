@@ -3,8 +3,9 @@
 //! program) opens them.
 //!
 //! ```text
-//!  each counter alone ──► does it open and count?       ──► Problem { message, cause }
-//!  all of them        ──► do they work at the same time? ──► if not, which of them do
+//!  all of them              ──► do they open and count at the same time? ──► if so, done
+//!  if not: each one alone   ──► does it open and count?  ──► Problem { message, cause }
+//!  if so: all of them again ──► which of them work at the same time? ──► Problem
 //! ```
 
 mod cause;
@@ -488,8 +489,8 @@ fn is_always_zero(counter: &Counter) -> bool {
     in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
 }
 
-/// Returns the counter with `:u` added. Returns `None` if it already has a modifier for modes, or
-/// could count nothing in user mode.
+/// Returns the counter with `:u` added. Returns `None` if it is simulated, already has a modifier
+/// for modes, or could count nothing in user mode.
 pub fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;

@@ -6,14 +6,14 @@
 //!  compute: 12 independent chains of one       ├─► team: pinned threads, which start together and
 //!           instruction, in assembly           │         work for some milliseconds ─► rate
 //!  memory: read, copy, triad over a block      │
-//!           that fits the cache                ┘
+//!           of a size for each level           ┘
 //! ```
 //!
-//! **Rounds.** One round measures every roof once, for some milliseconds, and there are many
-//! rounds. So the repetitions of one roof are spread over all of the measurement, and a program
-//! that disturbs some repetitions does not disturb all of them. The best repetition is the roof,
-//! because other programs can only make a machine slower. The median and the slowest repetition
-//! show how quiet the machine was.
+//! **Rounds.** One round measures every roof once, for some milliseconds (main memory only in every
+//! third round), and there are many rounds. So the repetitions of one roof are spread over all of
+//! the measurement, and a program that disturbs some repetitions does not disturb all of them. The
+//! best repetition is the roof, because other programs can only make a machine slower. The median
+//! and the slowest repetition show how quiet the machine was.
 //!
 //! **Assembly.** The loops are written in assembly, so that the measured instructions do not depend
 //! on the compiler and its options. A compiler may combine several scalar chains into one of
@@ -42,7 +42,7 @@ pub struct Roofs {
 /// A rate of floating-point operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// Bits of one operand: 64 to 512. For a scalar instruction, this is the size of its number.
+    /// Bits of one operand: 32 to 512. For a scalar instruction, this is the size of its number.
     pub bits: u32,
     /// Whether the operand is a single number, not a vector.
     pub scalar: bool,

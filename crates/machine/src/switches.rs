@@ -33,9 +33,9 @@ pub struct Switches {
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures the switches without counters, and with the counters of `plan`. Returns `None` if the
-/// kernel counts no switches for a thread, if threads cannot be kept on one CPU, or if the counters
-/// cannot be opened.
+/// Measures the switches without counters, and with the counters of `plan`. Returns `None` if no
+/// counter of `plan` is opened in the kernel, if the kernel counts no switches for a thread, if
+/// threads cannot be kept on one CPU, or if the counters cannot be opened.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  a name in a trace or a configuration        what it means        what it was called
-//!  "cuda_runtime", "runtime", …  ── parse ──►  Label ── kind() ──►  Kind::Runtime
+//!  "cuda_runtime", "runtime", …  ── parse ──►  Label ── kind() ──►  Kind::Generic(Runtime)
 //!                                                └──── name() ────►  "cuda_runtime"
 //! ```
 //!

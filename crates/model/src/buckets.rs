@@ -61,8 +61,8 @@ mod tests {
         }
     }
 
-    /// The first and the last value of each bucket are in it, so every value of 64 bits is in a bucket, and the middle
-    /// is at most 1/128 away.
+    /// The first and the last value of each bucket are in it, so every value of 64 bits is in a
+    /// bucket, and the middle is at most 1/128 away.
     #[test]
     fn buckets_have_all_values_of_64_bits() {
         let mut next = 0;

@@ -160,9 +160,9 @@ pub struct PerfAttr {
 }
 
 /// The readings of a simulated counter, in the order in which one thread takes them: reading 0 is
-/// taken at the begin of the thread's first call, reading 1 at the end of this call (or at the begin
-/// of a call inside of it), and so on. After the last reading the script starts over, and the values
-/// continue from where they were (so a script of `0,5` counts 5 in every call).
+/// taken at the begin of the thread's first call, reading 1 at the end of this call (or at the
+/// begin of a call inside of it), and so on. After the last reading the script starts over, and the
+/// values continue from where they were (so a script of `0,5` counts 5 in every call).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimScript {
     /// The amounts that the readings *add* to the counter.

@@ -12,7 +12,7 @@
 //! ```text
 //!  definition := name "=" expression [ "in" unit ]
 //!  expression := term { ("+" | "-") term }
-//!  term       := factor { ("*" | "/") factor }
+//!  term       := factor { ("*" | "×" | "/") factor }
 //!  factor     := "-" factor | "(" expression ")" | ("min" | "max") "(" expression { "," expression } ")"
 //!              | number | "duration" | "calls" | "dispatches" | counter
 //!  number     := digits [ "." digits ] [ "e" [sign] digits ] [ prefix ] [ unit ]     64B, 1.5e9, 4Ki

@@ -69,9 +69,9 @@ fn is_zen3(model: &str) -> bool {
 /// Returns the event of a PAPI preset for floating-point operations on this processor, or `None` if
 /// the processor has no such event. The event is 0x03 on all processors from Zen on, but the unit
 /// masks differ: the first generation has one for each precision, later generations have one for
-/// each operation, and on Zen 4 the mask for bfloat16 is left out. Kernels before 5.6 count the
-/// event wrongly: it can grow by more than 15 in a cycle, and these kernels do not combine two
-/// counters for such an event.
+/// each operation, and Zen 4 has one more, for bfloat16. Kernels before 5.6 count the event
+/// wrongly: it can grow by more than 15 in a cycle, and these kernels do not combine two counters
+/// for such an event.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12

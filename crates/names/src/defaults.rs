@@ -20,9 +20,9 @@ use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 /// The chosen counters, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The counters. Empty if nothing can be counted here.
+    /// The counters. Empty if nothing can be counted here, or only by system calls.
     pub counters: Vec<Counter>,
-    /// A sentence for each counter that is left out, or that counts only user mode.
+    /// Sentences about counters that are left out, or that count only user mode.
     pub notes: Vec<String>,
     /// The devices whose counters cannot be counted.
     pub skipped: Vec<Skipped>,

@@ -37,7 +37,7 @@ pub enum NameErrorKind {
         /// The letter.
         letter: char,
     },
-    /// The letter is a modifier in perf that only has a meaning for sampling, and not for counting.
+    /// The letter is a modifier in perf that has no meaning here, for example one for sampling.
     #[error("modifier {letter:?} means nothing when counting: {why}")]
     UselessModifier {
         /// The letter.

@@ -19,7 +19,7 @@ pub trait NameSource {
     fn entries(&self) -> Vec<Entry>;
 
     /// Returns further names, possibly thousands of them ([`Entry::bulk`]). They are read only when
-    /// the user searches for a name.
+    /// the user searches for a name or types an unknown one.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }

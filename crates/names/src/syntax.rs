@@ -126,7 +126,7 @@ pub struct Access {
     pub execute: bool,
 }
 
-/// The letters after a colon, as in perf, without the letters that only matter for sampling.
+/// The letters after a colon, as in perf, without those that mean nothing when counting threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
     /// `u`: count in user mode. Without any of `u`, `k` and `h`, the counter counts in all modes.

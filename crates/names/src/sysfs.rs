@@ -319,8 +319,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is the name of a counter: an event in sysfs or, for the PMUs of cores, a
-    /// generic counter, `rNNNN`, or a vendor's name.
+    /// Applies a term that is the name of a counter: an event in sysfs; for the PMUs of cores, a
+    /// generic counter or `rNNNN`; or a vendor's name.
     fn apply_name(
         &self,
         pmu: &str,

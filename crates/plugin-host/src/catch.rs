@@ -1,5 +1,5 @@
-//! Calls functions of a plugin in such a way that the call always returns to its caller. A C++
-//! exception, another language's exception, or `pthread_exit` ends the call and becomes a [`Left`].
+//! Calls functions of a plugin so that, on Linux, a C++ exception, another language's exception, or
+//! `pthread_exit` only ends the call and becomes a [`Left`]. With `crash`, a fault does so, too.
 //!
 //! Rust alone cannot catch such exceptions. Its `catch_unwind` ends the process when it meets an
 //! exception that is not a Rust panic. Besides, the personality function of Rust's frames calls the

@@ -125,8 +125,8 @@ impl Builder {
         builder
     }
 
-    /// Runs `call` with a builder whose events go to `sink`. Events of types that are not in
-    /// `asked` are left out.
+    /// Runs `call` with a builder whose events go to `sink`. Events of existing types that are not
+    /// in `asked` are left out.
     pub fn with<R>(
         &'static self,
         sink: &mut dyn Sink,

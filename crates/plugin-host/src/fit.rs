@@ -12,9 +12,9 @@ pub struct Exposed {
     pub place: PathBuf,
     /// The users who can change it, and the reason.
     pub why: String,
-    /// Whether any user can change it, so that root does not load the plugin. Otherwise the place
-    /// belongs to one other user, and root loads the plugin: this is usual where root works on a
-    /// user's files (sudo, containers).
+    /// Whether a group or all users can change it, so that root does not load the plugin. Otherwise
+    /// the place belongs to one other user, and root loads the plugin: this is usual where root
+    /// works on a user's files (sudo, containers).
     pub is_refused: bool,
 }
 

@@ -65,8 +65,8 @@ pub fn opencl_layers<'a>(
 }
 
 /// Returns the value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that
-/// is made for it. Returns `None` if there is no such file, or if the user has set the variable to
-/// another file, because the driver loads only one file.
+/// is made for it. Returns `None` if there is no such file, or if the user has set the variable,
+/// because the driver loads only one file.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,

@@ -1,6 +1,6 @@
 //! Implements a host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
 //! Counterpoint's extension of that interface. It runs in the program that is profiled and in the
-//! command-line tool. It writes no events itself, but passes them to a [`Sink`].
+//! command-line tool. It passes the events to a [`Sink`].
 //!
 //! ```text
 //!  files ─ discover ─► Library ─ load ─► Plugin ─► Profiler ─ create ─► Session
@@ -23,7 +23,7 @@
 //! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
 //! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
-//! | [`problem`] | everything that a plugin can do wrong, in messages with its name |
+//! | [`problem`] | everything that a plugin can do wrong, with messages |
 //!
 //! A plugin is somebody else's code in the host's process. The host checks pointers for null and
 //! sizes for their least value before it uses them. It cannot detect a size that exceeds the

@@ -38,7 +38,7 @@ mod unix {
         /// other libraries. The file's constructors run.
         ///
         /// # Errors
-        /// Fails with the dynamic linker's reason.
+        /// Fails if it is no plain file, or with the reason of the dynamic linker or a constructor.
         pub fn open(path: &Path) -> Result<Self, String> {
             // The dynamic linker would search the system's directories for a name without a slash.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {

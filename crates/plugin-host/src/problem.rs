@@ -258,8 +258,8 @@ impl Problems {
         }
     }
 
-    /// Returns the problems that are not in `before`, which is an earlier result of
-    /// [`Problems::all`], with the number of times that each problem has occurred after that.
+    /// Returns the problems that have occurred since `before`, an earlier result of
+    /// [`Problems::all`], with the number of times that each problem has occurred since then.
     pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
         let mut all = self.all();
         // New problems are only added at the end of the list, so the two lists begin with the same

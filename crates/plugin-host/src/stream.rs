@@ -91,7 +91,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a stream of at most `limit` bytes of events and names; `None` for no limit.
+    /// Begins a stream that takes events until it has `limit` bytes of them; `None` for no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
         let mut buffer = Vec::with_capacity(CHUNK + MOST_TEXT);
         buffer.extend(MAGIC);
@@ -157,7 +157,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the stream and returns how many events did not fit.
+    /// Ends the stream and returns how many events, rows and long values were left out.
     ///
     /// # Errors
     /// Fails if [`Writer::flush`] fails.

@@ -1,4 +1,4 @@
-//! A plugin that calls every function of the SDK, with invented events. It builds to
+//! A plugin that calls most functions of the SDK, with invented events. It builds to
 //! `target/debug/examples/libevery_call.so`:
 //!
 //! ```text
@@ -6,8 +6,9 @@
 //! counterpoint plugin check target/debug/examples/libevery_call.so
 //! ```
 //!
-//! With the configuration `panic=WHERE`, the plugin panics in the function that `WHERE` names. With
-//! `fail=WHERE`, this function returns an error. So you can see how a host reacts.
+//! With the configuration `panic=WHERE`, the plugin panics in the function that `WHERE` names:
+//! `start`, `stop`, `process`, `configure` or `flush`. With `fail=WHERE`, this function returns an
+//! error. So you can see how a host reacts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

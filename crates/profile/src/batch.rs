@@ -195,9 +195,10 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// The pass of each call; `None` if the profile has no passes or only one.
+    /// The pass of each call; `None` if the profile has no passes.
     pass: Option<UInt32Builder>,
-    /// The ranks of the calls; `None` if no rank is known.
+    /// The ranks and machines of the calls; `None` if no rank is known and the profile is not
+    /// merged.
     ranks: Option<RankRows>,
     /// The dispatch of each call; `None` in a profile without dispatches.
     dispatch: Option<UInt64Builder>,
@@ -205,7 +206,7 @@ struct Rows {
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// The columns for calls of virtual machines; `None` in a profile without such calls.
+    /// The columns of [`machines`]; `None` in a profile that has none of them.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }

@@ -6,9 +6,10 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! If the pool contains neither a page nor a loss, the collector writes `manifest.pool = null` at
-//! once. This saves one replacement of the manifest. A replacement takes about half a millisecond
-//! on ext4, because ext4 begins to write the new file to the disk at once.
+//! If the recording is over and the pool contains no process, page, count or loss, the collector
+//! writes `manifest.pool = null` at once. This saves one replacement of the manifest. A replacement
+//! takes about half a millisecond on ext4, because ext4 begins to write the new file to the disk at
+//! once.
 //!
 //! All of this happens only if the profile belongs to the caller and the pool belongs to the
 //! profile ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the
@@ -261,8 +262,8 @@ pub fn has_own_pool(dir: &Path) -> Result<bool> {
 }
 
 /// Returns whether the caller may change the profile in `dir`. The profile's pool must belong to
-/// the caller and to this profile; if the pool does not exist any more, the directory must belong
-/// to the caller.
+/// the caller and to this profile; if the pool does not exist or cannot be read, the directory must
+/// belong to the caller.
 pub fn is_own(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;

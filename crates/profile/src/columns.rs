@@ -68,7 +68,7 @@ pub struct Columns {
 
 impl Columns {
     /// Removes the calls that began before `from`, which is in ticks, and the readings of the
-    /// thread's clocks before `from`.
+    /// thread's clocks before `from`. If no call began before `from`, nothing is removed.
     pub(crate) fn keep_from(&mut self, from: u64) {
         if self.start_ticks.iter().all(|start| *start >= from) {
             return;
@@ -275,12 +275,10 @@ impl Columns {
         self.weight(i) * u64::from(self.drawn(i).counter_period.max(1))
     }
 
-    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.export.len()
     }
 
-    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.export.is_empty()
     }

@@ -3,7 +3,7 @@
 //!
 //! The drain appends to the file of a part only if the part's process has created the file. If
 //! there is a problem with a part (its process belongs to another user, the disk is full, somebody
-//! has deleted the profile), the drain does not touch the part's pages from then on. The process
+//! has deleted the profile), the drain appends none of the part's pages from then on. The process
 //! then appends its pages itself, meets the same problem, and counts it as a loss.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -32,8 +32,8 @@ pub enum ErrorKind {
     /// The file is a stream whose columns differ from the expected ones, or is not a stream at all.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// There is something that is neither a regular file nor a directory, or the file may not be
-    /// used here. It was not opened.
+    /// The entry is not of the expected type (a link, for example), is too long, or may not be used
+    /// here.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote the file.
@@ -69,7 +69,7 @@ impl Error {
         self.kind
     }
 
-    /// Whether the error is that a file or directory was refused because of its type or owner.
+    /// Whether the error is an [`ErrorKind::Refused`].
     pub fn is_refused(&self) -> bool {
         matches!(&self.kind, ErrorKind::Refused(_))
     }

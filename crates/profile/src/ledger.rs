@@ -1,7 +1,7 @@
 //! Defines the ledger of a process: a copy of the process's row in the pool's process table. The
 //! copy remains when the pool is deleted. The ledger is the file `ledger.json` in the process's
-//! part, and only [`crate::collect()`] writes it. A ledger in the directory of the profile itself
-//! has no process id and contains the losses outside of recorded processes.
+//! part, and [`crate::collect()`] writes it. A ledger in the directory of the profile itself has no
+//! process id and contains the losses outside of recorded processes.
 
 use std::collections::BTreeMap;
 
@@ -99,8 +99,8 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
-/// Writes losses of the run as a whole to a profile, which a reader of the profile could not find
-/// by itself. The profile must have no passes, and no ledger of the run yet.
+/// Writes to a profile the losses of the run as a whole that a reader could not find by itself. The
+/// profile must have no passes, and no ledger of the run yet.
 ///
 /// # Errors
 /// Fails if the profile is not writable.

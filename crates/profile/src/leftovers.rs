@@ -51,8 +51,8 @@ impl PartId {
     }
 
     /// Returns the id of a part for the events that profiler plugins handed over in this process.
-    /// `number` distinguishes several such parts. They are sorted right after the part of the
-    /// process itself.
+    /// `number` distinguishes several such parts. They are sorted after all parts that the process
+    /// itself made.
     pub fn of_plugins(self, number: u32) -> Self {
         let after = self.generation.saturating_mul(PLUGIN_PARTS).saturating_add(number);
         Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
@@ -102,8 +102,8 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes. `None` if the page's process is dead. The copy was made at once
-    /// because a live process may continue to write.
+    /// A copy of the page's bytes. `None` if the page's process is dead or has ended its recording
+    /// session. The copy was made at once because a live process may continue to write.
     pub copy: Option<Vec<u8>>,
 }
 

@@ -29,8 +29,10 @@
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`merged`] | profiles of several recordings: the ranks of a job |
 //! | [`passes`] | profiles of several runs of one program |
+//! | [`unfinished`] | removes a directory that did not become a profile |
 //! | [`series`] | directories of runs that are compared |
 //! | [`activities`] | imported traces, event by event |
+//! | [`launches`] | finds the op that launched each activity of a device |
 //! | [`counts`] | the exact numbers of calls of a run with a budget |
 //! | [`loops`] | counts of instrumented loops |
 //! | [`tracks`] | writes time series, and reads them batch by batch |

@@ -21,8 +21,8 @@ pub struct Loops {
     /// Modules, ordered by process. The modules of a process are in the order in which they were
     /// registered.
     pub modules: Vec<LoopModule>,
-    /// Rows, ordered by process. The rows of a process are in the order in which its threads ended.
-    /// Rows of threads that have not ended come last.
+    /// Rows, ordered by process. The rows of a process are in the order in which its threads began
+    /// their runs of pages.
     pub rows: Vec<LoopRow>,
     /// Records of mode log. The records of one thread and module are in the order in which they
     /// were made.
@@ -57,8 +57,8 @@ pub struct LoopModule {
     /// the library's exports are the names of the module's functions.
     pub export: Option<u32>,
     /// Number of ticks in a second. NaN if the number is not known: the processor does not state
-    /// it, the profile uses another clock, and the process recorded no two moments that are at
-    /// least a millisecond apart.
+    /// it, the profile uses another clock, and the processes of its pass recorded no two moments
+    /// that are at least a millisecond apart.
     pub ticks_per_second: f64,
     /// Mode sampled: number of hits of each id and thread that were timed before hits were chosen
     /// at random.

@@ -90,8 +90,9 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
     /// The part of each thread's processor time that recording was allowed to take (`run
-    /// --budget`), from 0 to 1. With a budget, every call is counted, but only some calls are
-    /// timed; with a budget of 0, no call is timed. Absent if every call was recorded.
+    /// --budget`), from 0 to 1. With a budget, only some calls are timed (with a budget of 0,
+    /// none), and the others are counted or estimated (see `exact_counts`). Absent if every call
+    /// was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// Whether numbers of calls had to be exact (`run --exact-counts`).
@@ -145,9 +146,9 @@ pub struct Manifest {
     /// deleted.
     pub pool_collected: bool,
     /// Processes that keep the recording open as long as they are alive, whether or not they have
-    /// recorded anything: `run` itself and the program that it started.
+    /// recorded anything, such as `run` itself and the program that it started.
     pub watch: Vec<ProcessId>,
-    /// How the program ended; `null` while it runs, and for `env`.
+    /// How the program ended; `null` while it runs, and if `run` did not start it.
     pub exit: Option<Exit>,
     /// Snapshots of all clocks. The command that made the profile took them, at the start and at
     /// the end of the recording if it could.
@@ -298,7 +299,7 @@ impl From<Clock> for ClockKind {
 pub struct CounterInfo {
     /// The name of the counter as the user typed it, including modifiers.
     pub name: String,
-    /// `count`, `ns`, `bytes` or `cycles`.
+    /// `count`, `ns`, `bytes`, `cycles`, `J` or `other`.
     pub unit: String,
     /// The number of the group with which the counter was read, from 0.
     pub group: u16,
@@ -306,7 +307,7 @@ pub struct CounterInfo {
     /// CPUs.
     #[serde(default)]
     pub simulated: bool,
-    /// The pass in which the counter was counted, from 1; `null` or absent in a profile without passes.
+    /// The pass in which the counter was counted, from 1; `null` or absent without passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<u32>,
 }
@@ -410,8 +411,9 @@ impl Manifest {
     /// Reads the manifest of the profile in `dir`.
     ///
     /// # Errors
-    /// Fails if the directory or the file does not exist, or if the file is not JSON or has another
-    /// schema version.
+    /// Fails if the directory or the file does not exist, if the file is not a regular file
+    /// ([`ErrorKind::Refused`]), is too long or is not JSON, or if it has another schema version or
+    /// too many counters.
     pub fn read(dir: &Path) -> Result<Self> {
         match Dir::open(dir) {
             Ok(opened) => Self::read_in(&opened),
@@ -425,8 +427,7 @@ impl Manifest {
     /// Does what [`Manifest::read`] does, for a directory that is already open.
     ///
     /// # Errors
-    /// Returns the same errors, and also [`ErrorKind::Refused`] if the manifest is not a regular
-    /// file.
+    /// Same as for [`Manifest::read`].
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(MANIFEST_NAME);
         let text = match dir.read(MANIFEST_NAME, MOST_BYTES) {

@@ -17,8 +17,8 @@
 //! `CLOCK_REALTIME` agrees between machines is not known.
 //!
 //! **Counters.** The profile has the counters of all members. Counters of two members are the same
-//! counter if their names are equal and their groups have counters in common. If a member did not
-//! count a counter, its values are missing there, and not 0.
+//! counter if their names, units and passes are equal. Groups with a common counter become one
+//! group. If a member did not count a counter, its values are missing there, and not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,11 @@
 //! An export id belongs to one process. The same function in another process, or in a module that
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
-//! workgroup size, numbers of bindings and constants, and local memory. So functions with equal
-//! names in two different models are different ops if one of these properties differs. For a host
-//! that calls ops itself, two exports are the same op if their names, arguments, devices and roles,
-//! whether they are asynchronous, the names of their machines (instances of the host) and the
-//! descriptions of the host are equal.
+//! workgroup size, numbers of bindings and constants, local memory, and the description of the
+//! host. So functions with equal names in two different models are different ops if one of these
+//! properties differs. For a host that calls ops itself, two exports are the same op if their
+//! names, arguments, devices and roles, whether they are asynchronous, the names of their machines
+//! (instances of the host) and the descriptions of the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -137,7 +137,8 @@ fn beginning(name: &str) -> &str {
     &name[..end.unwrap_or(0)]
 }
 
-/// The ops of a profile, numbered in the order in which they occur in the metadata.
+/// The ops of a profile, numbered process by process. The functions of a process's libraries come
+/// first.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,

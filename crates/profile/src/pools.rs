@@ -10,8 +10,8 @@
 //! it must belong to the user of the profile's directory or to the caller, and must not be links,
 //! and the file must be a pool with the profile's id. If all of this holds, the pool is read.
 //! Moving its data to the profile and deleting the pool needs more: the pool must belong to the
-//! caller, and its header must name this very directory as its profile. A copy of a profile has the
-//! same id, but does not change the pool.
+//! caller, and must be inside of the profile, or its header must name this very directory as its
+//! profile. A copy of a profile has the same id, but does not change the pool.
 
 mod orphans;
 

@@ -102,12 +102,11 @@ pub struct Process {
     pub libraries: Vec<Library>,
     /// The process's exports that are not functions of a library, such as ops.
     pub op_exports: Vec<OpExport>,
-    /// The meaning of the process's values, except for keys with a fixed meaning ([`record::page`]).
+    /// The meaning of the process's values, except keys with a fixed meaning ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of the process's probes, with one entry for each thread and set of counters that was
-    /// calibrated.
+    /// The cost of the process's probes: an entry for each calibrated thread and set of counters.
     pub calibrations: Vec<Calibration>,
     /// The steps of the process's clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
@@ -172,7 +171,7 @@ pub struct Thread {
     pub uid: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// The thread's name when it last flushed a page.
+    /// The thread's name in the header of its last page.
     pub name: String,
     /// The thread's pages in the order of their sequence numbers, without duplicates.
     pub(crate) pages: Vec<PageRef>,

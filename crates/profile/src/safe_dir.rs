@@ -138,7 +138,7 @@ impl Dir {
     /// Returns the directory's own metadata.
     ///
     /// # Errors
-    /// Returns the error of `fstat`.
+    /// Returns the error of `fstat`, or fails if the directory is only in memory.
     pub fn stat(&self) -> Result<Stat> {
         rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
@@ -352,7 +352,8 @@ impl Dir {
     /// bytes.
     ///
     /// # Errors
-    /// Fails if the directory is not writable or the disk is full.
+    /// Fails if the directory is not writable, the disk is full, or an entry with this name exists
+    /// in a directory in memory.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
         if let Some(tree) = self.tree() {

@@ -7,7 +7,7 @@
 //!
 //! A page is used only if its header is of a known version, the page is complete and its checksum
 //! is valid. All other bytes are fragments. After the start of a fragment, the search continues at
-//! the next magic number. The file is read once, in chunks, so memory use stays constant.
+//! the next magic number. The file is read once, in chunks, and is never in memory as a whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -73,8 +73,9 @@ impl StreamWriter {
     /// written.
     ///
     /// # Errors
-    /// Fails if the disk is full or the batch has other columns. The batch is then lost. The file
-    /// ends with a complete message again, so the caller may append later batches.
+    /// Fails if the disk is full or the batch has other columns. The batch is then lost. The
+    /// incomplete message is removed, so the caller may append later batches. If it cannot be
+    /// removed, all later calls fail.
     pub fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Defines tracks: time series of counters that belong to no thread of the program. `run` samples
-//! counters that can only count for a whole machine or CPU. Imported traces contribute the time
-//! series of other programs.
+//! counters that can only count for a whole machine or CPU. Imported traces and profiler plugins
+//! contribute other time series.
 //!
 //! ```text
 //!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
@@ -64,8 +64,8 @@ pub struct Series {
     /// The series' name among the series of its track; empty if the track and the scope identify
     /// the series.
     pub name: String,
-    /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `Joules`.
-    /// Empty if unknown.
+    /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `J`. Empty
+    /// if unknown.
     pub unit: String,
     /// The factor by which readings are multiplied; usually 1.
     pub scale: f64,

@@ -32,8 +32,8 @@ use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 const LONGEST_RUN_FILE: u64 = 16 << 20;
 
 /// Removes the directory at `path` with its pool, if the directory is an unfinished profile.
-/// Returns whether it was an unfinished profile. The caller must make sure that no other command is
-/// making a profile there at the moment.
+/// Returns whether it was removed; it is kept if a process uses its pool. The caller must make sure
+/// that no other command is making a profile there at the moment.
 ///
 /// # Errors
 /// Fails if the directory is an unfinished profile and cannot be removed.

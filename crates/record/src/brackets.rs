@@ -14,8 +14,8 @@
 
 use crate::wire::wire;
 
-/// Number of buckets for each doubling of the time. The middle of a bucket differs by less than
-/// 1/32 from every value in the bucket.
+/// Number of buckets for each doubling of the time. Except in the last bucket, the middle of a
+/// bucket differs by less than 1/32 from every value in it.
 const PER_OCTAVE: u64 = 16;
 /// Number of buckets. The last bucket counts all times that are too long for the other buckets.
 pub const BUCKETS: usize = 16 * 15 + 1;

@@ -16,7 +16,7 @@
 //! but would remove an error of less than 9 ns.
 //!
 //! Records contain raw ticks. A [`Snapshot`] is the readings of all clocks at one moment. A
-//! [`Timeline`] is the straight line through the snapshots of a profile.
+//! [`Timeline`] is the straight line through the first and the last snapshot of a profile.
 
 mod utc;
 
@@ -48,7 +48,8 @@ impl ClockKind {
     /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
     /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
     pub fn choose(kernel_clocksource: &str) -> Self {
-        // The paravirtual clocks are scaled time-stamp counters, so kernels that use them trust the counter.
+        // The paravirtual clocks are scaled time-stamp counters, so kernels that use them trust the
+        // counter.
         let kept_by_tsc = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"]
             .contains(&kernel_clocksource.trim());
         if kept_by_tsc && tsc_is_invariant() { Self::Tsc } else { Self::Monotonic }

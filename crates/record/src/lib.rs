@@ -14,7 +14,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`wire`] | little-endian encoder and decoder, prefix varints, XXH64 |
-//! | [`page`] | a page: header, call records, thread clock records |
+//! | [`page`] | a page: header, records of calls, their values and thread clocks |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
 //! | [`role`] | the kinds of calls |

@@ -2,8 +2,9 @@
 //! file to which the counts are moved. `include/counterpoint/loops.h` explains the words of an
 //! entry.
 //!
-//! A thread's tables are stored in *runs*: contiguous pages of the pool. A thread claims a run when
-//! it first enters a function of a module for which the thread has no table.
+//! A thread's tables are stored in *runs*: contiguous pages of the pool. When a thread first enters
+//! a function of a module, it adds a block to its last run, or claims a new run if the block does
+//! not fit.
 //!
 //! ```text
 //!  run     header, 256 bytes: process, thread, `used`
@@ -29,6 +30,7 @@
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
 //! | 5 | code | the place of the machine code of a module: [`CodeFrame`] |
 //! | 6 | trips | the iterations of single hits of ids of one block: [`TripsFrame`] |
+//! | 7 | reading | the time that reading counters takes: [`LoopFrame::Reading`] |
 
 mod code;
 mod entry;

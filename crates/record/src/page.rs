@@ -134,9 +134,9 @@ pub struct Call {
     pub end: u64,
 }
 
-/// How a recorded call was chosen in a run with a budget. Such a run counts every call, but times
-/// only some of them ([`crate::counts`]). Each record contains the probability with which the
-/// recorder chose its call.
+/// How a recorded call was chosen in a run with a budget. Such a run times only some calls, and
+/// counts or estimates the others ([`crate::counts`]). Each record contains the probability with
+/// which the recorder chose its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// The call was timed with the probability 1 / `period`; at least 1. The recorder chose the

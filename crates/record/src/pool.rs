@@ -199,10 +199,10 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// Does what [`Pool::open`] does, at the address of `old`, a pool that nobody in this process
-    /// uses any more. If a thread still accesses the old pool by mistake, it accesses the memory of
-    /// the new one. Losses that it counts may then be counted in the new pool, but nothing worse
-    /// happens.
+    /// Does what [`Pool::open`] does, at the address of `old` if both pools have the same size.
+    /// Nobody in this process may use `old` any more. If a thread still accesses it by mistake, it
+    /// then accesses the memory of the new pool. Losses that it counts may then be counted in the
+    /// new pool, but nothing worse happens.
     ///
     /// # Errors
     /// Same as [`Pool::open`]. If there is an error, `old` is unchanged, except that its pages are
@@ -448,7 +448,7 @@ impl Pool {
     /// finish a record that its parent had begun to write to the page.
     ///
     /// # Errors
-    /// Returns the `errno` of `mmap`.
+    /// Returns the `errno` of `mmap`, or `EFAULT` if the page is not mapped.
     pub fn stand_in(&self, page: usize) -> Result<(), i32> {
         self.map_again(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -456,7 +456,8 @@ impl Pool {
     /// Reverses [`Pool::stand_in`].
     ///
     /// # Errors
-    /// Returns the `errno` of `open` or `mmap`. The pool may have been deleted.
+    /// Returns the `errno` of `open` (the pool may have been deleted) or `mmap`, or `EFAULT` if the
+    /// page is not mapped.
     pub fn share_again(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let fd = open_raw(path)?;
         let mapped = self.map_again(page, SHARED, fd);
@@ -508,9 +509,7 @@ impl Pool {
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // The kernel is older than Linux 5.14. So the space is reserved first, and each page is
-        // touched after that. The program's counters count these page faults, but no recorded call
-        // contains them.
+        // The kernel is older than Linux 5.14.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);

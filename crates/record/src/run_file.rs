@@ -52,8 +52,8 @@ pub struct RunFile {
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
     /// The part of each thread's processor time that recording may take, from 0 to 1. With a
-    /// budget, every call is counted, but only some calls are timed; with a budget of 0, no call is
-    /// timed. `None`: every call is recorded.
+    /// budget, only some calls are timed (with a budget of 0, none), and the others are counted or
+    /// estimated (see `exact_counts`). `None`: every call is recorded.
     pub budget: Option<f64>,
     /// Whether the number of calls must be exact. If it need not be exact, a host in a run with a
     /// budget announces its ops only in some of the program's steps, wherever announcing all of

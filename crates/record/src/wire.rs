@@ -82,30 +82,25 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends one byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.bytes.push(value);
         self
     }
 
-    /// Appends two bytes.
     pub fn u16(&mut self, value: u16) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Appends four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Appends eight bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
@@ -124,7 +119,6 @@ impl Encoder {
         self.bytes(value.as_bytes())
     }
 
-    /// Returns the bytes.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
@@ -162,22 +156,18 @@ impl<'a> Decoder<'a> {
         self.take(N)?.try_into().map_err(|_| Truncated { at })
     }
 
-    /// Reads one byte.
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Reads two bytes.
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Reads four bytes.
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Reads eight bytes.
     pub fn u64(&mut self) -> Result<u64, Truncated> {
         Ok(u64::from_le_bytes(self.array()?))
     }

@@ -1,6 +1,6 @@
 //! Creates a profile with many calls, for measuring readers: `cargo run -p counterpoint-testkit
 //! --release --example big-profile -- DIR CALLS COUNTERS [EXPORTS [BITS]]`. BITS is the number of
-//! bits of all counters' values. Without BITS, the values of some counters have fewer bits than
+//! bits of each counter's values. Without BITS, the values of some counters have fewer bits than
 //! those of others.
 
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Opens a page of `report --html` in Chromium and measures it, for the benchmark `page`:
 //! `cargo run -p counterpoint-testkit --release --example page-in-browser -- PAGE`. Prints lines of
-//! the form `NAME VALUE UNIT`: the time until the first view is visible and until the timeline is
-//! drawn, the longest and the median frame while the timeline is zoomed and moved, and the size of
-//! the page's JavaScript heap after a garbage collection.
+//! the form `NAME VALUE UNIT`: the time until the first view is visible, the time from then until
+//! the timeline is drawn, the longest and the median frame while the timeline is zoomed and moved,
+//! and the size of the page's JavaScript heap after a garbage collection.
 
 use std::path::Path;
 use std::time::Instant;

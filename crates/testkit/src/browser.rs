@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest time to wait for an answer. It is far longer than any answer takes, because both
+/// The longest time to wait for an answer. It is far longer than any answer takes, because all
 /// processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -160,7 +160,7 @@ impl Browser {
     }
 
     /// Returns what the page did but must not do since this function was called before: console
-    /// messages, exceptions and requests.
+    /// messages, entries of the browser's log, exceptions and requests.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");

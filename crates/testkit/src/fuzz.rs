@@ -27,7 +27,7 @@ pub fn layouts() -> [GroupLayout; 4] {
 ///
 /// # Panics
 /// Panics if the reader accepts a page that is longer than `bytes`, returns more records than there
-/// are bytes, or continues after a torn record.
+/// are bytes, finds a torn record outside of the page, or continues after a torn record.
 pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)> {
     let mut reader = PageReader::new(bytes, layout).ok()?;
     let committed = reader.header().committed as usize;

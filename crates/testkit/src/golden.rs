@@ -75,7 +75,8 @@ impl Golden {
 
     /// Runs the program, and compares stdout with `NAME.out` and stderr with `NAME.err`. A missing
     /// file is the same as an empty one. If `UPDATE_GOLDEN=1` is in the environment, a file that
-    /// differs is written instead. Review the difference before you commit it.
+    /// differs is written instead, or removed if it would be empty. Review the difference before
+    /// you commit it.
     ///
     /// # Panics
     /// Panics if the output differs or the exit code is not `code`.

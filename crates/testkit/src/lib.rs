@@ -6,6 +6,7 @@
 //! | [`browser`] | drives a browser, for tests of pages |
 //! | [`c`] | compiles C programs of `tests/programs` |
 //! | [`counting`] | provides counters, memory and machines for tests of counting |
+//! | [`hosts`] | describes the frameworks that scripts use |
 //! | [`script`] | describes a profile in a test: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, with the real page writer |
 //! | [`python`] | runs programs in Python, with which our numbers are compared |

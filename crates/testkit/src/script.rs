@@ -25,7 +25,8 @@ use crate::hosts;
 
 #[derive(Clone, Debug)]
 pub struct ProfileScript {
-    /// The manifest. `clock` and `counters` are also written to `run.bin`.
+    /// The manifest. Its clock, counters, filters, budget, `exact_counts` and snapshots are also
+    /// written to `run.bin`.
     pub manifest: Manifest,
     /// The processes. If the profile has a pool, they claim the pool's rows in this order.
     pub processes: Vec<ProcessScript>,
@@ -278,9 +279,9 @@ impl ProcessScript {
         library.id
     }
 
-    /// Adds a function that a machine calls, on `cpu0`. Returns the function's export id. Call this
-    /// method after all libraries with exports were added, because ops are numbered after the
-    /// exports.
+    /// Adds a function that a machine calls. If it has arguments, its device is `cpu0`. Returns the
+    /// function's export id. Call this method after all libraries with exports were added, because
+    /// ops are numbered after the exports.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 pub struct Finding {
     /// The place of the problem, in bytes from the start of the uncompressed file.
     pub at: u64,
-    /// A description of the problem.
     pub what: String,
 }
 

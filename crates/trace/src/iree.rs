@@ -67,15 +67,13 @@ pub struct Slice {
     pub name: String,
     /// The start of the slice, in ns on the monotonic clock.
     pub begin_ns: i64,
-    /// The duration of the slice in ns.
     pub duration_ns: i64,
     /// The number of workgroups, if the slice is a dispatch.
     pub workgroups: Option<u64>,
     pub submission: u64,
-    /// The slice's arguments.
     pub args: Map<String, Value>,
-    /// The number of the slice's lane. A row whose slices overlap is divided into lanes with the
-    /// same name.
+    /// The number of the slice's lane. A row whose slices overlap is divided into lanes, of which
+    /// all but the first have their number in their name.
     lane: usize,
     /// Whether the profile to which the bundle is added already has the slice. If so, the slice
     /// does not become a call.
@@ -163,7 +161,7 @@ impl Sink for Alone<'_> {
     }
 }
 
-/// Reads a bundle as the events of Chrome's format.
+/// Reads a bundle, which must not be compressed, as the events of Chrome's format.
 ///
 /// # Errors
 /// Same as for [`Bundle::read`].

@@ -23,8 +23,8 @@
 //!
 //! Invariants. While calls are exported, only one page of calls of each thread is decoded in
 //! memory. The writers escape every string, whatever it contains, unless it is JSON from a trace.
-//! Times are integer nanoseconds; only the readers and writers of Chrome's format convert them from
-//! and to microseconds.
+//! Times are integer nanoseconds; only Chrome's format, and old fields of Perfetto's format, have
+//! microseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

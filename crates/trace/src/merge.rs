@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each file is read twice, so that only rows, but no events, must be kept in memory. Events are
-//! not changed, except for their times, their process ids, and the ids of arrows. The ids in the
-//! second and later files are moved to ranges that earlier files do not use.
+//! not changed, except for their times, their process ids, and the ids of arrows and spans. The ids
+//! in the second and later files are moved to ranges that earlier files do not use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +39,6 @@ const SORTS_APART: i64 = 1 << 30;
 /// What a file contains besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// The file's name.
     pub name: String,
     /// The moment to which the file's times are relative, in ns since 1970.
     pub base_ns: Option<i64>,

@@ -95,13 +95,11 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
         }
 }
 
-/// Appends an unsigned number.
 #[inline]
 pub fn uint(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Appends a signed number.
 #[inline]
 pub fn int(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());

@@ -54,9 +54,7 @@ pub struct ThreadRow<'a> {
 /// One argument of a slice, or one series of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arg<'a> {
-    /// The argument's name.
     pub key: &'a str,
-    /// The argument's value.
     pub value: ArgValue<'a>,
 }
 
@@ -68,17 +66,14 @@ pub enum ArgValue<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// Creates an argument with an unsigned number.
     pub fn uint(key: &'a str, value: u64) -> Self {
         Self { key, value: ArgValue::Plain(Value::Uint(value)) }
     }
 
-    /// Creates an argument with a text.
     pub fn text(key: &'a str, value: &'a str) -> Self {
         Self { key, value: ArgValue::Plain(Value::Text(value)) }
     }
 
-    /// Creates an argument with x, y and z.
     pub fn triple(key: &'a str, value: [u32; 3]) -> Self {
         Self { key, value: ArgValue::Triple(value) }
     }
@@ -117,10 +112,8 @@ pub struct Slice<'a> {
     /// The kind of activity, in the vocabulary of the output.
     pub category: &'a str,
     pub name: &'a str,
-    /// The start of the slice.
     pub start_ns: i64,
     pub duration_ns: u64,
-    /// The slice's arguments.
     pub args: &'a [Arg<'a>],
     /// Identifies the keys of the slice's arguments, for writers that remember lists of keys.
     pub shape: Option<KeysId>,
@@ -136,7 +129,6 @@ pub struct Slice<'a> {
 /// An end of an arrow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// What the arrow means.
     pub kind: &'a FlowKind,
     /// The id of the arrow. Both of its ends have the same id.
     pub id: u64,
@@ -146,9 +138,7 @@ pub struct Flow<'a> {
 /// Which end of an arrow a [`Flow`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
-    /// The arrow starts here.
     Start,
-    /// The arrow ends here.
     Finish,
 }
 
@@ -156,12 +146,9 @@ pub enum FlowEnd {
 #[derive(Clone, Copy, Debug)]
 pub struct Instant<'a> {
     pub row: Row<'a>,
-    /// The kind of activity.
     pub category: &'a str,
     pub name: &'a str,
-    /// The moment.
     pub at_ns: i64,
-    /// The instant's arguments.
     pub args: &'a [Arg<'a>],
     /// The arrows that begin or end here.
     pub flows: &'a [Flow<'a>],
@@ -171,11 +158,9 @@ pub struct Instant<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPoint<'a> {
     pub row: Row<'a>,
-    /// The kind of activity.
     pub category: &'a str,
     /// The name of the counter to which all these series belong.
     pub name: &'a str,
-    /// The moment.
     pub at_ns: i64,
     /// Name and value of each series. A series whose value is not known at this point is left out.
     pub series: &'a [Arg<'a>],
@@ -189,14 +174,9 @@ pub struct SeriesPoint<'a> {
 /// activities of a row come in the order of their starts if the profile or trace has them in this
 /// order.
 pub trait TimelineSink {
-    /// Names a process or device.
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;
-    /// Names a thread or stream.
     fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()>;
-    /// Receives a slice.
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()>;
-    /// Receives a moment.
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()>;
-    /// Receives a point of a time series.
     fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()>;
 }

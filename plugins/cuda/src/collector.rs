@@ -49,9 +49,9 @@ static STATES: [u8; 2] = [0; 2];
 const FAILED: i32 = 1;
 
 /// Makes a collector for counters of one device. `names` are PAPI's names of counters, separated by
-/// semicolons. `cupti` is the path of CUPTI's library; if it is null, the library is searched for. It
-/// is ignored if the process already uses a CUPTI. Returns the collector. If that fails, returns
-/// null and writes the reason to `why`, with a zero byte at its end.
+/// semicolons. `cupti` is the path of CUPTI's library; if it is null, the library is searched for.
+/// The path is ignored if the process already uses a CUPTI. Returns the collector. If that fails,
+/// returns null and writes the reason to `why`, with a zero byte at its end.
 ///
 /// # Safety
 /// The texts are C strings or null, and `room` bytes of `why` can be written.
@@ -182,8 +182,8 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Returns the kind of a counter's values, from the end of the counter's name: a `sum`, `max` or
-/// `min` is a whole number.
+/// Returns the kind of a counter's values, from the counter's name: a `sum`, `max` or `min` at its
+/// end is a whole number.
 fn kind_of(counter: &str) -> u32 {
     match counter.rsplit('.').next() {
         _ if counter::is_percent(counter) => PERCENT,

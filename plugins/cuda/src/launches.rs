@@ -1,5 +1,5 @@
-//! Counters of single kernels (`cuda.range-counters=…`). CUPTI calls the plugin when the program calls a function of
-//! the driver that launches a kernel, and again when the function returns:
+//! Counters of single kernels (`cuda.range-counters=…`). CUPTI calls the plugin when the program
+//! calls a function of the driver that launches a kernel, and again when the function returns:
 //!
 //! ```text
 //!  program ─► cuLaunchKernel ─► CUPTI ─ enter ─► start

@@ -1,5 +1,5 @@
-//! Counts for each op (`cuda.range-counters=…,cuda.ranges=op`). The host calls the plugin when an
-//! op begins and ends, and gives each op a number.
+//! Reads counters for each op (`cuda.range-counters=…,cuda.ranges=op`). The host calls the plugin
+//! when an op begins and ends, and gives each op a number.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -42,7 +42,7 @@ pub struct Queue {
     /// Whether the layer, but not the program, asked for the times of commands.
     hidden: AtomicBool,
     /// The list that the program gave to `clCreateCommandQueueWithProperties`, or `Some(None)` if
-    /// it gave none; `None` if the queue was made by another function.
+    /// it gave none; `None` if the list is too long, or if another function made the queue.
     pub asked: Option<Option<Vec<u64>>>,
     pending: Mutex<VecDeque<Pending>>,
 }

@@ -7,7 +7,8 @@
 //!
 //! A command's times are read after it is complete, but nothing waits for its completion. `harvest`
 //! examines the oldest commands of a queue when many are pending, after calls that wait for
-//! commands, before queues and contexts are released, and whenever the host takes the records.
+//! commands, before queues and contexts are released, whenever the host takes the records, and when
+//! the process begins to exit.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

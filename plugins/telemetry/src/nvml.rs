@@ -195,8 +195,8 @@ impl std::fmt::Debug for Nvml {
 
 impl Nvml {
     /// Finds the devices and the queries that each device answers, and adds series for the answers.
-    /// Returns `None` if the library cannot be loaded or lacks a function, or if there is no driver
-    /// or no device.
+    /// Returns `None` if the library cannot be loaded or lacks a function that is always needed, or
+    /// if there is no driver or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
         // SAFETY: `load` returned the library, which is never closed.
@@ -382,9 +382,9 @@ enum Answer {
     Sum(u64, u64),
 }
 
-/// Returns the growth per second of a sum of bytes, or `None` if it is the first one. A 32-bit sum
-/// starts again at 0 every 4 GiB. If a 64-bit sum became smaller, it was reset, and its growth is
-/// not known.
+/// Returns the growth per second of a sum of bytes, or `None` if it is the first one or no time has
+/// passed. A 32-bit sum starts again at 0 every 4 GiB. If a 64-bit sum became smaller, it was
+/// reset, and its growth is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,

@@ -39,7 +39,8 @@ pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> 
     record_with(name, command, loops, None)
 }
 
-/// Runs `command` as `counterpoint run -e instructions:u --budget` would.
+/// Runs `command` as `counterpoint run -e instructions:u` would, with `--budget` if there is a
+/// budget.
 pub fn record_with(
     name: &str,
     command: &mut Command,

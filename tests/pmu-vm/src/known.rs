@@ -1,6 +1,7 @@
 //! Tests compensated counts: counts from which the report has subtracted the count of an empty
 //! call. The functions of the program `c/known.c` execute known numbers of instructions, from 20 to
-//! 1,000,000. The interval in the report's table must contain that number.
+//! 1,000,000. The values in the report's table must be right, with the exceptions that [`exact`]
+//! describes.
 //!
 //! An empty call itself executes two instructions, which set its result and return. So two
 //! instructions of each function are subtracted, too.
@@ -169,8 +170,8 @@ fn of_any(workgroup: u64) -> u64 {
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// Estimates calls that differ from each other by a factor of 100. The estimates are right on
-/// average, and with thousands of measured calls the interval contains the total.
+/// Estimates calls whose numbers of instructions differ by factors of up to 200. The estimates are
+/// right on average, and with thousands of measured calls the interval contains the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
     user_access(true);

@@ -39,7 +39,8 @@ unsafe extern "C" {
     fn pmu_vm_run(trips: u64);
 }
 
-/// Executes 2 · `trips` + 2 instructions, including the call and the first test.
+/// Executes 2 · `trips` + 2 instructions, including the first test and the return, but not the
+/// call.
 #[inline(always)]
 pub fn spin(trips: u64) {
     // SAFETY: the function only changes a register and the flags, which any call may change.

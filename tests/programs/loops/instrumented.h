@@ -2,7 +2,7 @@
 // descriptor, its constructor and destructor, and the inline code at the beginning and the end of a
 // hit. Programs include this file to get loops whose numbers of hits are known.
 //
-// Define before: MODE (0 to 3), IDS, MODULE_ID (a string of sixteen bytes).
+// Can be defined before: MODE (0 to 3), IDS, MODULE_ID (a string of sixteen bytes).
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,8 +53,8 @@ static register_t_ *runtime;
 static int32_t registered = -2;
 
 // Priority 101: this constructor runs before those of the program, as in modules that were
-// instrumented. The references to `dlsym` and to `counterpoint_loops_register` are weak, because
-// some programs do not have the former, and most do not have the latter.
+// instrumented. The references to `counterpoint_loops_register` and, in C, to `dlsym` are weak,
+// because most programs do not have the former, and some do not have the latter.
 #ifndef __cplusplus
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 #endif

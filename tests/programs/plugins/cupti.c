@@ -7,7 +7,8 @@
  *   ranges   what NVTX marks, if InitializeInjectionNvtx2 was called: `step` of 1 us, in it `inner` of the
  *            domain CCCL, 300 ns, and the moment `now`; an end without a begin; `open`, which does not end
  *   two      two devices, each with a kernel of 100 ns on its stream 7, and a copy of 512 bytes from the first to
- *            the second; the second is instance 3 of a GPU that MIG divides, and instance 1 of that
+ *            the second; the second is GPU instance 3 and compute
+ *            instance 1 of a GPU that MIG divides
  *   garbage  buffers and records that no CUPTI should give
  *
  *   correlation  calls                                      work
@@ -405,7 +406,7 @@ static void ranges(void) {
 }
 
 static void garbage(void) {
-    /* Makes a record of a kernel with only half of its bytes, and a record of an unknown kind. */
+    /* Makes a record of a kernel with less than half of its bytes, and one of an unknown kind. */
     record(10, 96);
     record(5000, 64);
     hand_over(0);

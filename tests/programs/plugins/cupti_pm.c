@@ -9,8 +9,9 @@
  * lasts from 100 k to 100 k + 100 us after the begin. The counters have the names below; every second value of
  * `ratio__without.pct` is none. After the end comes a sample of no length.
  *
- * -DCUDA12: the host's struct has no last field. -DNO_TIMER: samples only by cycles. -DOVERFLOW: the second fetch
- * finds the device's buffer full. -DFORBIDDEN: only root may read counters. -DMIG: the device is part of one. */
+ * -DCUDA12: the host's struct has no last field. -DNO_TIMER: samples only by cycles. -DOVERFLOW:
+ * each fetch after the first finds the device's buffer full. -DFORBIDDEN: only root may read
+ * counters. -DMIG: the device is an instance of a GPU that MIG divides. */
 #define WITH_COUNTERS
 #include "cupti.c"
 

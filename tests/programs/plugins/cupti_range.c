@@ -5,7 +5,8 @@
  *
  *   launches  what the table says, on contexts of the devices 0 and 1
  *   crowd     two threads, each with 20 launches of `of_crowd` on the context of device 0
- *   stuck     a launch of `waits` that does not end before another thread has launched `awaited`
+ *   stuck     a launch of `waits` that does not end before another thread has launched
+ *             `awaited`; then `later`
  *   late      a launch of `late` whose kernel goes on after the launch has returned, and does not end before another
  *             thread has launched `awaited`; then `later`
  *   gone      launches `before` on device 0, destroys its context, and launches `after` on another one with the same
@@ -28,9 +29,10 @@
  * double_left shows, and so is the use of an object whose context was destroyed. The contexts of the devices 0 and 1 have
  * the numbers 1 and 2, and each later one a new number.
  *
- * Kernel k of the program, from 0, has 1000 d + 10 k + c for counter c on device d; cupti_pm.c has the names. A second
- * ratio__without.pct has no value. `double_op(device)` launches a kernel without callbacks that a range around it counts,
- * as kernels in a range of the user's do: 5 + c for each kernel in it.
+ * Kernel k of the program, from 0, has 1000 d + 10 k + c for counter c on device d; cupti_pm.c has
+ * the names. Of these kernels, only kernel 0 has a value of ratio__without.pct. `double_op(device)`
+ * launches a kernel without callbacks that a range around it counts, as kernels in a range of the
+ * user's do: 5 + c for each kernel in it.
  *
  * -DCUDA12: structs end as in CUDA 12.6. -DRANGES_FORBIDDEN: only root may read counters. -DNO_START: starting fails. */
 #define WITH_RANGES
@@ -279,7 +281,8 @@ static size_t stream;
 static void *launch_awaited(void *unused);
 
 /* Acts as a program that calls a function of the driver on a device. The call launches `kernels`
- * kernels and returns `code`. Before and after it, the subscriber's callback is called. */
+ * kernels and returns `code`. Before and after it, the subscriber's callback is called, if it was
+ * enabled for the function. */
 static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
     uint64_t user = 0;
     /* The beginnings of cuLaunchKernel_params, CUlaunchConfig, cuLaunchKernelEx_params and cuGraphLaunch_params. */

@@ -1,6 +1,6 @@
-// A plugin whose functions do not return normally. `throws_at` selects which function, and what it
-// does; if it is not called, all functions return. With -DIN_CONSTRUCTOR, the plugin throws while
-// it is loaded.
+// A plugin whose functions do not return normally. `throws_at` or the environment variable
+// THROWS_AT=FUNCTION:WHAT selects which function, and what it does. If neither is used, all
+// functions return. With -DIN_CONSTRUCTOR, the plugin throws while it is loaded.
 #include <pthread.h>
 
 #include <chrono>

@@ -1,10 +1,11 @@
 /* A plugin that hands over two events with real times: a kernel that lasts from start to stop, and
- * a launch on the thread that started it, with an arrow to the kernel. It implements
- * kineto_plugin_extension.h, and the user's text says what else it does:
+ * a launch on the thread that started it, with an arrow to the kernel. It also hands over a value
+ * of a counter. It implements kineto_plugin_extension.h, and the user's text says what else it
+ * does:
  *
  *   events=N          hands over N more kernels, named `more`
- *   hang=WHERE        waits for ever in stop, process or flush
- *   fail=WHERE        returns 9 from create, start, stop, process, destroy, toggle or flush
+ *   hang=WHERE        waits for ever in create, start, stop, process, destroy, toggle or flush
+ *   fail=WHERE        returns 9 from one of them
  *   crash=WHERE       ends in one of them as by a wrong address; wild=WHERE by a real one,
  *                     deep=WHERE by a stack that is full, abort=WHERE by abort
  *   leave=WHERE       ends the thread that calls it, by pthread_exit

@@ -4,7 +4,7 @@
  * the other. Each device also has a counter of the published interface with 50 values: 10 for
  * device 0, 20 for device 1.
  *
- * VENDOR is the beginning of the kernels' names, as a C string. CLOCK is what the times are of.
+ * VENDOR is the beginning of the kernels' names, as a C string. CLOCK is the clock of the times.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,5 +1,5 @@
-"""Runs every Python example of every page of the documentation. Also checks that the output that docs/tvm.md
-shows for the worked example is what the example prints, except for values that depend on time.
+"""Runs the Python examples of the documentation, except those that other tests run. Also checks that the output
+that docs/tvm.md shows for the worked example is what the example prints, except for values that depend on time.
 
 Examples are blocks that begin with ```python. The command lines on the pages are run by
 crates/cli/tests/it/documented.rs, whose comment also explains how a block is marked.

@@ -1,5 +1,4 @@
-//! Runs one process of a benchmark, and reads the resource usage of this process and of the
-//! children for which it has waited.
+//! Runs one process of a benchmark, and reads its resource usage ([`Observe`]).
 
 use std::fs::File;
 use std::process::{Command, ExitStatus, Stdio};

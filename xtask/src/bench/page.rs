@@ -122,7 +122,6 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: ROUNDS, notes })
 }
 
-/// Makes the command that runs an example of testkit.
 fn example(layout: &Layout, name: &str) -> Command {
     let mut command = cargo();
     command.args(["run", "--release", "--package", "counterpoint-testkit"]);

@@ -123,7 +123,7 @@ pub struct Figure {
     pub at_most: Option<f64>,
 }
 
-/// One constructor for each [`Formula`].
+/// Constructors for frequent [`Formula`]s.
 impl Figure {
     fn new(
         name: impl Into<String>,

@@ -4,11 +4,10 @@
 //! software counters. `price-torch` does the same with a training loop of PyTorch, which also runs
 //! with a budget. `price-torch` is a separate benchmark, because each of its rounds takes two
 //! minutes. In `price-torch`, all processes of a round exist at the same time and take turns, step
-//! by step (`benches/price_in_turns.py`), because the cost of recording is smaller than the
-//! difference between two periods of ten seconds on a shared machine. The true cost is the
-//! difference of the processor times of two processes of the same round, with and without the
-//! recorder. Wall time on a shared machine depends mostly on its other users. In `price`,
-//! `benches/price.py` makes each run and reads its report.
+//! by step (`benches/price_in_turns.py` says why). The true cost is the difference of the processor
+//! times of two processes of the same round, with and without the recorder. Wall time on a shared
+//! machine depends mostly on its other users. In `price`, `benches/price.py` makes each run and
+//! reads its report.
 //!
 //! The figure is the true cost divided by the stated cost, and not the other way round. The true
 //! cost is the difference between two processes, which is noisy and may even be negative, so it
@@ -43,7 +42,7 @@ const TVM_RUNS: u32 = 3_000;
 /// The number of steps of PyTorch's training loop. With a budget, the first 8 steps are always
 /// recorded.
 const TRAINING_STEPS: u32 = 32;
-/// The number of rounds, the fewest that a benchmark may have. Even these take 20 minutes.
+/// The number of rounds, the fewest that a benchmark may have.
 const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The name of a case, the arguments of `run`, and the longest time that the program may take with

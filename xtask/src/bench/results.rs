@@ -206,7 +206,7 @@ fn commit() -> Option<String> {
     Some(if changed { hash + "+" } else { hash })
 }
 
-/// Formats a value with four significant digits.
+/// Formats a value with three decimals or fewer.
 fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if size >= 1000.0 => 0,

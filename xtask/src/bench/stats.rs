@@ -9,8 +9,8 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Number of resamples per estimate. With this many, the ends of the interval move by less than their
-/// last printed digit.
+/// Number of resamples per estimate. With this many, the ends of the interval move by less than
+/// their last printed digit.
 const RESAMPLES: usize = 10_000;
 
 /// Returns the median of `values` with its interval, or `None` if there are none.

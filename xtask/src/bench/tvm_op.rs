@@ -1,7 +1,6 @@
-//! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module
-//! of a hundred trivial kernels in unmodified TVM, without an instrument and with three different
-//! ones in turn, in one process. Most of the cost of an instrument is the time that the virtual
-//! machine takes to call it.
+//! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs trivial
+//! kernels in unmodified TVM, without an instrument and with three different ones in turn. Most of
+//! the cost of an instrument is the time that the virtual machine takes to call it.
 
 use std::path::PathBuf;
 use std::process::Command;

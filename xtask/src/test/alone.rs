@@ -13,8 +13,8 @@ use crate::process::say;
 /// again.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more. Calls `again` for this, with the step's name and
-/// the tests; it returns `None` if the step cannot run single tests.
+/// Runs the failed tests of each step once more, if they are at most [`MOST`]. Calls `again` with
+/// the step's name and the tests; it returns `None` if the step cannot run single tests.
 ///
 /// # Errors
 /// Returns an error of `again`.

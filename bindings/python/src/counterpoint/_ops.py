@@ -46,7 +46,7 @@ def report(
 ) -> Report:
     """Returns the report of the virtual machines for which `wanted(process, name)` is true.
 
-    `fold`: combine all bookkeeping calls of a device into one row."""
+    `fold`: combine all bookkeeping calls of a device into one row, unless only some calls were timed."""
     vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
     runs = [run for run in document["runs"] if run["vm"] in vms]
     ops = [op for op in document["ops"] if op["vm"] in vms]

@@ -91,8 +91,8 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
-        # The directory of the pool (the shared memory for records). None if the records are not in the pool
-        # any more.
+        # The directory of the pool (the shared memory for records) of a temporary profile. None for other
+        # profiles, and when the records are not in the pool any more.
         self.pool: Optional[str] = None
         # If `counterpoint run` records this process, session_begin returns without reading the run file.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS

@@ -17,7 +17,7 @@ class ArgumentError(CounterpointError, TypeError, ValueError):
 
 
 class NotInstalledError(CounterpointError):
-    """libcounterpoint.so or the program `counterpoint` is missing."""
+    """libcounterpoint.so or the program `counterpoint` is missing, or has another version."""
 
 
 class UnsupportedError(CounterpointError):
@@ -25,11 +25,11 @@ class UnsupportedError(CounterpointError):
 
 
 class ConflictError(CounterpointError):
-    """Another profile is open, and both cannot be open at the same time."""
+    """Another profile or session is open, and both cannot be open at the same time."""
 
 
 class ReportError(CounterpointError, ValueError):
-    """The text that was loaded is not a report."""
+    """A text is not a report, a path is not a profile, or this package cannot show what it has read."""
 
 
 def needs(package: str, error: ImportError) -> ImportError:

@@ -116,7 +116,7 @@ def read(profile: Union[str, os.PathLike[str]], *, raw: bool = False) -> LoopRep
     """Returns the loops of a profile.
 
     `profile`: the directory of the profile. `raw`: the table shows the measured times, which include the cost
-    of measuring. The times in `rows` are always without this cost."""
+    of measuring. The times in `rows` are without this cost, if it is known."""
     path = os.fspath(profile)
     document = json.loads(run(["loops", "report", path, "--format", "json"]))
     table = run(["loops", "report", path, "--width", "120", "--top", "0", *(["--raw"] if raw else [])])

@@ -1,6 +1,6 @@
 """The kinds of values in a report.
 
-`str` of a value returns a text for people (`12.30 us`, `10.3%`). An attribute of the value contains the exact
+`str` of a value returns a text for people (`12.30 us`, `10.30%`). An attribute of the value contains the exact
 number.
 """
 

@@ -34,8 +34,8 @@ impl Described {
         self
     }
 
-    /// Returns the host's number, which is the same in this process and in its forked children. A
-    /// host gets its number at the first call of this function.
+    /// Returns the host's number, which is the same in this process and in children that it forks
+    /// later. A host gets its number at the first call of this function.
     pub fn number(&self) -> u8 {
         let mut number = self.number.load(Ordering::Relaxed);
         if number == 0 {

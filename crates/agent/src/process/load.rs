@@ -20,9 +20,10 @@ pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
-/// Returns the run, and loads it if necessary. Returns `None` if nothing is being recorded or if
-/// the run cannot be loaded. In the latter case, the failure usually cannot be reported anywhere,
-/// and the process continues as if the agent were absent.
+/// Returns the run, and loads it if necessary. Returns `None` if nothing is being recorded, in a
+/// signal handler that has interrupted the loading, or if the run cannot be loaded. In the last
+/// case, the failure usually cannot be reported anywhere, and the process continues as if the agent
+/// were absent.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;

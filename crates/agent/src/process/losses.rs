@@ -19,8 +19,8 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
 }
 
 /// Calls `body` with the run's own row of losses in the pool, which all processes of the run share.
-/// Also works in a process that never loads the run. Neither allocates heap memory nor locks. Does
-/// nothing if there is no run file.
+/// Also works in a process that never loads the run. Neither allocates heap memory nor locks. If no
+/// run is loaded, does nothing without a run file, or if an adapter makes that file.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());

@@ -205,7 +205,7 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true at the first call in a process, which its first calibrating thread makes.
+    /// Returns true at the first call for this part, which its first calibrating thread makes.
     pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
@@ -248,8 +248,8 @@ impl Process {
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Called at the orderly end of the process. Appends the second snapshot of its clocks, the
-    /// cost of detaching its threads, and its threads' processor times.
+    /// Called at the orderly end of the process. Appends the cost of detaching its threads, its
+    /// threads' processor times, its own costs, and the second snapshot of its clocks.
     pub fn at_exit(&self) {
         self.finish(true);
     }

@@ -83,8 +83,8 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
 
 /// Loads the plugins in these files, except those that are loaded already, and returns all of them
 /// in the same order, each of them once. Errors are stored in the problems of the plugin. Returns
-/// an empty list in a forked child of a process that had loaded plugins, or if a plugin calls this
-/// while it is being loaded.
+/// an empty list in a forked child of a process that had loaded plugins, if the loader was given up
+/// while it waited, or if a plugin calls this while it is being loaded.
 ///
 /// Must not be called if another thread has the dynamic linker's lock and waits for this thread.
 /// Signals are blocked during loading. Threads that plugins start inherit this, so the kernel

@@ -29,8 +29,8 @@ use crate::state::run::Run;
 
 mod stages;
 
-/// The largest number of times that a thread may attach. It attaches again if destructors make
-/// calls after its exit began.
+/// The number of times that the exit of a thread may detach it. The thread attaches again if
+/// destructors make calls after its exit began, but not after it was detached this many times.
 const MOST_LIVES: u32 = 3;
 /// The number of calls that are not recorded after a thread could not attach, for example because
 /// no page was free. After these calls, the thread tries again.
@@ -155,8 +155,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut draws = TakenDraws::new(&memory);
     draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
     if draws.draws.is_on() {
-        // They were opened to find out whether they work. In a run with a budget, they are opened
-        // again for each call in which they are read.
+        // The counters were opened to find out whether they work. In a run with a budget, they are
+        // opened again for each call in which they are read.
         counters.close_for_now();
     }
     let draws = draws.keep();

@@ -1,8 +1,8 @@
 //! Measures how long an empty bracket (one around a function that does nothing) takes and how much
 //! its counters count, with the same code as for real calls. This is done when a thread attaches;
-//! in a run with a budget, only the first thread of a process does it. It also warms that code up,
-//! so that its first execution is not counted in any call. The first thread of a process also
-//! measures the granularity of the clock.
+//! in a run with a budget, only the first thread of a process does it, and with the budget 0, none.
+//! It also warms that code up, so that its first execution is not counted in any call. The first
+//! thread of a process also measures the granularity of the clock.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};

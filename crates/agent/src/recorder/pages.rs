@@ -147,8 +147,8 @@ impl Thread {
     }
 
     /// Hands the full page over to `run`, if `run` takes pages, the thread has already appended a
-    /// page itself, and there is a spare page. Returns the spare page, on which the thread must
-    /// continue.
+    /// page itself, and it has a spare page or can claim one. Returns this other page, on which the
+    /// thread must continue.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         if !pool.is_drained() || !self.has_appended {

@@ -113,9 +113,10 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host ends in any case. Returns false if the thread is
-    /// executing the recorder (this is a signal handler), or if the innermost open call was
-    /// abandoned. `entered` is the result of [`Thread::enter`].
+    /// Opens and starts an op that the host ends in any case. Returns false if the short way is not
+    /// allowed, if the thread is executing the recorder (this is a signal handler), if too many
+    /// calls are open, or if the innermost one was abandoned. `entered` is what [`Thread::enter`]
+    /// returned.
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,

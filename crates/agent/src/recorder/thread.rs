@@ -5,7 +5,7 @@
 //!            first call            every call            thread exit
 //!  (nothing) ──────────► attached ──────────► attached ──────────────► gone
 //!      ▲                    │ fork: the child finds zeroed memory        │ destructors that call
-//!      └────────────────────┘                                            ▼ again, up to 3 times
+//!      └────────────────────┘                                            ▼ again, up to 2 times
 //!                                                                     (nothing)
 //! ```
 //!

@@ -65,8 +65,8 @@ pub struct ChangePoint {
 /// The times of a history, in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// For each point, the sum over all ops of their typical executions. `None` if the sum is missing at some
-    /// point.
+    /// For each point, the sum over all ops of their typical executions. `None` if the sum is
+    /// missing at some point.
     pub whole: Option<Vec<f64>>,
     /// The rows that have a time at each point. The time is the typical execution or, if only a
     /// mean is known, the mean.

@@ -4,8 +4,8 @@
 //!  1. name and shapes, equally often on both sides         the same, or renamed
 //!  2. everything is equal                                  the same
 //!  3. the name is equal, and is so once on each side       the same, with other shapes
-//!  4. the name without its numbers is equal                renamed; or split, if one became several
-//!  5. the source location is equal, and of no other row    renamed or split
+//!  4. the name without its numbers is equal                renamed, split or joined
+//!  5. the source location is equal, and of no other row    renamed, split or joined
 //!  6. the only ones between the same two neighbours        renamed
 //!  7. the others                                           new, gone
 //! ```

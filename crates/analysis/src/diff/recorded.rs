@@ -116,8 +116,9 @@ pub struct Recorded {
     pub total_ns: Option<f64>,
     /// The threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
-    /// Processor time of all processes from their start to their end, in ns. `None` if a process with calls
-    /// did not end in an orderly way, or was recorded only in part.
+    /// Processor time of all processes from their start to their end, in ns, without the known cost
+    /// of recording. `None` if a process with calls did not end in an orderly way, or was recorded
+    /// only in part.
     pub processor_ns: Option<f64>,
     /// Whether values are as they were recorded, because this was requested, or because the
     /// corrected values contradict each other.

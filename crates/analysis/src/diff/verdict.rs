@@ -29,8 +29,8 @@ pub struct Compared {
     /// The medians over the runs of A and of B: times in ns, counters in their unit.
     pub medians: [f64; 2],
     /// The difference as a part: B divided by A, minus 1. The value is the Hodges-Lehmann estimate
-    /// over the pairs, or the ratio of the medians if the runs are not paired. 0.05 is 5 % more.
-    /// Infinite for a counter that was 0 in A.
+    /// over the pairs, or the ratio of the medians if the statistic was not tested. 0.05 is 5 %
+    /// more. Infinite for a counter that was 0 in A.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if the statistic was not tested.
     pub interval: Option<[f64; 2]>,
@@ -43,7 +43,8 @@ pub struct Compared {
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
-    /// The number of pairs with a value on both sides; 0 if the runs are not paired.
+    /// The number of pairs; 0 if the statistic was not tested, for example because a pair lacks a
+    /// value.
     pub pairs: usize,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Call {
 /// The sampled calls of one op, sorted by start.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
-    /// Number of all calls of the op, in the sample or not.
+    /// Number of all outermost calls of the op, in the sample or not.
     pub of: u64,
     pub calls: Vec<Call>,
     values: Vec<u64>,

@@ -22,7 +22,8 @@ const MOST: f64 = 0.5;
 pub enum Effect {
     /// The effect of a numeric variable.
     Ordered {
-        /// The correlation of the variable's ranks with the durations, over the calls that have a value.
+        /// The correlation of the variable's ranks with the durations, over the calls that have a
+        /// value.
         spearman: f64,
         /// The values of the variable in the slowest calls.
         slow: Level,

@@ -112,8 +112,8 @@ pub struct Slow {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
-    /// The largest strength that was computed for the variable, from 0 to 1 (see the module
-    /// documentation).
+    /// The largest strength, from 0 to 1 (see the module documentation), of the variable or, if
+    /// that is slightly stronger, of the one in `same` that it replaced.
     pub strength: f64,
     pub effect: Effect,
     /// Variables that cannot be distinguished from this one in these calls.
@@ -229,8 +229,9 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
 /// Finds the variables that are associated with the durations of calls. The calls must be in the
 /// order in which they began. `workers` is the number of threads; the answer does not depend on it.
 ///
-/// Cost: at most 50 × (number of strengths) orders. In each order, every strength that is large
-/// enough to be reported is computed again.
+/// Cost: at most 50 × (number of strengths) orders for the time, and as many for the other
+/// variables. In each order, every strength that is large enough to be reported, and that no
+/// earlier order reached, is computed again.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {

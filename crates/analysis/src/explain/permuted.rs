@@ -18,9 +18,9 @@
 //!
 //! **The time in the run** changes more slowly than any other variable, so the length of the blocks
 //! matters most when it is tested. If calls are similar over a long time, but most of their
-//! variation is chance, then τ is small although the similarity reaches far. So a block is also at
-//! least twice as long as the smallest B for which τ − 1 is mostly reached. For this, τ is assumed
-//! to be one standard deviation smaller than estimated.
+//! variation is chance, then τ is small although the similarity reaches far. So a block has 8 (τ −
+//! 1) calls on average, and is at least twice as long as the smallest B for which τ − 1 is mostly
+//! reached. For this, τ is assumed to be one standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
@@ -28,7 +28,7 @@ use crate::diff::flips::split_mix;
 const LEAST_BLOCKS: usize = 16;
 /// With fewer means of neighbours than this, their variance is not used.
 const LEAST_MEANS: usize = 20;
-/// The length of a block as a multiple of τ − 1.
+/// The length of a block as a multiple of τ − 1; twice as much to test the time in the run.
 const TIMES_TAU: f64 = 4.0;
 /// The length of a block as a multiple of [`reach`].
 const TIMES_REACH: usize = 2;
@@ -53,9 +53,9 @@ impl Blocks {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Computes the blocks for testing the time in the run. They are as long as the longest blocks
-    /// that any series needs. In addition, they are at least [`TIMES_REACH`] times as long as the
-    /// largest [`reach`] of a series in `level`.
+    /// Computes the blocks for testing the time in the run. They are twice as long as
+    /// [`Blocks::new`] makes them, and at least [`TIMES_REACH`] times as long as the largest
+    /// [`reach`] of a series in `level`.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)

@@ -28,8 +28,8 @@ pub struct Dispatch {
     /// Number of dispatches: the number of calls with the workgroup id 0,0,0, because each dispatch
     /// has exactly one. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with a budget, an
-    /// estimate.
+    /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with
+    /// a budget, an estimate.
     pub ticks: u128,
 }
 

@@ -29,8 +29,8 @@
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
-//!   e  = min(longest − S/m, √Q₀)                no hit is farther from the mean
-//!   third moment of T  ≤  (N/m)³ · Q₀ · e       because Σ|x − x̄|³ ≤ e · Σ(x − x̄)²
+//!   e  = min(longest − S/m, √Q₀)                no hit is farther above the mean
+//!   third moment of T  ≤  (N/m)³ · (1 − m/N) · Q₀ · e       because Σ(x − x̄)³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
 //! No formula can account for slow hits if the sample contains none of them. The module `numbers`
@@ -56,8 +56,8 @@
 //! part of its parent's time, so both vary together, and the true interval is narrower.
 //!
 //! **Compensation.** [`HitCost`] contains the cost of an empty hit. The measured time of a hit
-//! includes the part `inside` of its cost. The rest of the cost is included in the time of the loop
-//! around the hit, and so is the whole cost of a hit that is only counted:
+//! includes the part `inside` of its cost. The time of the loop around the hit includes the whole
+//! cost, also that of a hit that is only counted:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -80,8 +80,7 @@ use super::Mode;
 use crate::interval::Sum;
 use crate::interval::student::t95;
 
-/// The largest relative difference that was seen between the costs of an empty hit in two processes: 29 % to
-/// 35 %.
+/// The costs of an empty hit in two processes differed by 29 % to 35 %. This is the upper end.
 pub const COST_UNCERTAINTY: f64 = 0.35;
 /// If the mean hit of a loop takes less than this many times the cost of timing a hit, timing
 /// distorts the loop's times too much. Then the times of hits are only useful as samples.
@@ -221,7 +220,8 @@ pub enum NoTime {
 /// Computes the time of all hits of a row.
 ///
 /// # Errors
-/// Fails if no hit was timed, or if the row is damaged.
+/// Fails if there are hits but none was timed (except for a single hit, which then counts as one
+/// that did not end), or if the row is damaged.
 pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     if row.first_ended > row.ended
         || row.first_ticks > row.ticks

@@ -12,9 +12,9 @@
 //! - Every hit was timed.
 //! - The loop or function around the row leaves no room for slow hits. All hits of the row are
 //!   inside of it, so their time can exceed their estimate only by the self time around them. This
-//!   self time, plus its margin, is the *room*. If the room is not longer than the estimate, the
-//!   interval is extended to include it. Then the self time around the row may be as little as 0,
-//!   and the interval of that self time is extended to include 0.
+//!   self time, plus the margin of the whole time around the row, is the *room*. If the room is not
+//!   longer than the estimate, the interval is extended to include it. Then the self time around
+//!   the row may be as little as 0, and the interval of that self time is extended to include 0.
 //!
 //! So a function has no interval if not all of its hits were timed and nothing instrumented is
 //! around it, because nothing limits the time of the hits that were not timed.
@@ -58,10 +58,11 @@ pub struct Numbers {
     /// For each counter of the profile, the sum of its counts in timed hits. For a counter that was
     /// not read, the element is `None`, or the list ends before its index.
     pub counters: Vec<Option<CounterSum>>,
-    /// Times as they were measured, scaled up to all hits. Missing in mode count.
+    /// Times as they were measured, scaled up to all hits. Missing if no hit was timed (as in mode
+    /// count), if no hit ended, or if a row is damaged.
     pub raw: Option<Times>,
-    /// Times after subtracting the time that measuring has added. Missing if the cost of a hit is
-    /// not known.
+    /// Times after subtracting the time that measuring has added. Missing without `raw`, if the
+    /// cost of a hit, or of a hit inside, is not known, and if `refused` is set.
     pub compensated: Option<Times>,
     /// Whether the mean hit takes less than ten times the cost of timing a hit. Then the times of
     /// hits are only useful as samples, and the self times of the loops around this row are
@@ -111,8 +112,9 @@ pub struct Times {
     /// The time of all hits from start to end, including everything inside.
     pub inclusive: Estimate,
     /// Self time: the time without the instrumented loops directly inside. It is never negative.
-    /// Missing without a side table, and if the time of a loop inside is missing. Also missing if
-    /// not all hits ended, because loops inside may have ended in those hits.
+    /// Missing without a side table, and if the loops inside took longer by more than chance.
+    /// Except in mode timed, also missing if the time of a loop inside is missing, or if not all
+    /// hits ended, because loops inside may have ended in those hits.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
@@ -129,7 +131,8 @@ pub(super) struct Cell {
     pub trips: TripSum,
     /// The sum of the squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// The time of all hits with its variance; `None` if the time of one of the added rows is missing.
+    /// The time of all hits with its variance. `None` if the time of one of the added rows is
+    /// missing.
     pub time: Option<Sum>,
     /// The number of hits that ended. It is an estimate if not all hits were timed.
     pub ended: f64,
@@ -567,8 +570,8 @@ mod tests {
 
     /// A row of exactly 100 ticks contains a loop of which some hits were timed. If the loop's
     /// estimate is 90 ± 2, it may have taken all 100 ticks. So its interval is extended to 100, and
-    /// the interval of the outer row's self time is extended to 0. If the estimate is 30, nothing
-    /// limits the time of the hits that were not timed.
+    /// the interval of the outer row's self time is extended to 0. If the estimate is 30, the room
+    /// of 70 is longer than it, so the loop has no interval.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {

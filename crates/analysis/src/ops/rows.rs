@@ -12,7 +12,7 @@ use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
 
-/// The device that rows show for calls that run on no device.
+/// The device that rows of book-keeping calls show for calls that run on no device.
 const HOST: &str = "cpu0";
 
 /// The calls that a row contains.
@@ -220,8 +220,8 @@ pub struct OpTable {
     /// in `probe_calls`, without [`Self::way_ns`]. `None` if some process was not calibrated.
     pub probe_ns: Option<f64>,
     /// An estimate of the time that hosts (such as virtual machines) needed to call the recorder
-    /// before and after each op; see [`crate::ProbeCost::way`]. `None` if there are too few
-    /// consecutive ops for an estimate.
+    /// before and after each op; see [`crate::ProbeCost::way`]. `None` if it is not known for any
+    /// process, for example because there are too few consecutive ops.
     pub way_ns: Option<f64>,
     /// The cost of recording in each process. It is that of all calls, also of those that the
     /// filter leaves out.

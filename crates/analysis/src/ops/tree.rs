@@ -333,9 +333,10 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.bookkeeping)
     }
 
-    /// Returns two values. The first is the part of a call's subtracted time that was not subtracted
-    /// from the ops and runs directly inside of it, in units of 1/[`crate::amounts::PARTS`] tick.
-    /// The second is the number of calls directly inside whose counters were read.
+    /// Returns two values. The first is the part of a call's subtracted time that was not
+    /// subtracted from the ops and runs directly inside of it, in units of
+    /// 1/[`crate::amounts::PARTS`] tick. The second is the number of calls directly inside whose
+    /// counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);

@@ -172,8 +172,8 @@ impl InPlace {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
 
-    /// Returns the time of a bracket in the program as a multiple of its time in the calibration.
-    /// At least 1.
+    /// Returns the time of a bracket's readings in the program as a multiple of their time in the
+    /// calibration. At least 1; 1 if too few times are known.
     pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
         let calibrated = known.spread.as_ref().and_then(|spread| {
             let enabled = *spread.enabled_ns.first()? as f64;

@@ -21,8 +21,8 @@ use crate::estimate::Estimate;
 /// Half the width of a 95 % interval, in standard errors.
 const NORMAL_95: f64 = 1.96;
 
-/// The calls of a thread, by kind. In a run with a budget, each region or task is counted with its
-/// weight.
+/// The calls of a thread, by kind. In a run with a budget, `outer_regions`, `outer_tasks` and
+/// `task_ticks` use the weights of calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
     /// Number of recorded calls.

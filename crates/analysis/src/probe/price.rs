@@ -52,7 +52,7 @@ pub struct Price {
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,
-    /// The processor time of the processes.
+    /// The processor time of the processes' threads, each from its first call on.
     pub cpu_ns: Option<f64>,
     /// The cost of calls as a part of the time in dispatches.
     pub of_dispatches: Option<Estimate>,

@@ -27,7 +27,8 @@
 //!
 //! **Zeros.** If a counter was 0 in all of n drawn calls, it counted at most 3/n per call (with 95
 //! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
-//! fewer than [`FEWEST_WITH_INTERVAL`] there is no estimate.
+//! fewer than [`FEWEST_WITH_INTERVAL`] there is no estimate, unless nine tenths of the values are
+//! known.
 
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;

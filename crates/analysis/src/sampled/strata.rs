@@ -12,10 +12,10 @@
 //!
 //! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). The weights of timed calls
 //! are rounded down to a power of two; timed calls with the same power form a *class*. Calls that
-//! were only counted belong to the class of the next timed call. Those after the last timed call
-//! belong to the class of that call. A call of weight 1 represents only itself: while the weight is
-//! 1, every call is timed. So calls that were only counted before a call of weight 1 belong to the
-//! class of the last timed call with a larger weight.
+//! were only counted belong to the class of the next timed call. But a call of weight 1 represents
+//! only itself: while the weight is 1, every call is timed. So calls that were only counted before
+//! a call of weight 1, or after the last timed call, belong to the class of the last timed call
+//! with a larger weight.
 //!
 //! ```text
 //!   weight 1        T₁ = Σ y                                                 exact

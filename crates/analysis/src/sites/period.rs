@@ -8,14 +8,14 @@ use profile::OpId;
 /// count as one iteration.
 const ONCE: usize = 1_024;
 
-/// An iteration that is found by counting has at most this many dispatches. Without this limit,
-/// numbers of dispatches that have a common divisor by chance could result in millions of
-/// positions, each with a row of its own.
+/// An iteration has at most this many dispatches. Without this limit, numbers of dispatches that
+/// have a common divisor by chance could result in millions of positions, each with a row of its
+/// own.
 const LONGEST: usize = 1 << 16;
 
 /// Returns the functions of one iteration, and the position of each dispatch in its iteration. The
 /// position is `None` for dispatches before the first iteration. Without iterations, no dispatch
-/// has a position.
+/// has a position, unless there are so few that all of them count as one iteration ([`ONCE`]).
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     if let Some((begin, period)) = repeated(ops) {
         let places =
@@ -30,8 +30,8 @@ pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
 }
 
 /// Finds the longest part at the end of the sequence that consists of at least two repetitions.
-/// Returns its start and the length of a repetition. The first and the last repetition may be
-/// incomplete, because a program can end at any time.
+/// Returns its start and the length of a repetition. The last repetition may be incomplete, because
+/// a program can end at any time. `None` if this part is at most half of the sequence.
 fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
     // Each part at the end of `ops` is a prefix of the reversed sequence. For each prefix, the
     // failure function of Knuth, Morris and Pratt computes the length of its longest border (a

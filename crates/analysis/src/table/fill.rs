@@ -32,7 +32,7 @@ pub(crate) struct Table<'a> {
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
-    /// Whether some ops belong to virtual machines.
+    /// Whether some ops are not workgroups, but for example ops of virtual machines.
     machines: bool,
     /// The self times of all calls, in units of 1/[`amounts::PARTS`] tick.
     pub all_own: u128,
@@ -144,7 +144,8 @@ impl<'a> Table<'a> {
         self.page_rows = rows;
     }
 
-    /// Whether call `i` belongs to a virtual machine, so it is not a workgroup of a dispatch.
+    /// Whether call `i` is not a workgroup of a dispatch, but for example an op of a virtual
+    /// machine.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
         let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));

@@ -10,10 +10,10 @@ use crate::metrics::{self, SetSum};
 /// Number of 64-bit words for a set of CPUs, because CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// The sums over the calls of a row that were added so far. Self times, dispatches, threads and
-/// CPUs are those of all calls; the other sums are over outermost calls, which are not inside of
-/// another call of the row. Times are in units of 1/[`crate::amounts::PARTS`] tick, without the
-/// time that the recorder added.
+/// The sums over the calls of a row that were added so far. Self times, `exhausted`, dispatches,
+/// threads, first calls and CPUs are those of all calls; the other sums are over outermost calls,
+/// which are not inside of another call of the row. Times are in units of
+/// 1/[`crate::amounts::PARTS`] tick, without the time that the recorder added.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
@@ -22,7 +22,7 @@ pub struct Sum {
     /// Number of calls whose self time is 0 after the time that the recorder added was subtracted.
     pub exhausted: u64,
     pub dispatches: u64,
-    /// Whether the workgroup of some call is unknown.
+    /// Whether some call is no workgroup, or its workgroup is unknown.
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,

@@ -55,9 +55,10 @@ pub struct TreeRows {
 
 /// Places the loops of a dispatch or op below the node of its calls, if the tree has only one node
 /// of them. All other loops are placed at the top: if there are several nodes, it is not known to
-/// which of them a loop's hits belong, and if loops ran in no dispatch or op, the calls around them
-/// are not known. Loops at the top have no share, because their time can be part of the time of
-/// calls. With `raw`, times of loops are as they were measured.
+/// which of them a loop's hits belong; if loops took longer than their calls, they also ran in
+/// others; and if loops ran in no dispatch or op, the calls around them are not known. Loops at the
+/// top have no share, because their time can be part of the time of calls. With `raw`, times of
+/// loops are as they were measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,

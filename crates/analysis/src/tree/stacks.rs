@@ -46,8 +46,8 @@ pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
     pub what: StackPart,
-    /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, this is
-    /// the mean over the passes, rounded down.
+    /// The number of calls or hits; 0 for a thread, and for [`StackPart::InNoCall`]. If the program
+    /// ran once for each pass, this is the mean over the passes, rounded down.
     pub calls: u64,
     /// The node's self time in ns.
     pub own_ns: u64,

@@ -90,7 +90,7 @@ pub struct Line {
 
 /// How a command line is handled.
 pub enum Plan {
-    /// Nothing is compiled.
+    /// Nothing is compiled, or clang itself reports what is wrong.
     Nothing,
     /// Something is compiled, but it cannot be instrumented for this reason.
     Cannot(String),
@@ -220,8 +220,8 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// Returns the reason if the options or the languages do not allow two steps. An unknown option
-    /// is such a reason.
+    /// Returns the reason if the command line or an environment variable does not allow two steps.
+    /// An unknown option is such a reason.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";

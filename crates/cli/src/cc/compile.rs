@@ -69,8 +69,8 @@ enum Object {
     Made(Vec<u8>),
     /// clang found an error.
     Error(Ended),
-    /// Clang must run with the original arguments, because the second step fails even without
-    /// instrumentation.
+    /// Clang must run with the original arguments, because the second step fails or prints a new
+    /// message even without instrumentation.
     Untouched,
 }
 

@@ -124,8 +124,7 @@ pub const JOINED: &[&str] = &[
     "--param=",
 ];
 
-/// Words that begin like a known option but are different options. They are about modules, or their
-/// value is in the next word.
+/// Words that begin like a known option but are different options (about modules, for example).
 pub const UNKNOWN: &[&str] = &[
     "-fmodule",
     "-fcxx-modules",
@@ -143,7 +142,7 @@ pub const UNKNOWN: &[&str] = &[
 ];
 
 /// The options that `-Xclang` may pass to the compiler; it may also pass any word without a dash,
-/// which is a value. CMake uses these options for precompiled headers.
+/// which is a value. CMake uses the last three options for precompiled headers.
 pub const INNER: &[&str] =
     &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 
@@ -207,7 +206,7 @@ pub const COMPILES_NOTHING: &[&str] = &[
     "--autocomplete",
 ];
 
-/// Beginnings of options that make a second step impossible, each with the reason.
+/// Options, or beginnings of options, that make a second step impossible, each with the reason.
 pub const CANNOT: &[(&str, &str)] = &[
     ("-S", "it asks for assembly, and not for machine code"),
     ("--assemble", "it asks for assembly, and not for machine code"),

@@ -238,8 +238,8 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     }
 }
 
-/// Adds columns for counters. Tables for people show only the counters that differ, and formats for
-/// programs show all counters.
+/// Adds columns for counters, only in formats for programs: a text about the counters that differ,
+/// and the numbers of each counter. People get the text below the table.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

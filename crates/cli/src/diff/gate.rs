@@ -26,8 +26,8 @@ enum Of {
     Counter(String),
 }
 
-/// A rule of `--fail-if` that holds, and a sentence for each row (or for the whole program) for
-/// which it holds.
+/// A rule of `--fail-if`, and a sentence for each row (or for the whole program) for which it
+/// holds.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,

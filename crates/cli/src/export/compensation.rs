@@ -1,6 +1,6 @@
-//! Adds to an export how much of each value is due to the recorder. The exported values are those
-//! that were recorded, without compensation, so a reader can subtract the recorder's part as
-//! docs/account.md does or in another way.
+//! Adds to an export how much of each value is due to the recorder. The exported durations and
+//! counters are those that were recorded, without compensation, so a reader can subtract the
+//! recorder's part as docs/account.md does or in another way.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;

@@ -111,9 +111,9 @@ fn rows(
 /// The CSV field with the op's name, for each export id of a process.
 type Ops = HashMap<u32, String>;
 
-/// Returns the time at which the thread's first recorded call began; `None` if the thread has no
-/// recorded call. `analysis::stats` measures the skipped time from the same call, so both leave out
-/// the same calls.
+/// Returns the time at which the thread's first recorded call (the first that ended) began; `None`
+/// if the thread has no recorded call. `analysis::stats` measures the skipped time from the same
+/// call, so both leave out the same calls.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }

@@ -1,6 +1,6 @@
 //! `hook report`: prints statistics of all threads when the process ends. The original hook printed
-//! them for each thread when the thread ended. Then the command removes the profile, unless the
-//! profile contains data that was not written anywhere else.
+//! them for each thread when the thread ended. At the end, the command removes the profile, unless
+//! something could not be written or forked processes are still recording.
 
 use std::collections::HashSet;
 use std::fs;

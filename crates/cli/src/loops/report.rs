@@ -1,4 +1,4 @@
-//! `counterpoint loops report`: runs `counterpoint report` in the form that shows loops, and adds
+//! `counterpoint loops report`: prints the same table as `counterpoint report --by loop`, and adds
 //! the options that only make sense for loops.
 
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Assembles the page from the template, the style, the modules as one script, and the data.
 //!
 //! There is no bundler. Each `import` and `export` is at the start of a line, and no two modules
-//! use the same name at their top level. So these words are removed, and the modules are
-//! concatenated.
+//! use the same name at their top level. So the `import` lines and the word `export` are removed,
+//! and the modules are concatenated.
 
 use std::io::Write;
 
@@ -75,8 +75,8 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Replaces each placeholder of the template (such as `{{title}}`) once. Placeholders in the
-/// inserted text are left as they are.
+/// Replaces every placeholder in the template (such as `{{title}}`). Placeholders in the inserted
+/// text are left as they are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;

@@ -44,7 +44,7 @@ pub struct Comparison {
     /// Two functions that return an estimate as text: the first for a change, the second for the
     /// time that a row adds to a run.
     pub in_words: [fn(&Estimate) -> String; 2],
-    /// The names of rows that have counters, each with texts about these counters.
+    /// The names of rows whose counters differ, each with texts about these counters.
     pub counters: Vec<(String, Vec<String>)>,
     /// Labels and texts of the lines below the table.
     pub notes: Vec<(String, String)>,

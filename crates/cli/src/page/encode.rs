@@ -2,8 +2,8 @@
 //!
 //! A page with ten million calls would be too large, and nobody could look at all of them. So times
 //! are rounded to multiples of a step, the *grid*. The grid is as fine as the limits of the page's
-//! size allow. A call that is shorter than the grid is left out if a longer call of the same depth
-//! begins in the same step of the grid.
+//! size allow. If there are more than [`CALLS`] calls, a call that is shorter than the grid is left
+//! out if a call of the same depth that is at least as long begins in the same step of the grid.
 
 /// A slice of the timeline. Times are in ns since 1970.
 #[derive(Clone, Copy, Debug)]

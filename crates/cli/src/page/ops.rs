@@ -19,7 +19,7 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// For at most this many ops, those with the most time, the page has the sentences of `explain`.
+/// The page has the sentences of `explain` for at most this many ops, by their self time.
 const EXPLAINED: usize = 8;
 /// At most this many of an op's longest calls are listed.
 const LONGEST: usize = 12;

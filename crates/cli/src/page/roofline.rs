@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// The axis goes from 0.000002 to 30 million. Neighbouring ticks differ by a factor of at most
-    /// 10⁴, and no two ticks have the same text.
+    /// The axis goes from 0.000002 to 30 million. Neighbouring ticks differ by a factor of 100, and
+    /// no two ticks have the same text.
     #[test]
     fn ticks_are_told_apart() {
         let axis = Axis { low: 2e-6, high: 3e7 };

@@ -22,7 +22,7 @@ const POINTS: usize = 2_000;
 
 /// The timeline without its calls, which are encoded as bytes.
 pub struct Timeline {
-    /// The start of the timeline's first slice, in ns since 1970.
+    /// The time of the first slice, instant or point of a series, in ns since 1970.
     pub begin: i64,
     span: i64,
     encoded: Encoded,
@@ -66,7 +66,7 @@ impl From<Id<'_>> for Owned {
 }
 
 /// Reads the timeline of a profile. Also returns the encoded calls of its lanes. Their compressed
-/// size is at most `room` bytes.
+/// size is at most `room` bytes, unless a grid of about 1 ms is too fine for this.
 pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;

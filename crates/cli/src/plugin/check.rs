@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The check asks the plugin questions (the probes), each in a child process. A plugin conforms if
-//! all questions were asked and no finding is a violation. Findings of the other levels are only
-//! advice.
+//! all questions were asked (some are asked only after a violation) and no finding is a violation.
+//! Findings of the other levels are only advice.
 
 mod json;
 mod markdown;
@@ -148,7 +148,7 @@ fn interface() -> String {
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
-    // A directory, or a file that does not exist, is an error here.
+    // A directory with several plugins, or a file that does not exist, is an error here.
     let [file] = &files(std::slice::from_ref(&args.file))?[..] else {
         return Err(Failure::new(format!("{}: has several plugins", shown(&args.file)))
             .hint("check one file at a time"));

@@ -225,8 +225,8 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // This time was converted with the offset of the window, which the profile's UTC also
-            // uses.
+            // This time was converted with the offset or the beginning of the window, which the
+            // profile's UTC also uses.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// events. If they cannot be converted, returns the given profile, in which a loss says that files
 /// with events were not converted.
 pub fn show(profile: Profile) -> Profile {
-    // A profile that was recorded in several passes has no plugins.
+    // A profile that `run --passes` recorded has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {
         return profile;
     }

@@ -3,8 +3,8 @@
 //!
 //! | a time | is taken for |
 //! |---|---|
-//! | inside of the recording, or less than an hour outside | UTC |
-//! | inside of the recording if it is read as `CLOCK_MONOTONIC`, or less than a minute outside | `CLOCK_MONOTONIC`; it is converted, and a note names the plugin |
+//! | inside of the recording, or at most an hour outside | UTC |
+//! | inside of the recording if it is read as `CLOCK_MONOTONIC`, or at most a minute outside | `CLOCK_MONOTONIC`; it is converted, and a note names the plugin |
 //! | any other | an unknown clock: the first time is placed at the recording's start, the others relative to it, and a note names the plugin |
 
 use crate::view::units::{moment, plural};

@@ -23,7 +23,7 @@ pub struct Choice {
     pub counters: Vec<Counter>,
     /// Counters that are sampled at regular times while the program runs.
     pub beside: Vec<Counter>,
-    /// Notes about default counters that do not work.
+    /// Notes for the profile, such as those about default counters that do not work.
     pub notes: Vec<String>,
     /// Metrics to compute from the counters.
     pub metrics: Vec<MetricInfo>,
@@ -37,12 +37,12 @@ pub struct Chosen {
     pub threads: Vec<Counter>,
     /// Counters of whole processor packages, which are sampled while the program runs.
     pub packages: Vec<Counter>,
-    /// Notes about default counters that do not work.
+    /// Notes for the profile, such as those about default counters that do not work.
     pub notes: Vec<String>,
 }
 
 /// Returns the counters that `-e` names. It is an error if one of them does not work on this
-/// machine. Without `-e`, returns the default counters that work.
+/// machine. Without `-e`, returns those of environment variables, or the default ones that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,

@@ -18,8 +18,8 @@ use crate::failure::Failure;
 
 const LIBRARY: &str = "libcounterpoint.so";
 
-/// Returns the places where the shared library may be: in `../lib` relative to the program, or next
-/// to the program.
+/// Returns the places where the shared library may be: in `../lib` relative to the program's
+/// directory, or next to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
     // The kernel returns the path of this program with all links resolved.
     let program = std::env::current_exe()?;

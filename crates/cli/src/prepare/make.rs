@@ -64,7 +64,7 @@ impl Prepared {
     }
 
     /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
-    /// over when that process ends. Otherwise, it is over when this process ends.
+    /// over when that process ends. Otherwise, it is over when this process ends (`env`: never).
     ///
     /// # Errors
     /// Returns an error if the manifest cannot be written. In this case, the profile's directory

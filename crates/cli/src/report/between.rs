@@ -1,6 +1,6 @@
-//! `report --by between`: shows the time in which threads were in no call. A row is a pair of ops:
-//! the op before a gap and the op after it. For calls inside of other calls, a second table shows
-//! the gaps by level.
+//! `report --by between`: shows the time in which threads were in no call. A row is a pair of ops
+//! on one thread: the op before a gap and the op after it. For calls inside of other calls, a
+//! second table shows the gaps by level.
 
 use std::io;
 use std::process::ExitCode;

@@ -162,7 +162,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
         // inner calls.
         inner_calls?: Some(of_pass.inner).filter(|n| *n > 0),
         dispatches: of_pass.dispatches,
-        // Durations are null only if the calls were counted and not timed.
+        // Durations are null if the timed calls of a run with `--budget` do not tell them.
+        // `self_ns` is also null for rows that belong to no thread.
         total_ns: total_known.then_some(total.value),
         self_ns: own.map(|own| own.value).filter(|_| self_known),
         spread?: row.spread().filter(|_| repeated),
@@ -174,7 +175,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
         p50_ns: timed(p50.value).filter(|_| quantiles_known),
         p99_ns: timed(p99.value).filter(|_| quantiles_known),
         empty_share: row.empty_share,
-        // Absent if no values of empty calls were subtracted.
+        // Absent if nothing was subtracted, or if the error of the total is not known.
         intervals?: (row.taken.is_some() && range_known).then_some(object! {
             total_ns: total,
             self_ns?: own,
@@ -196,7 +197,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     // The part of the value that is due to the recorder: the values that empty
                     // calls read.
                     empty_share: counter.and_then(|c| c.empty_share()),
-                    // Absent if no values of empty calls were subtracted.
+                    // Absent if nothing was subtracted, or if the error is not known.
                     intervals?: counter
                         .filter(|c| subtracted && has_range(sampled, i, c))
                         .map(|c| object! { total: c.value, per_call: c.mean() }),

@@ -90,7 +90,7 @@ fn level_name(level: Level) -> String {
     level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
 }
 
-/// Returns the ops for which the numbers of operations and bytes are known, and the roofs.
+/// Returns the ops whose work (operations or bytes) is known, and the roofs.
 fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let recorded = by_shape(&activities).map_err(Failure::new)?;
@@ -100,7 +100,7 @@ fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roo
 }
 
 /// Returns the table, the explanations of its columns, and the chart, for a page. Returns `None` if
-/// the work (operations and bytes) is not known for any op.
+/// the work (operations or bytes) is not known for any op.
 pub fn whole(
     profile: &Profile,
     before: &Before,

@@ -30,9 +30,9 @@ const MODULES_SCHEMA: &str = "counterpoint.modules/1";
 const LINES_SCHEMA: &str = "counterpoint.lines/1";
 /// The schema of the JSON that `report --by shape` prints.
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
-/// The name of the row for ops that are in no module, in the table for people.
+/// The name of the row for ops that are in no module, in tables and CSV.
 const NO_MODULE: &str = "(no module)";
-/// The name of the row for ops that no line of Python code called, in the table for people.
+/// The name of the row for ops that no line of Python code called, in tables and CSV.
 const NO_LINE: &str = "(no line)";
 /// The text that is shown for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";

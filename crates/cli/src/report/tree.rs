@@ -55,8 +55,8 @@ pub struct Whole {
     pub keys: Vec<Option<Key>>,
 }
 
-/// Returns the whole tree. Returns `None` for a run with `--budget`, or if no call is inside of
-/// another call.
+/// Returns the whole tree. Returns `None` for a run with `--budget`, or if no call or loop is
+/// inside of another one.
 pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     let calls = call_tree(profile, raw, 0)?;
     let TreeRows { rows, .. } =
@@ -150,7 +150,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 depth: row.of.depth,
                 kind: row.kind,
                 name: &row.name,
-                // Null if the passes of the program may have different numbers of calls.
+                // Null if the passes of `run --passes` may have different numbers of calls.
                 calls: row.of.calls,
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),

@@ -66,7 +66,7 @@ impl DatasetArgs {
 /// Checks before the program runs that its recording can be added to the dataset `dir`.
 ///
 /// # Errors
-/// Returns an error if `dir` exists and is neither a dataset nor empty.
+/// Returns an error if `dir` is not a directory, or contains files that do not belong to a dataset.
 pub fn check(dir: &Path) -> Result<(), Failure> {
     use ::dataset::open::is_dataset;
     use ::dataset::own::foreign;
@@ -89,17 +89,17 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Chooses a different output for each rank, because the ranks on one machine are often started in
-/// the same directory.
+/// Chooses a different output for each rank if the user named none, because the ranks on one
+/// machine are often started in the same directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));
     }
 }
 
-/// Adds the whole profile to the dataset, unless one of the `running` processes is still recording.
-/// `shown` is the profile's path as the user typed it. Errors are only printed, because the program
-/// has run and its profile exists.
+/// Adds the whole profile to the dataset, unless `running`, the number of processes that are still
+/// recording, is above 0. `shown` is the profile's path as the user typed it. Errors are only
+/// printed, because the program has run and its profile exists.
 pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());

@@ -34,7 +34,7 @@ pub use output::Redirected;
 
 /// The shortest time between two drawings of the view.
 const LEAST: Duration = Duration::from_secs(1);
-/// After its work, the view pauses for this many times the processor time that the work took.
+/// After its work, the view pauses for at least this many times the processor time of the work.
 const PAUSE: u32 = 150;
 /// The fraction of the time that may be spent on reading calls. The time for opening the profile
 /// and drawing the view is not included.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!  -e a,b,c,d,e   ──► {a,b,c,d} {e}        as many at once as work here, in the order typed
-//!  --passes=N     ──► N sets of about the same size
+//!  --passes=N     ──► at most N sets of about the same size
 //!  -e {a,b},{c}   ──► {a,b} {c}            one pass per group
 //! ```
 //!
 //! If there is room, each set also gets task-clock, so that all passes have one counter in common.
 //! All counters are chosen and tried before the first pass starts. If the program does not end with
 //! status 0 in a pass, no further pass is started. If a signal that ends a command (such as SIGINT)
-//! arrives, the current pass is the last one, and then that signal ends `run`.
+//! arrives while the program does not run and passes are left, at most one more pass is started,
+//! and then that signal ends `run`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -20,8 +20,8 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// The time between two writes of samples to the profile. If `run` is killed, at most the samples
-/// of this time are lost.
+/// The shortest time between two writes of samples to the profile. If `run` is killed, at most the
+/// samples of this time and of one interval are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A thread that takes samples until [`Self::finish`] is called.
@@ -85,8 +85,8 @@ impl Sampler {
     }
 
     /// Allows the sampling thread to write the manifest until `finish` is called; no other thread
-    /// does so meanwhile. After a second, the thread adds a snapshot of the clocks to the manifest.
-    /// With it, ticks can be converted to ns even if `run` is killed.
+    /// does so meanwhile. After a second or more, the thread adds a snapshot of the clocks to the
+    /// manifest. With it, ticks can be converted to ns even if `run` is killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }

@@ -12,9 +12,9 @@
 //! neither program over many rounds. When all runs of A were made before all runs of B, one verdict
 //! in four was wrong (docs/diff.md).
 //!
-//! The warm-up follows a fixed rule, which does not depend on the data: each program runs once
-//! before the first round, so that its files are in memory. No calls are left out within a run,
-//! because the first iterations hardly change the statistics by which runs are compared.
+//! The warm-up follows a fixed rule, which does not depend on the data: `--warm-up` runs of each
+//! program (by default 1) before the first round, so that its files are in memory. Within a run, no
+//! calls are left out, because the first iterations hardly change the compared statistics.
 //!
 //! The series ends early if a program does not end with status 0, or if `run` receives a signal
 //! that ends a command (such as SIGINT). The rounds that were complete by then can still be
@@ -76,7 +76,8 @@ pub struct Repeat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words(Vec<String>);
 
-/// Splits a command into words as a shell does, but without expanding variables or patterns.
+/// Splits a command into words, nearly as a shell does. Unquoted characters for variables, patterns
+/// and the like are an error.
 fn words(text: &str) -> Result<Words, String> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;
@@ -140,8 +141,8 @@ impl Ended {
     }
 }
 
-/// Runs the series. The exit status is 0 if all rounds are complete. Otherwise, it is the status of
-/// the program that ended the series.
+/// Runs the series. The exit status is 0 if all rounds are complete. Otherwise, this process ends
+/// with the status or signal that ended the series.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {

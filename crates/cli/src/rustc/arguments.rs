@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next word, unless the value follows in the same word after `=`.
+/// Options whose value is the next word, unless it follows in the same word (`-Copt-level=3`).
 const WITH_VALUE: &[&str] = &[
     "--crate-name",
     "--crate-type",

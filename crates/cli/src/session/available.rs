@@ -15,7 +15,8 @@ use crate::prepare::{self, Chosen, Recording};
 /// Returns the counters of `recording` that work on this machine. Leaves out names that this
 /// machine does not know, counters that do not open or do not count, and counters of whole
 /// packages. If the other counters cannot be counted together, leaves out counters from the end of
-/// the list until they can. Adds a note for each counter that is left out.
+/// the list until they can, or with `--multiplex` divides them into groups. Adds a note for each
+/// counter that is left out.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,

@@ -209,8 +209,8 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// Returns the line with at most `columns` columns. A terminal would wrap a longer line, and
-/// erasing the line would then leave its beginning on the screen.
+/// Returns the line with fewer than `columns` columns, if its prefix and the time fit. A terminal
+/// would wrap a longer line, and erasing it would leave its beginning on the screen.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),
@@ -230,7 +230,7 @@ fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // A command reads some files twice, so the number is limited to the size of the files.
+            // A command reads some files twice, so the bytes are limited to the size of all files.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }

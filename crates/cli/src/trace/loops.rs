@@ -1,5 +1,5 @@
 //! Writes loops into timelines: hits that mode `log` recorded one by one become slices, and the
-//! sums of other modes become metadata.
+//! sums of all loops become metadata.
 
 use std::io;
 

@@ -116,8 +116,8 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// Creates a temporary directory next to the output. It is removed when the returned value is
-/// dropped.
+/// Creates a temporary directory next to the output, or among the temporary files of the system. It
+/// is removed when the returned value is dropped.
 fn beside(output: &Path) -> io::Result<Stage> {
     // If the output is a pipe or a device, no directory can be created next to it.
     Stage::create(&match std::fs::metadata(output) {

@@ -57,7 +57,7 @@ pub struct Style {
     /// Whether times and bytes are printed in a suitable unit, as in other views. The original hook
     /// prints durations in microseconds.
     pub units: bool,
-    /// Whether the counter values that were measured for an empty call are printed at the end.
+    /// Whether the part of durations that is the recorder's own is printed at the end.
     pub probes: bool,
     /// Whether unusual words are avoided or explained. The original hook prints `16-ile means`.
     pub explained: bool,
@@ -82,8 +82,8 @@ impl Default for Style {
     }
 }
 
-/// Writes the statistics of every op and thread, and the tables of conditional probabilities if
-/// `stats` has them.
+/// Writes the statistics of every op, in each thread or rank and in all, and the tables of
+/// conditional probabilities if `stats` has them.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.

@@ -59,7 +59,7 @@ pub fn script(r: &mut Random) -> ProfileScript {
                 thread.call(call);
                 match r.below(18) {
                     0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
-                    // A lost page causes a gap. Calls after the gap may be recorded although the
+                    // A lost page causes a gap. Calls before the gap may be recorded although the
                     // calls around them are missing.
                     2 => _ = thread.then(Item::LostPage(end, 0, end)),
                     _ => (),
@@ -75,8 +75,8 @@ pub fn script(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Adds functions that contain some of the calls of some threads, as if a profiler plugin had
-/// recorded these functions.
+/// To some processes, adds functions that contain all calls or the first calls of each thread, as
+/// if a profiler plugin had recorded these functions.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
         if r.below(3) > 0 {
@@ -122,8 +122,8 @@ fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     (1_001..end).rev().find(|at| is_free(*at) && calls().any(|(_, to)| to < *at))
 }
 
-/// Writes a random profile. Some profiles have two passes with one counter each. The calls of the
-/// two passes may be the same or different.
+/// Writes a random profile. Some profiles have two passes (two runs of the program) with one
+/// counter each. The calls of the two passes may be the same or different.
 fn write(r: &mut Random, dir: &Path) {
     let one = script(r);
     if r.below(5) > 0 {
@@ -194,8 +194,9 @@ impl<'a> Judged<'a> {
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Compares every view with numpy's numbers. Returns whether the corrected values contradict
-    /// each other. In this case, views show the raw values, which are not compared.
+    /// Compares `report`, also as a tree and as text, and `stats` with numpy's numbers. Returns
+    /// whether the corrected values contradict each other. In this case, views show the raw values,
+    /// which are not compared.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -498,8 +499,8 @@ fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
             assert_eq!(counter["calls"], variable["calls"], "{name}");
             same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
         }
-        // With two buckets, the bucket means are those of the faster and of the slower half of the
-        // calls. So the first mean is at most the median.
+        // By default, there are 16 buckets, and the first has the fastest sixteenth of the calls.
+        // So its mean is at most the median.
         let low = all["variables"][0]["bucket_means"][0].as_f64();
         assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
     }

@@ -19,8 +19,8 @@ fn text(profile: &Path, options: &[&str]) -> String {
 }
 
 /// On *main*, `load` takes 1 ms and `step` 2 ms, ten times in turn. A gap of 3 ms is before each
-/// `step`, and one of 1 ms before each `load`. `step` contains a call of `load`, which has no gap
-/// of its own. On *helper*, there is one call.
+/// `step`, and one of 1 ms before each `load` except the first. `step` contains a call of `load`,
+/// which has no gap of its own. On *helper*, there is one call.
 fn alternating() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

@@ -14,7 +14,7 @@ use record::{Drawn, GroupLayout, Record};
 
 use crate::support::{Programs, Recorded, counterpoint, environment, plain};
 
-/// The budgets and counters with which every program is run.
+/// The budgets and counters with which most programs are run.
 pub const RUNS: [(&str, &str); 3] = [
     ("--budget=0", "page-faults:u"),
     ("--budget=0.5%", "none"),
@@ -84,8 +84,8 @@ pub fn check(what: &str, profile: &Profile) {
         assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
         let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
         assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
-        // The first calls must be timed. This means that they are drawn (chosen for timing) with
-        // the period 1.
+        // The first calls are timed, so the first record must be of a call that was drawn (chosen
+        // for timing) with the period 1.
         assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
         records += of.len();
     }
@@ -315,7 +315,8 @@ fn calls_of_the_hook_are_counted() {
     }
 }
 
-/// Each pass has separate counts. Calls that a filter leaves out are not counted.
+/// `run --passes` runs the program once for each set of counters. Each of these passes has separate
+/// counts. Calls that a filter leaves out are not counted.
 #[test]
 fn passes_and_filters_have_their_counts() {
     let Some(program) = counterpoint("counted passes") else { return };

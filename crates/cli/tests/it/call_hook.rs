@@ -84,8 +84,8 @@ fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host("touch", 10));
     let faults: Vec<_> = recorded.calls().iter().map(|c| c["page-faults:u"].clone()).collect();
-    // The first call touches no memory, but it may load code. Of the later calls, one touches 64
-    // new pages of zeros, and the others touch none.
+    // The first call touches no memory, but it may load code. Of the later calls, the first one
+    // touches 64 new pages of zeros, and the others touch none.
     assert_eq!(faults.len(), 11);
     assert_eq!(faults[1..], [vec!["64"], vec!["0"; 9]].concat());
 

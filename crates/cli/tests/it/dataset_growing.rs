@@ -352,8 +352,8 @@ enum Victim {
     Everything,
     /// `run` alone, while an export runs that it has started. This export ends, too.
     Run,
-    /// `run` alone, while also an export runs that is not its child. That export ends after another
-    /// export has added the whole recording.
+    /// `run` alone, while also an export runs that is not its child. That export is stopped until
+    /// another export, of the whole recording, waits for it or has ended.
     RunBesideAnExport,
     /// The running export alone.
     Export,

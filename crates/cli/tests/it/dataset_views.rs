@@ -382,8 +382,8 @@ fn a_run_adds_itself() {
     assert!(!scratch.join("c.cpt").exists(), "the program has not run");
 }
 
-/// With SIGKILL, kills `run` and everything that it has started. The moments of the kills are
-/// distributed over the whole life of `run`.
+/// With SIGKILL, kills the process group of `run`. The moments of the kills are distributed over
+/// the whole life of `run`.
 #[test]
 fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
     const KILLS: u32 = 60;

@@ -50,7 +50,7 @@ fn with_softmax(
     let main = process.thread("main");
     for i in 0..20u64 {
         let at = 1_000_000 + 100_000 * i;
-        // The durations of calls within a run differ by up to 40 ns, in the same way in each run.
+        // The durations of matmul within a run differ by up to 40 ns, in the same way in each run.
         let long = matmul + 10 * (i % 5);
         for workgroup in 0..2 {
             let begin = at + 20_000 * u64::from(workgroup);
@@ -64,9 +64,9 @@ fn with_softmax(
     script
 }
 
-/// Makes a series in which matmul takes 10,000 ns in A and `b` ns in B. From round to round, times
-/// differ by up to ± 1 %, equally for both runs of a round. The two runs of a round additionally
-/// differ by up to 0.16 %.
+/// Makes a series in which matmul takes 10,000 ns in A and `b` ns in B. From round to round, these
+/// times differ by up to ± 1 %, equally for both runs of a round. The two runs of a round
+/// additionally differ by up to 0.16 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),

@@ -21,8 +21,8 @@ fn write(dir: &Path, runs: u64) {
         let process = script.process(7);
         process.library("m", &["matmul", "softmax"]);
         let thread = process.thread("main");
-        // The times of an op differ by at most 1.2 % between runs. The differences are not the same
-        // for the two ops.
+        // Apart from the slowdown, the times of an op differ by at most 1.2 % between runs. The
+        // differences are not the same for the two ops.
         let noise = [run * 7 % 11, run * 5 % 13];
         let slower = if run < AT { 10 } else { 12 };
         for call in 0..10 {

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `sh` | command lines, run here in the order of the page, in one directory per page |
 //! | `console` | the same, in lines that begin with `$ `; the output is for the reader |
-//! | `python` | run by `tests/python/tvm/test_docs.py` |
+//! | `python` | run by `tests/python/tvm/test_docs.py` and the tests that it names |
 //! | `rust` | run by `crates/measure/tests/documented.rs` |
 //! | `text` | not an example |
 //!
@@ -20,9 +20,9 @@
 //! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory in which blocks run contains the files that pages assume: `mlp.vmfb`, `dist/`, and
-//! `PROGRAM`, which runs the module. If the text of a page names an option of a command, the option
-//! must be in the command's `--help`.
+//! The directory in which blocks run contains the files that pages assume: `dist/` and, if there is
+//! IREE, `mlp.vmfb` and `PROGRAM`, which runs this module. If the text of a page names an option of
+//! a command, the option must be in the command's `--help`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};

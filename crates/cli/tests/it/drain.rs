@@ -288,7 +288,8 @@ fn calls_stay_in_order() {
     }
 }
 
-/// Each pass has a separate pool, which is drained while the pass's program runs.
+/// `run --passes` runs the program once for each set of counters. Each of these passes has a
+/// separate pool, which is drained while the program runs.
 #[test]
 fn every_pass_is_drained() {
     let Some(program) = counterpoint("drained passes") else { return };
@@ -385,9 +386,8 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
 
 /// If a program truncates a pool that it has mapped itself, it dies at its next recorded call. No
 /// process can access memory that its file no longer has, and the recorder must not install a
-/// handler of SIGBUS. Until that call, the program runs normally. `run` ends
-/// with the same signal, stores the signal in the profile, and keeps
-/// the pages that were drained.
+/// handler of SIGBUS. Until that call, the program runs normally. `run` ends in the same way as the
+/// program, stores the exit status or signal in the profile, and keeps the pages that were drained.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };

@@ -124,8 +124,7 @@ fn recover_does_the_same_with_and_without_landlock() {
     }
 }
 
-/// `recover` finds and frees pools whose profile no longer exists, in all places where pools can
-/// be.
+/// `recover --orphans` finds and frees pools whose profile no longer exists.
 #[test]
 fn recover_frees_pools_that_are_left_over() {
     for (name, options) in KERNELS {

@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// There are two threads, each on its own CPU. Calls of `matmul` take 100 to 129 ns. On `main`, one
-/// in 9 of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of `softmax` take
-/// 40 to 59 ns, independently of the counters. All calls of `copy` take 10 ns.
+/// There are two threads, each on its own CPU. Calls of `matmul` take 100 to 129 ns. On `main`,
+/// about one in 9 of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of
+/// `softmax` take 40 to 59 ns, independently of the counters. All calls of `copy` take 10 ns.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

@@ -112,8 +112,8 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Returns a text about everything below a directory: mode, number of links and owner, and the time
-/// of change and the content of files.
+/// Returns a text about a directory and about each entry below it: mode, number of links and owner,
+/// for files of less than 16 MiB also the time of change and the content, and for links the target.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -287,8 +287,8 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// The test puts a pipe or a device in the place of each of these files and directories. No view
-/// may even open it.
+/// The test puts a pipe or a link to a device in the place of each of these files and directories.
+/// No view may even open it.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -331,8 +331,8 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // `report` does not read these files: only exports read them, or the pool has newer
-            // data.
+            // `report` does not read these files: only exports or `hook report` read them, or the
+            // pool has newer data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -646,8 +646,8 @@ fn memory_of_deleted_profiles_is_freed() {
 }
 
 /// `run` and its program are killed during a real recording, and the profile is deleted. The next
-/// `run` frees the memory. The memory of a copied, moved or running profile is not freed until this
-/// is safe.
+/// `run` frees the memory. The memory of a moved or running profile is not freed until this is
+/// safe.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";

@@ -138,7 +138,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     (tables, trace, metrics)
 }
 
-/// Returns every command with every format, and command lines that cause errors.
+/// Returns command lines with commands in their formats, and command lines that cause errors.
 fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     let profile = profile(scratch);
     let (tables, trace, metrics) = files(scratch);

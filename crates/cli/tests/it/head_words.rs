@@ -41,7 +41,7 @@ fn one_waits(names: [&str; 2]) -> ProfileScript {
     script
 }
 
-/// The first lines of a report name one thread. A sum over both threads would say 478 of 492 ms,
+/// The first lines of a report name one thread. A sum over both threads would say 479 of 492 ms,
 /// which is misleading.
 #[test]
 fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
@@ -254,8 +254,8 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// A range contains a loop. Each step of the loop takes 1 ms, of which 0.4 ms are in a second range
-/// that calls `mul`.
+/// The range `loop` has ten calls of 1 ms each, of which 0.4 ms are in the range `step`, which
+/// calls `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

@@ -306,7 +306,8 @@ fn the_program_does_not_notice() {
     }
 }
 
-/// If the program crashes, there is no report. The profile is kept and can be read.
+/// If the program crashes or calls `_exit`, there is no report. The profile is kept and can be
+/// read.
 #[test]
 fn a_profile_left_by_a_crash_can_be_read() {
     let Some(dropped) = Dropped::new("hook crash") else { return };

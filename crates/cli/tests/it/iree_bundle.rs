@@ -198,7 +198,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let lines = [
         json!({"schema_version": 15, "record_type": "schema", "format": "ireeperf-jsonl"}),
         correlation(1_000, 51_000),
-        // The driver's clock runs slower by a tenth.
+        // The host's clock runs faster by a tenth.
         correlation(2_000, 52_100),
         json!({"record_type": "counter", "counter_set_id": 3, "name": "waves",
                "sample_value_offset": 1, "sample_value_count": 2}),

@@ -15,8 +15,8 @@ fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// What a victim of `tests/programs/killer.c` reports: its process id, and how many calls of each
-/// of its threads have returned.
+/// What a victim of `tests/programs/killer.c` reports: its process id, how many calls of each of
+/// its threads have returned, and after which time it was to be killed.
 struct Slot {
     pid: u32,
     returned: [u64; 2],

@@ -1,5 +1,5 @@
-//! Tests details of `run`: stopping and continuing, scripts without `#!`, and an output path that
-//! is a link.
+//! Tests details of `run`: stopping and continuing, scripts without `#!`, an output path that is a
+//! link, and a profile without a manifest.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -63,7 +63,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // The script is started in the same way as by a shell or `env`.
+    // `env` starts the script in the same way as a shell.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -74,7 +74,7 @@ fn a_script_without_interpreter() {
 }
 
 /// The output path is a link to a profile. `run` moves this profile aside, and the new profile
-/// takes its place.
+/// takes its place. A link to nothing is an error.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -102,7 +102,7 @@ fn an_output_that_is_a_link() {
 }
 
 /// A killed `run` left a directory without a manifest. The next `run` replaces the directory and
-/// frees the pool. A directory with any other content is kept.
+/// frees the pool. A directory that has any other content, or whose pool is open, is kept.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };

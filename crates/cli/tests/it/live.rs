@@ -190,7 +190,7 @@ fn ctrl_c_ends_the_program() {
     session.until(0, "_matmul_");
     session.ours.write_all(b"\x03").unwrap();
     let status = session.end();
-    // Python prints which exception ended it, and ends by the same signal.
+    // Python prints which exception ended it, and ends by SIGINT.
     assert!(session.shown.contains("KeyboardInterrupt"), "{}", session.shown);
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert!(signal == Some(libc::SIGINT) || status.code() == Some(130), "{status:?}");

@@ -74,8 +74,8 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // There is room for the library but not for the pool. So nothing is recorded, and a message
-    // says so.
+    // With a limit of 1 MiB, there is room for the library but not for the pool. So nothing is
+    // recorded, and a loss in the profile says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

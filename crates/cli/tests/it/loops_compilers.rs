@@ -1,7 +1,7 @@
 //! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers. Builds with make, CMake
-//! and cargo only have to set one variable to use them. The built programs print the same as
-//! without instrumentation, and their loops have the hits that were computed on paper. In all other
-//! respects, clang behaves as usual.
+//! and cargo only have to set one variable for each language to use them. The built programs print
+//! the same as without instrumentation, and their loops have the hits that were computed on paper.
+//! In all other respects, clang behaves as usual.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

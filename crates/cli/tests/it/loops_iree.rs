@@ -130,9 +130,9 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // All hits of a loop have the same number of iterations. In mode sampled, all of these hits
-        // are timed, because there are so few, so the report has the numbers of iterations of all
-        // hits.
+        // All hits of a loop have the same number of iterations. In mode sampled, the report has
+        // the least and the greatest number of iterations of the timed hits, which must therefore
+        // be equal.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {

@@ -38,8 +38,8 @@ fn clang(test: &str, least: u32) -> Option<PathBuf> {
     found
 }
 
-/// Returns the sum that the examples print: the sum of all products of rows (i % 7) and columns (i
-/// % 5).
+/// Returns the sum that the examples print: the sum of all elements of the product of two matrices.
+/// Element number i is i % 7 in the first matrix, and i % 5 in the second one.
 fn sum() -> String {
     let of = |modulus: u64, row: u64, column: u64| (row * N + column) % modulus;
     let product = |i: u64, j: u64| (0..N).map(|k| of(7, i, k) * of(5, k, j)).sum::<u64>();

@@ -329,8 +329,8 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2048 pages of 64 KiB, in all as much as 2^27 bytes, or 1,048,576 entries.
-    // Because headers take some of this room, a table with this many entries does not fit.
+    // The pool has 2048 pages of 64 KiB, in all 2^27 bytes, as much as 1,048,576 entries. Because
+    // headers take some of this room, a table with this many entries does not fit.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -484,8 +484,8 @@ fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     run.is_without_losses();
 }
 
-/// The test cuts the file `loops.cps` at every byte, and changes every byte. This causes losses and
-/// never a panic. The rows before a cut are kept.
+/// The test cuts the file `loops.cps` at every byte, and changes every byte except the kinds of
+/// frames. Each change causes a loss, and nothing causes a panic. The rows before a cut are kept.
 #[test]
 fn damage_is_a_loss() {
     let Some(program) = support::counterpoint("loops: damage") else { return };

@@ -1,5 +1,5 @@
-//! Tests what many commands have in common: the pager, colours, completions, manual pages, and the
-//! suggestion of the next command.
+//! Tests what many commands have in common: the pager, colours, completions, manual pages, the
+//! suggestion of the next command, the line of progress, and the options `--quiet` and `--verbose`.
 
 use std::fs::File;
 use std::io::{Read, Write};

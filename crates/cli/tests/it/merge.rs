@@ -188,8 +188,8 @@ fn what_was_merged_can_be_merged_again() {
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
-/// Both passes of a rank repeat the same calls, so the numbers of a rank are means over the two
-/// passes.
+/// `run --passes` runs a program once for each set of counters. The two passes of each rank repeat
+/// the same calls, so the numbers of a rank are means over the two passes.
 #[test]
 fn passes_stay_passes() {
     let made = Made::new(&[]);

@@ -1,6 +1,6 @@
 //! Tests what people type when they do not know a name. Each message says what to type instead, and
-//! never suggests a wrong name. No test here needs a PMU, because `run` reports the error before it
-//! looks for its library.
+//! never suggests a wrong name. No test here needs a PMU or Counterpoint's library, because `run`
+//! reports the error before it looks for the library.
 
 use std::process::Command;
 

@@ -442,7 +442,8 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Exports the calls of [`nested`] together with a dispatch of IREE, in both timeline formats.
+/// Exports the calls of [`nested`] together with a dispatch of IREE and an op in one more process,
+/// in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();

@@ -168,8 +168,8 @@ fn time_series_alone_have_a_timeline() {
     assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
-/// For slow calls, the page names the same counters as `stats`. In the timeline, the counters of
-/// each thread are below its calls.
+/// The page shows the same correlations of durations with counters as `stats`. In the timeline, the
+/// counters of each thread are below its calls.
 #[test]
 fn counters_are_those_of_stats() {
     let (scratch, golden) = setup();

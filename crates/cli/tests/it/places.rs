@@ -258,8 +258,8 @@ fn no_home_and_no_place_for_temporary_files() {
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// If `/dev/shm` is not writable, `run` creates the pool inside of the profile, and a note in the
-/// report says so.
+/// If `/dev/shm` is not writable and `XDG_RUNTIME_DIR` is not set, `run` creates the pool inside of
+/// the profile, and a note in the report says so.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -283,9 +283,10 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
-/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` is not writable.
-/// That user could replace anything that `run` creates in this directory: the pool, or the link
-/// through which a library with a space in its path is preloaded. So `run` creates nothing there.
+/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, or one that a group can write to,
+/// and `/dev/shm` is not writable. Other users could replace anything that `run` creates in this
+/// directory: the pool, or the link through which a library with a space in its path is preloaded.
+/// So `run` creates nothing there.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };

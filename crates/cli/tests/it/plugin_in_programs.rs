@@ -1,6 +1,7 @@
 //! Tests profiler plugins in recorded programs and in sessions. The plugin is
-//! `tests/programs/plugins/timed.c`, which the tests compile. The programs that load it are
-//! `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
+//! `tests/programs/plugins/timed.c`, which the tests compile; one test also uses `plugin.c` in the
+//! same folder. Most programs that load it are `tests/programs/plugged.c`, `plugged_session.c` and
+//! stock IREE.
 //!
 //! above 600 lines: all of these tests use the same plugin and the same helpers.
 

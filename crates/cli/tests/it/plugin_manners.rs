@@ -143,8 +143,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // If the bad plugin does not hang, the time limit is long, so that it is enough for the
-        // good plugin even on a busy machine.
+        // If the bad plugin neither hangs nor keeps its thread, the time limit is long, so that it
+        // is enough for the good plugin even on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {

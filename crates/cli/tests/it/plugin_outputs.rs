@@ -36,8 +36,8 @@ fn random_name() -> String {
 }
 
 /// Makes a recording with `tests/programs/plugins/plugin.c`. It has a launch of 1 µs by thread 501
-/// of process 500, a kernel of 7.5 µs on stream 7 of device 3, and two values of a counter of
-/// device 3.
+/// of process 500, a kernel of 7.5 µs on stream 7 of device 3, and two pairs of values (read and
+/// write) of a counter of device 3.
 fn recorded(scratch: &Scratch, name: &str) -> String {
     let file = scratch.join("plugin.so");
     // The events get the present time, because Perfetto leaves out events that are earlier than the

@@ -314,7 +314,7 @@ fn a_cleared_environment_is_only_counted() {
     assert_eq!(recorded.losses(), lost("child_without_variables", 1));
 }
 
-/// `LD_PRELOAD` does not apply to a set-user-id program that another user starts.
+/// `LD_PRELOAD` does not apply to a set-user-id or set-group-id program that another user starts.
 #[test]
 fn more_rights_than_the_user() {
     let Some(program) = counterpoint("rights") else { return };

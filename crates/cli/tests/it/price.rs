@@ -167,7 +167,8 @@ fn brackets_are_timed_and_what_others_used_is_counted() {
         }
     }
     let cost = process.cost.unwrap();
-    // The hook of Python programs reported 5,000 ms. They are a part of the time of loading.
+    // The program reported 5,000 ms, as the hook of Python programs does. They are a part of the
+    // time of loading.
     assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
     assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
     let start = &recorded.report(&[])["probe"]["parts"]["start"];

@@ -19,14 +19,14 @@ struct Program {
     name: &'static str,
     /// The commands that must exist for this program.
     needs: Vec<&'static str>,
-    /// The command line. If it contains a character that is special to a shell, `sh -c` runs it.
-    /// Otherwise, `counterpoint run` starts the program itself. `@` stands for the directory of the
-    /// programs that were compiled for this test.
+    /// The command line. If it contains a character that is special to a shell, or begins with
+    /// `LD_PRELOAD`, `sh -c` runs it. Otherwise, `counterpoint run` starts the program itself. `@/`
+    /// stands for the directory of the programs that were compiled for this test, and a name with
+    /// `@` for an installed file.
     line: &'static str,
 }
 
-/// Returns the list. Each program is started in a separate directory with a file `words` of 1,000
-/// lines.
+/// Returns the list. Each program is started in a new directory with a file `words` of 1,000 lines.
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {

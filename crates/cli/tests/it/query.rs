@@ -167,8 +167,8 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-/// Adds 16 ranks with huge values. The sums need more than 64 bits, and the squares have more than
-/// 38 digits.
+/// Adds 16 ranks with huge values. The sums need more than 64 bits, and the sums of squares have
+/// more than 38 digits.
 pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();

@@ -18,7 +18,7 @@ use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
-/// The time limit of every wait. No step that ends takes this long.
+/// The time limit of most waits. No step that ends takes this long.
 const LONG: Duration = Duration::from_secs(240);
 
 fn engine() -> Option<PathBuf> {

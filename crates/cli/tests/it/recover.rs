@@ -1,5 +1,4 @@
-//! Tests the output and the effects of `recover`. After `recover`, views work without any other
-//! command.
+//! Tests the output and the effects of `recover`.
 
 use std::path::{Path, PathBuf};
 

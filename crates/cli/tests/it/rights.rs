@@ -15,7 +15,7 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Makes a directory and everything in it writable by everybody. So nothing but the program's own
+/// Makes a directory and everything in it writable by everybody. So nothing but the library's own
 /// decision prevents it from writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
@@ -49,8 +49,8 @@ struct Case {
 }
 
 impl Case {
-    /// Returns `None` if the files cannot be created, or if the user nobody cannot start the
-    /// program.
+    /// Returns `None` if there is no installation of Counterpoint, if this process does not belong
+    /// to root, or if the user nobody cannot start the program.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
         // SAFETY: `geteuid` has no preconditions.
@@ -140,7 +140,8 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // Without set-user-id, the same program reads the variables. This shows that the test can fail.
+    // Without additional rights, the same program reads the variables. This shows that the test can
+    // fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

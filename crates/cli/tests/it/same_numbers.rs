@@ -25,7 +25,8 @@ use crate::account::amount;
 use crate::strangers_screen::look_at;
 use crate::support::OFTEN_STARTED;
 
-/// Returns a profile with dispatches of three functions. Their workgroups run on several threads.
+/// Returns a profile with dispatches of three functions. Their workgroups run on one to four
+/// threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

@@ -1,6 +1,6 @@
 //! Tests views of scripted profiles of runs with a budget, in which only some calls are timed. The
-//! expected numbers for [`paper`] were computed on paper. For [`paper`] and [`drawn`], the tests
-//! also compute them with numpy, by the program in docs/sampling.md.
+//! expected numbers for [`paper`] and [`often`] were computed on paper. For [`paper`] and
+//! [`drawn`], the tests also compute them with numpy, by the program in docs/sampling.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn golden(scratch: &Scratch) -> Golden {
         .scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns a profile of two threads. One tick is 1 ns.
+/// Returns a profile of one thread. One tick is 1 ns.
 ///
 /// ```text
 ///  main    matmul   two calls of period 1: 1,000 and 800 ns; then three of period 4: 10, 14, 12 ns.
@@ -30,7 +30,6 @@ fn golden(scratch: &Scratch) -> Golden {
 ///                   faults are read in the first three and in the last one (weights 1, 1, 8 and 8):
 ///                   5, 1, 2 and 4. T = 6 + 10 · 3 = 36
 ///          softmax  three calls of period 1: 100, 200, 300 ns: exact
-///  worker  softmax  7 calls of period 1 000, none of which was timed
 /// ```
 pub fn paper() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -60,7 +59,8 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// Returns the profile of [`paper`] with seven additional calls that were only counted.
+/// Returns the profile of [`paper`] with seven calls of softmax on another thread that were only
+/// counted.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -340,8 +340,8 @@ fn budget_0() {
     }
 }
 
-/// Tests runs and ops of a virtual machine. One run was timed with period 1 and has two timed ops.
-/// In another run, only one op was timed.
+/// Tests runs and ops of a virtual machine. Two runs were timed. The first has two ops that were
+/// timed with period 1. In the second, only one op was timed, with period 2.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();

@@ -1,4 +1,5 @@
-//! Tests that docs/schema.md describes every field of every JSON document.
+//! Tests that docs/schema.md describes every field of the JSON documents that `report`, `ops`,
+//! `stats` and some other commands print.
 
 use std::collections::BTreeSet;
 use std::path::Path;

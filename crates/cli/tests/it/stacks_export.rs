@@ -80,7 +80,7 @@ fn other_programs_read_the_same_stacks() {
     let total: u64 = ok(oracle.output().unwrap()).trim().parse().unwrap();
     let folded = std::fs::read_to_string(scratch.join("folded")).unwrap();
     assert!(folded.contains(";a,b 12;") && folded.contains(";line\u{fffd}end 5"), "{folded}");
-    // If a rank or an option that chooses rows is given, no file is written.
+    // If an option that chooses rows is given, the command fails.
     let mut command = Command::new(PROGRAM);
     command.arg("export").arg(&profile).args(["--format", "folded", "--filter", "x"]);
     let refused = command.output().unwrap();

@@ -62,7 +62,8 @@ fn a_plugin_hands_its_events_over_in_each_recording() {
 #[test]
 fn wide_ids_and_broken_metadata_are_made_safe() {
     let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=WIDE_ID"]) else { return };
-    // 0x123456789ab does not fit into 32 bits, so the event's id is the largest 32-bit number.
+    // 0x123456789ab does not fit into 32 bits, so the event's id is the largest signed 32-bit
+    // number.
     let wide = RECORDING.replace(
         "event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
          [correlation=11]",

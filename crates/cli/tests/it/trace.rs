@@ -274,8 +274,7 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// Exports a sampled counter of the whole machine, which becomes a series of rates. One tick is 1
-/// ns.
+/// Exports a sampled counter of a CPU, which becomes a series of rates. One tick is 1 ns.
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;

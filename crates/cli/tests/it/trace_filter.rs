@@ -57,7 +57,7 @@ fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
     // The first call begins at 1,000 ns, so the exported window is from 2,050 to 3,000 ns. The
-    // second call extends into the window. The third call begins when the second one ends.
+    // second call extends into the window. The third call begins when the window ends.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =

@@ -202,8 +202,8 @@ fn self_times_of_random_nests() {
         let state = state.next();
         state % end
     };
-    // Events are sorted by their begins (a page has some thousand), sorted by their ends, or not
-    // sorted.
+    // In each row, events are in the order of their begins (a page has some thousand); or all of
+    // them are in the reverse order, or in a random order.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {

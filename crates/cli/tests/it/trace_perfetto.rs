@@ -208,7 +208,7 @@ fn many_series_and_large_values_arrive() {
         let value = |series: u64| if i == series { u64::MAX / 2 + 1 + i } else { 100 * series + i };
         let [a, b] = [(0..6).map(value), (6..11).map(value)].map(Iterator::collect::<Vec<_>>);
         let call = CallScript::new(0, 1_000 + 100 * i, 50);
-        // The first call has fewer values than the others. Some calls have values of only one
+        // The first call has fewer values than most others. Some calls have values of only one
         // group.
         thread.call(match i % 5 {
             0 => call.group(5, &a).unread(),

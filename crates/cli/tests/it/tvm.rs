@@ -176,7 +176,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!((storage.arguments.as_str(), storage.device.as_str()), ("", ""));
     let workspace = one(rows, Role::Op, "workspace");
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
-    // All calls are inside of a run on their thread.
+    // All ops are inside of the run `main`, on its thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
     assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
     assert_eq!(failed.extras[&KEY_FAILED], 1);
@@ -493,8 +493,8 @@ fn sessions_come_and_go_while_threads_call() {
     assert!(calls > 1000, "{calls}");
 }
 
-/// Calls at a nesting depth above thirty-two are executed and counted, but not recorded. An op that
-/// throws does not affect later calls.
+/// Calls at a nesting depth above thirty-two are executed and counted as losses, but not recorded.
+/// An op that throws does not affect later calls.
 #[test]
 fn recursion_is_bounded() {
     let Some(host) = Host::new("recursion") else { return };

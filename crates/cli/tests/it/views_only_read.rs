@@ -1,5 +1,6 @@
-//! Tests that a view cannot write. The tests use `strace` to list the system calls of every view
-//! and format. They also use damaged profiles that try to make a view write outside of the profile.
+//! Tests that a view cannot write. The tests use `strace` to list the system calls of views in all
+//! of their formats. They also use damaged profiles that try to make a view write outside of the
+//! profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -50,8 +51,8 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// A recording whose program and `run` were killed. Pages and the counts of loops are still in the
-/// pool, and events of plugins are in a file that has not been converted.
+/// A recording whose program and `run` were killed. A page with calls is still in the pool, and
+/// events of plugins are in a file that has not been converted.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,

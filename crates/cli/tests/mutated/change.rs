@@ -8,7 +8,7 @@ use record::page::HEADER_BYTES;
 use record::wire::xxh64;
 use testkit::Random;
 
-/// Changes a few bytes at a random place.
+/// Changes, inserts or removes bytes at a random place.
 pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;

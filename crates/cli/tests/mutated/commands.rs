@@ -9,8 +9,8 @@ use profile::Origin;
 use crate::{Cli, run_command};
 
 /// The views in their formats, with the options that make a view compute something else. `PROFILE`
-/// stands for the path of the profile. The output goes to standard output, which is `/dev/null`
-/// here.
+/// stands for the path of the profile. Also the commands that recover or end a recording. The
+/// output goes to standard output, which is `/dev/null` here.
 const READING: [&str; 37] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60",

@@ -38,8 +38,8 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The number of cases that a process does before another process replaces it. The number is so
-/// large that the time for making the profiles does not matter, and so small that a leak is
+/// The largest number of cases that a process does before another process replaces it. The number
+/// is so large that the time for making the profiles does not matter, and so small that a leak is
 /// noticed.
 const AT_ONCE: u64 = 20_000;
 
@@ -255,8 +255,8 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// Returns the last three lines of the worker's stderr. If an allocation failed, they contain
-    /// the size of that allocation.
+    /// Returns the last three lines of the worker's stderr, the last one first. If an allocation
+    /// failed, they contain the size of that allocation.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

@@ -31,7 +31,7 @@ pub const WORDS: &str = "words";
 const TALLY: &str = "tally";
 
 /// The largest number of bytes that may be allocated at a time. Undamaged profiles need less than a
-/// tenth of this, as the last test of this file checks. The files of a profile have some KiB.
+/// tenth of this. The files of a profile have some KiB.
 const MOST_HELD: usize = 128 << 20;
 /// The limit of the address space. It includes stacks of threads and memory of C libraries, which
 /// is not counted otherwise.

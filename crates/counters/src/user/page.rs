@@ -1,8 +1,8 @@
 //! The page that the kernel shares for each mapped counter, and the arithmetic on its fields.
 //!
 //! ```text
-//!  lock ─► index, offset, width, times ─► the counter itself ─► lock again: equal and even?
-//!                                                               no: once more
+//!  lock ─► index, offset, width ─► the counter itself ─► time ─► lock again: equal and even?
+//!                                                                no: once more
 //!  value   = offset + sign_extend(counter, width)
 //!  enabled = time_enabled + ns since the page was written (from the time-stamp counter)
 //! ```

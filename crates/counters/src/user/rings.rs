@@ -30,7 +30,7 @@
 //! The time for which the group was enabled is the thread's time on a processor. The kernel writes
 //! page 0 each time that it schedules the thread in (`perf_swevent_add`). While `lock` is
 //! unchanged, the thread has stayed on its processor, and the time-stamp counter says how long.
-//! After each context switch, the kernel makes one reading:
+//! After each context switch, the kernel makes the next reading:
 //!
 //! ```text
 //!  lock as at the last reading by the kernel? ── no ──► read(2), note value, time, ticks and lock
@@ -52,8 +52,8 @@ use super::pmu::Pmu;
 use crate::plan::{Group, Plan};
 use crate::sys;
 
-/// The events of type 1 (`PERF_TYPE_SOFTWARE`) that the kernel counts one by one: page faults, context switches,
-/// migrations, minor and major faults. Clocks are of the same type, but they have no events.
+/// Events of type 1 (`PERF_TYPE_SOFTWARE`) that the kernel counts one by one: page faults, context
+/// switches, migrations, minor and major faults. Clocks are of the same type, but have no events.
 const COUNTED: [u64; 5] = [2, 3, 4, 5, 6];
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
@@ -102,7 +102,7 @@ fn written(page: &Page) -> u64 {
 #[derive(Clone, Copy)]
 struct Last {
     /// The `lock` of the leader's page at the last reading. An odd number, which no page has while
-    /// its thread runs, means that there was no reading.
+    /// its thread runs, means that no later reading can start from it.
     lock: u32,
     /// The ticks at the last reading.
     ticks: u64,

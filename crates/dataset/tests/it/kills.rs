@@ -179,8 +179,8 @@ fn a_growing_part_is_the_old_or_the_new_one() {
     assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
 }
 
-/// An export of the beginning of a recording is stopped at some step. Meanwhile, somebody adds the whole recording.
-/// Then the first export goes on, and the dataset still has the whole recording.
+/// An export of the beginning of a recording is stopped at some step. Meanwhile, somebody adds the
+/// whole recording. Then the first export goes on, and the dataset still has the whole recording.
 #[test]
 fn an_export_that_ends_late_replaces_no_later_part() {
     let scratch = Scratch::new();

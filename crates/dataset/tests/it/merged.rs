@@ -68,7 +68,8 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
-/// A recording that is exported again after a merge would be there twice, and readers would leave one out.
+/// A recording that is exported again after a merge would be there twice, and readers would leave
+/// one out.
 #[test]
 fn a_merged_recording_is_not_added_again() {
     let scratch = Scratch::new();

@@ -3,7 +3,8 @@
 //! Each core has a block of its own, which it has written first, so that the block's memory is near
 //! the core. For a cache, the block is half of the core's share of the cache, so that the block
 //! stays in the cache. For memory, all blocks together are four times as large as the caches of the
-//! last level together, as the rules of STREAM demand.
+//! last level together, as the rules of STREAM demand (but within [`LEAST`] and [`MOST`], and at
+//! most a quarter of the free memory).
 //!
 //! Instructions load and store the widest vectors of the processor, and stores go through the
 //! caches. Bytes are counted as STREAM does: a cache line that the processor reads only because it
@@ -17,8 +18,8 @@ use crate::Machine;
 
 /// The duration of a measurement of memory. Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// The smallest size of all blocks together when main memory is measured. It is also their size if
-/// the machine reports no caches.
+/// The smallest size of all blocks together when main memory is measured, if so much is free. It is
+/// also their size if the machine reports no caches.
 const LEAST: u64 = 64 << 20;
 /// The largest size of all blocks together when main memory is measured.
 const MOST: u64 = 4 << 30;
@@ -151,8 +152,8 @@ impl Mapping {
         };
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
-        // With small pages, finding their addresses would take a part of the time. The kernel may ignore this
-        // advice.
+        // With small pages, finding their addresses would take a part of the time. The kernel may
+        // ignore this advice.
         // SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })

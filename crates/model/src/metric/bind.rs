@@ -31,8 +31,8 @@ pub struct Bound {
     pub unit: MetricUnit,
     /// Whether the metric is a built-in one that is offered without being requested by the user.
     pub builtin: bool,
-    /// The counters that the metric uses, as ascending indices into the run's list. All belong to one group.
-    /// Empty if it only uses the duration.
+    /// The counters that the metric uses, as ascending indices into the run's list. All belong to
+    /// one group. Empty if the metric uses no counter.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
     /// The tree, in which counters are indices into `counters`.

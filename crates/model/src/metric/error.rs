@@ -77,7 +77,7 @@ pub enum MetricErrorKind {
         /// The name as typed.
         name: String,
     },
-    /// The expression contains neither a counter nor the duration.
+    /// The expression contains no counter, and neither the duration, `calls` nor `dispatches`.
     Constant,
     /// The run has no counter with this name.
     UnknownCounter {
@@ -98,7 +98,8 @@ pub enum MetricErrorKind {
         /// A counter of another group.
         other: String,
     },
-    /// Two names without modifiers would stand for counters with different modifiers.
+    /// A name without modifiers would stand for a counter that counts in other modes than another
+    /// counter of the metric.
     Modes {
         /// A counter.
         one: String,

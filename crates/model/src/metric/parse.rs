@@ -39,7 +39,7 @@ pub(super) fn expression(text: &str) -> Result<(Node<Name>, Option<MetricUnit>),
 struct Parser<'t> {
     text: &'t str,
     at: usize,
-    /// Whether a counter or the duration has occurred.
+    /// Whether a counter, the duration, `calls` or `dispatches` has occurred.
     measures: bool,
     /// Nesting depth of factors at the current position.
     depth: usize,

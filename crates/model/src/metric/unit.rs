@@ -30,7 +30,8 @@ pub struct MetricUnit {
     /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or the unit
     /// that was requested (`GB/s`).
     pub name: String,
-    /// Whether the unit was requested with `in`. Views then show values in this unit and in no other.
+    /// Whether the unit was requested with `in`. Views then show values in this unit and in no
+    /// other.
     pub declared: bool,
     pub(super) dimension: Dimension,
     pub(super) factor: Factor,
@@ -108,7 +109,7 @@ impl Dimension {
         }
     }
 
-    /// Returns the name of a unit in terms of seconds: `bytes²/s`.
+    /// Returns the name of a unit in terms of seconds: `bytes^2/s`.
     fn product(self) -> String {
         let powers = [(self.bytes, "bytes"), (self.joules, "J"), (self.ns, "s")];
         let side = |sign: i32| -> Vec<String> {

@@ -1,5 +1,5 @@
 //! Probes with arguments of other sizes, and with null pointers. No host of the published interface
-//! makes these calls, so none of their findings is a violation.
+//! makes these calls, so a wrong answer to them is not a violation.
 
 use abi::kineto::{
     CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
@@ -194,7 +194,7 @@ fn null_handle(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Calls the functions for ids with null pointers. Their results do not matter, because the
+/// Calls the functions for ids with a null handle. Their results do not matter, because the
 /// published host ignores them; the probe only fails if the plugin crashes.
 fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     for interface in plugin.profilers() {

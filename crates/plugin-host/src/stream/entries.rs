@@ -37,7 +37,7 @@ const REPEATED_JSON: u64 = 5;
 /// The number of bits of a key's number that contain the kind of the value.
 const KIND_BITS: u32 = 3;
 
-/// The rows that were written, with their ids as bytes. The number of a row is its index.
+/// The rows that were written, with their ids. The number of a row is its index.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     all: Vec<(OwnedId, OwnedId)>,

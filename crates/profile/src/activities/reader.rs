@@ -45,7 +45,8 @@ impl Activities {
     /// Opens the directories of activities of the profile in `dir`, sorted by name.
     ///
     /// # Errors
-    /// Fails if a directory or file exists but cannot be read or has the wrong type.
+    /// Fails if a directory or file exists but cannot be read or has another form. A directory with
+    /// a file that is refused, such as a link, is returned without events and with a loss.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }

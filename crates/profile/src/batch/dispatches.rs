@@ -139,8 +139,7 @@ impl Cursor<'_> {
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };
-    // Events of plugins do not belong to dispatches. They have no such numbers in an exported
-    // timeline either.
+    // Events of plugins do not belong to dispatches.
     if of.id.is_of_plugins() {
         return done;
     }

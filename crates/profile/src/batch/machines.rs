@@ -129,7 +129,7 @@ impl MachineRows {
         })
     }
 
-    /// Adds call `i`. For a call of a workgroup, only the role is added.
+    /// Adds call `i`. A call of a workgroup has no arguments and no device.
     pub fn append(&mut self, profile: &Profile, columns: &Columns, i: usize, op: Option<&Op>) {
         let called = op.filter(|op| op.role != Role::Workgroup);
         let texts = [

@@ -87,7 +87,7 @@ impl Profile {
     /// Returns the copy of a module's machine code; `None` if there is no copy.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, has more than `most` bytes, or consists only of holes.
+    /// Fails if the file cannot be read, has more than `most` bytes, or consists mostly of holes.
     pub fn kept_code(&self, module: &LoopModule, most: u64) -> Result<Option<Vec<u8>>> {
         let kept = module.code.as_ref().and_then(|code| code.kept);
         let (Some(number), Some(process)) = (kept, self.processes.get(module.process)) else {
@@ -228,8 +228,8 @@ impl Found {
         }
     }
 
-    /// Adds the rows that were read to the profile's loops. Returns the number of rows and records
-    /// that were left out because their module is missing.
+    /// Adds the rows that were read to the profile's loops. Returns the number of blocks whose rows
+    /// or records were left out because their module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {

@@ -132,7 +132,8 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     })
 }
 
-/// Determines the state of a pool of this version. Returns `None` if the pool's profile can use it.
+/// Determines the state of a pool of this version. Returns `None` if a process in its table is
+/// alive, or if the pool's profile can use it.
 fn state_of(pool: &PoolFile) -> Option<Lost> {
     // A process of the table may not have mapped the pool at this moment, and then `is_in_use` does
     // not see it.
@@ -180,8 +181,8 @@ fn age_s(pool: &PoolFile) -> u64 {
     since.map_or(made, |since| since.min(made))
 }
 
-/// Determines what happened to the profile. Returns `None` if the profile is in its place, or if
-/// nothing is known about it.
+/// Determines what happened to the profile. Returns `None` if the profile still exists and has a
+/// manifest, or if nothing is known about it.
 fn lost(owner: &Owner) -> Option<Lost> {
     let path = PathBuf::from(owner.path.as_ref()?);
     let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));

@@ -6,9 +6,9 @@ use super::{Process, Profile, Thread};
 use crate::live::boot_id;
 
 impl Profile {
-    /// Fits the line again with a snapshot of the present moment, if the recording was made in the
-    /// current boot of this machine. This makes the line more exact, because a recording in
-    /// progress has an exact snapshot only of its beginning.
+    /// Fits the line again with a snapshot of the present moment, if the profile is not merged and
+    /// was recorded in the current boot of this machine. This makes the line more exact, because a
+    /// recording in progress has an exact snapshot only of its beginning.
     pub fn calibrate_now(&mut self) {
         let kind: ClockKind = self.manifest.clock.into();
         let is_other = !self.manifest.boot_id.is_empty() && self.manifest.boot_id != boot_id();

@@ -23,7 +23,8 @@ use crate::stream::{Ending, StreamReader, has_columns};
 /// read when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies an import.
+    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies an imported trace
+    /// or the events of plugins.
     pub name: String,
     /// The kind of all readings in the directory.
     pub readings: Readings,
@@ -41,8 +42,8 @@ pub struct Tracks {
 
 impl Tracks {
     /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns losses
-    /// for the directories that could not be used at all. A directory that was created but not
-    /// written to has no series.
+    /// for the directories that could not be used at all. A directory is left out if one of its
+    /// files does not exist or has no complete schema.
     ///
     /// # Errors
     /// Fails if a directory or file exists but cannot be read.

@@ -112,7 +112,7 @@ wire!(SampledCalls { export, sum, squares, unseen, in_cut });
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSteps {
     pub steps: Steps,
-    /// The exports that were called in steps.
+    /// The exports that have calls in steps of the sample, or estimated calls.
     pub rows: Vec<SampledCalls>,
 }
 

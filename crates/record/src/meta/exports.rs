@@ -15,7 +15,7 @@ pub struct Library {
     pub name: String,
     /// The number of the library's host, as in [`crate::meta::Frame::Host`] of the same process.
     pub host: u8,
-    /// Version of the executable library ABI: 5 or 6.
+    /// Version of IREE's executable library ABI: 5 or 6; 0 for everything else.
     pub abi: u32,
     /// The feature bits in the library's header.
     pub features: u32,

@@ -404,8 +404,8 @@ impl PageWriter {
     }
 
     /// Empties the page after its content was flushed (or abandoned), and starts the thread's next
-    /// page in the same memory. A reader that looks at the page meanwhile sees either the old
-    /// sequence number, which it already has from the file, or an empty page.
+    /// page in the same memory. A reader that looks at the page meanwhile sees the old sequence
+    /// number, which it already has from the file, or no page, or an empty page.
     ///
     /// # Safety
     /// A page must be attached.

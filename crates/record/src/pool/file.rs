@@ -76,7 +76,8 @@ impl PoolFile {
     /// links.
     ///
     /// # Errors
-    /// Returns the error of [`File::open`], or `InvalidData` for a file that is not a pool of this version.
+    /// Returns the error of [`File::open`] or `read`, or `InvalidData` for a file that is not a
+    /// pool of this version.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of(File::open(path)?)
     }

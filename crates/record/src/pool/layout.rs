@@ -18,7 +18,8 @@ impl Layout {
         Self { pages }
     }
 
-    /// Returns the layout of a pool with room for at least this many pages.
+    /// Returns the layout of a pool with room for at least this many pages, but at most
+    /// [`MOST_PAGES`].
     pub fn with_pages(pages: usize) -> Self {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
     }

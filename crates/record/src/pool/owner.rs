@@ -216,8 +216,8 @@ pub fn is_in_use(file: &File) -> Option<bool> {
             _ => Err(io::Error::last_os_error().raw_os_error()),
         }
     };
-    // If another process opens the file while we hold the lease, the kernel sends us this signal.
-    // By default, SIGURG has no effect, but SIGIO kills the process.
+    // If another process opens the file for writing while we hold the lease, the kernel sends us
+    // this signal. By default, SIGURG has no effect, but SIGIO kills the process.
     const F_SETSIG: i32 = 10;
     fcntl(F_SETSIG, libc::SIGURG).ok()?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {

@@ -94,14 +94,12 @@ impl Event<'_> {
 /// An id: a number or a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar<'a> {
-    /// An integer.
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
     /// Any other number. It is kept as text, because it may have more digits than a double can
     /// store.
     Float(Cow<'a, str>),
-    /// A string.
     Text(Cow<'a, str>),
 }
 

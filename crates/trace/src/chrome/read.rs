@@ -92,9 +92,9 @@ pub struct ReadSummary {
     /// The byte at which other data begins after the end of the document, if there is any. This
     /// data was not read.
     pub rest: Option<u64>,
-    /// Whether the document ends too early, because its writer was killed. The complete events
-    /// before the end were passed to the sink. An array without its closing bracket is allowed and
-    /// is not truncated.
+    /// Whether the document ends too early, for example because its writer was killed. The complete
+    /// events before the end were passed to the sink. An array without its closing bracket is
+    /// allowed and is not truncated.
     pub truncated: bool,
 }
 

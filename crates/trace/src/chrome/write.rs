@@ -31,7 +31,6 @@ const DEL: u8 = 0x7f;
 pub struct ChromeHead<'a> {
     /// Any moment of the trace, in ns since 1970. The base time is at most three months earlier.
     pub near_ns: i64,
-    /// The machine's name.
     pub host_name: &'a str,
     /// The devices, as JSON objects.
     pub devices: &'a [serde_json::Value],

@@ -40,7 +40,6 @@ use crate::export::filter::{LeftOut, Wish};
 
 #[derive(Debug)]
 pub struct Written<W> {
-    /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
     /// How many events of each kind a filter left out.

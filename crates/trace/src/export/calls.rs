@@ -59,16 +59,17 @@ pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 pub struct CallsOptions {
     /// The vocabulary of the activities' names.
     pub vocabulary: Vocabulary,
-    /// Whether counters are shown as time series, too, and not only as arguments of calls.
+    /// Whether counters are shown as time series, too, and not only as arguments of calls. This
+    /// needs `arguments`.
     pub counter_tracks: bool,
     /// Whether slices have arguments and arrows: where a call ran, its counters, and the activities
     /// that it launched. Without them, reading calls takes half the time.
     pub arguments: bool,
 }
 
-/// Passes every call of the profile to `sink`. Returns the losses that were found inside of pages,
-/// for each process. Arrows begin at the calls in `launches`, and
-/// [`export_recorded`](super::activities::export_recorded) adds their ends.
+/// Passes every call of the profile to `sink`, except those that plugins reported. Returns the
+/// losses that were found inside of pages, for each process. Arrows begin at the calls in
+/// `launches`, and [`export_recorded`](super::activities::export_recorded) adds their ends.
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
@@ -172,7 +173,7 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
 /// The names of the rows of one thread.
 struct Labels {
     /// Whether the thread shares its row with no other thread. Only then can the indices of names
-    /// be used as [`Label`]s.
+    /// be used as [`TextId`]s.
     alone: bool,
     thread: String,
     /// The name of the counters of each group.

@@ -10,9 +10,10 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! Which arrows have both ends in the part that is kept is known only at the end of the timeline.
-//! So a timeline is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are
-//! filtered by `activities::keep`.
+//! A point at the start of a slice is kept if a part of the slice is in the window. Which arrows
+//! have both ends in the part that is kept is known only at the end of the timeline. So a timeline
+//! is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
+//! `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -67,7 +68,8 @@ impl Wish {
     }
 }
 
-/// The version of the object `counterpoint` in an output that contains a part of a profile.
+/// The version of the object `counterpoint` in an output that contains a part of a trace, or of
+/// several profiles.
 pub const PART_SCHEMA: &str = "counterpoint.trace-part/1";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -80,7 +82,6 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Returns the sums of `self` and `other`.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,

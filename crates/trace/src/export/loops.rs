@@ -20,17 +20,17 @@ pub struct LoopSlice<'a> {
     pub process: usize,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// The thread's name.
+    /// The name of the slice.
     pub name: &'a str,
     /// The id of the loop in its module.
     pub id: u32,
     /// The start of the hit, in ns since 1970-01-01 UTC.
     pub start_ns: i64,
-    /// The duration of the hit in ns.
     pub duration_ns: u64,
 }
 
-/// Passes the hits to `sink`, sorted by thread and start. Outer hits come before inner ones.
+/// Passes the hits to `sink`. They must be sorted by thread and start, outer hits before inner
+/// ones.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],

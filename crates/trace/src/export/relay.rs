@@ -88,7 +88,7 @@ pub struct SliceHead<'a> {
     pub label: Option<TextId>,
 }
 
-/// The names of a slice's counters; see [`Counter`].
+/// The names of a slice's counters; see [`SeriesPoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct CounterNames<'a> {
     pub category: &'a str,

@@ -9,7 +9,8 @@
 //! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
 //! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
 //! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
-//! negative numbers) are replaced by free ids; such a process gets its original id as its name.
+//! negative or very large numbers) are replaced by free ids; an id that was a text becomes the name
+//! of its process.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
 //! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
@@ -176,7 +177,7 @@ impl Import {
     /// caller knows about the profile.
     ///
     /// # Errors
-    /// Fails if the directory is not writable, or is not empty.
+    /// Fails if the directory is not writable.
     pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
         manifest.origin = Origin::Import;
         manifest.clock = Clock::Monotonic;
@@ -377,7 +378,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// Returns the thread of a row. The thread is created when the row's first event is read.
+    /// Returns the thread of a row. The thread is created when it is first needed.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));

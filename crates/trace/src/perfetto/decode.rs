@@ -5,17 +5,13 @@
 pub struct Damage {
     /// The place, in bytes from the start of the message.
     pub at: usize,
-    /// A description of the reason.
     pub what: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Field<'a> {
-    /// A varint.
     Uint(u64),
-    /// Eight bytes.
     Fixed64(u64),
-    /// Four bytes.
     Fixed32(u32),
     /// Text, bytes or a message.
     Bytes(&'a [u8]),

@@ -105,14 +105,12 @@ impl Encoder {
         self.uint(field, n as u64);
     }
 
-    /// Appends a `fixed64`.
     #[inline]
     pub fn fixed(&mut self, field: u32, n: u64) {
         self.tag(field, FIXED64);
         self.bytes.extend_from_slice(&n.to_le_bytes());
     }
 
-    /// Appends a `double`.
     #[inline]
     pub fn double(&mut self, field: u32, n: f64) {
         self.fixed(field, n.to_bits());

@@ -32,7 +32,6 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// Removes all values.
     pub fn clear(&mut self) {
         self.count = 0;
     }
@@ -48,7 +47,6 @@ impl Extras {
         false
     }
 
-    /// Returns the tracks and their values.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, i64)> {
         self.values[..self.count].iter()
     }

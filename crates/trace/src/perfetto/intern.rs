@@ -84,7 +84,6 @@ impl Interner {
         self.known.len()
     }
 
-    /// Removes all texts.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Converts each number that fits neither a 64-bit integer nor a double to a text. The trace
-/// processor (version 55) reads such numbers wrongly: it reads `18446744073709551616` as 0, and
-/// from `1e999` on it reads nothing at all.
+/// Converts to a text each integer that does not fit into 64 signed bits, and each other number
+/// that does not fit a double. The trace processor (version 55) reads such numbers wrongly: it
+/// reads `18446744073709551616` as 0, and from `1e999` on it reads nothing at all.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
     // Everything before this index was copied to `out`. As long as nothing was changed, `out` stays

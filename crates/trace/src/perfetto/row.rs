@@ -384,9 +384,9 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Writes an argument. If it consists of three numbers, they are written as `key.x`, `key.y` and
-/// `key.z`. `known` contains the numbers of these keys, or 0 for a key without a number. If the
-/// value is unknown, nothing is written.
+/// Writes an argument. If it consists of three numbers, those that are not 0 are written as
+/// `key.x`, `key.y` and `key.z`. `known` contains the numbers of these keys, or 0 for a key without
+/// a number. If the value is unknown, nothing is written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

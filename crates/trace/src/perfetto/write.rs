@@ -1,4 +1,5 @@
-//! Writes Perfetto's format. Each row is written as one sequence of packets.
+//! Writes Perfetto's format. Each row is written as one sequence of packets, or as several if its
+//! slices overlap without being nested.
 //!
 //! | item | written as |
 //! |---|---|

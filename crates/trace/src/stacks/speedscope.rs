@@ -50,7 +50,6 @@ fn is_zero(line: &u32) -> bool {
     *line == 0
 }
 
-/// Writes the file.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     let frames = stacks.frames.iter().map(|frame| Frame {
         name: if frame.name.is_empty() { "(no name)" } else { &frame.name },

@@ -264,7 +264,6 @@ fn several_devices_and_a_part_of_one_have_rows_of_their_own() {
         let scratch = Scratch::new();
         let Some(cupti) = double(&scratch, flags) else { return };
         let recorded = run(&cupti, "two", &[]);
-        // The expected numbers are in the table at the top of cupti.c.
         let kernels = recorded.of_type(KERNEL);
         let places: Vec<(i64, i64, i64)> = kernels
             .iter()

@@ -1,6 +1,6 @@
-"""Uses overlapping profilers of PyTorch in the way that the first argument selects. PyTorch does not crash, but
-leaves some results invalid. A valid result is exported to the path in the second argument. Prints what the program
-sees."""
+"""Uses overlapping profilers of PyTorch in the way that the first argument selects. PyTorch leaves some results
+invalid, and PyTorch 2.12 crashes with `inside` and `crossed`. A valid result is exported to the path in the second
+argument. Prints what the program sees."""
 
 import gc
 import sys

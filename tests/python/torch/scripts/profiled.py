@@ -1,4 +1,4 @@
-"""An unchanged script: profiles a few ops, and prints torch's events and tables as JSON."""
+"""A script that does not know Counterpoint: profiles a few ops, and prints torch's events and tables as JSON."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Trains a small model in STEPS steps, and prints how often each op was called, as torch.profiler counts.
+"""Runs a small model in STEPS steps. In mode `count`, prints how often each op was called, as torch.profiler counts.
 
     steps.py MODE STEPS
 

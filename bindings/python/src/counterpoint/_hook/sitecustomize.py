@@ -1,7 +1,7 @@
 # `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program in the
-# run executes this file when it starts. The code here waits until the program imports TVM's virtual machine
-# or PyTorch, and then makes the package record it. It prints nothing, never fails, and must be valid in every
-# version of Python.
+# run executes this file when it starts (unless Python ignores the variable: -I, -E, -S). The code here waits
+# until the program imports TVM's virtual machine or PyTorch, and then makes the package record it. It prints
+# nothing, never fails, and must be valid in every version of Python.
 
 
 def _begin():

@@ -1,8 +1,8 @@
 """Compiles the shim before a program needs it. This does not import PyTorch, which would take seconds.
 
     python _prepare.py doctor           prints a line of JSON about the shim for this Python's PyTorch, or
-                                        nothing without PyTorch; if the shim must be compiled, starts
-                                        compiling it in the background
+                                        nothing without PyTorch or if the bridge is switched off; if the
+                                        shim must be compiled, starts compiling it in the background
     python _prepare.py compile          compiles the shim, if it is missing
     python _prepare.py prebuild FOLDER  compiles the shim for a release
 

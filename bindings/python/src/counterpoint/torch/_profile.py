@@ -36,7 +36,7 @@ class Profile:
     @property
     def path(self) -> str:
         """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
-        the directory is removed together with this object."""
+        or `counterpoint run` records this process, the directory is removed together with this object."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()

@@ -59,8 +59,9 @@ def instrument_module(
     the beginning and the end of each of the first 100 hits.
 
     `max_depth`: leave out loops that have more than this number of loops around them (0: only outermost
-    loops; default 2). `min_height`: leave out loops that have fewer than this number of levels of loops
-    inside (0: also innermost loops; default 1). `siblings`: instrument only loops that have siblings.
+    loops; default 2, or no limit with `siblings`). `min_height`: leave out loops that have fewer than this
+    number of levels of loops inside (0: also innermost loops; default 1, but outermost loops are always
+    taken). `siblings`: instrument only loops that have siblings.
     `functions`: False instruments no functions; True also instruments functions without an instrumented loop.
     `filter`: instrument only functions whose name matches one of these patterns; `*` matches any text, `?`
     one character.

@@ -104,7 +104,7 @@ class Profile:
     @property
     def path(self) -> str:
         """The profile's directory, for `counterpoint report` and other commands. Unless `output` was given,
-        the directory is removed together with this object."""
+        or `counterpoint run` records this process, the directory is removed together with this object."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -314,8 +314,8 @@ def profile(
 
     `budget`: the largest part of each thread's processor time that recording may use, for example `"2%"` or
     0.02. Then all ops are counted, but only some ops, chosen at random, are timed. The report has one row for
-    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. With `collectors`, each
-    op is timed. `budget` cannot be combined with `loops`.
+    each timed op, with its `Weight` (docs/sampling.md). With 0, ops are only counted. With collectors of your
+    own, each op is timed. `budget` cannot be combined with `loops`.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has the run's counters.
     Profiles that are open at the same time must have the same counters.
@@ -407,10 +407,11 @@ def profile_function(
 ) -> Callable[..., dict[str, Metric]]:
     """Measures one call of one function.
 
-    `mod`: an executable or a module. `func_name`: the name of its function (default `main`). The result is a
-    function that takes the arguments of this function. It calls the function `warmup_iters` times, measures
-    one more call, and returns `Duration (us)` and all collectors' metrics by name. Counters include the
-    counts of pool threads. If there are any, these counts also have an entry of their own, `NAME (workers)`.
+    `mod`: an executable, a module or a virtual machine. `func_name`: the name of its function (default
+    `main`). The result is a function that takes the arguments of this function. It calls the function
+    `warmup_iters` times, measures one more call, and returns `Duration (us)` and all metrics of the
+    collectors that were measured, by name. Counters include the counts of pool threads. If there are any,
+    these counts also have an entry of their own, `NAME (workers)`.
     """
     collectors = checked(collectors)
     chosen = counters_of(collectors)

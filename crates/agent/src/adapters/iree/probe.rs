@@ -261,10 +261,10 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     }
 }
 
-/// Writes to the place where the original's return address will be, or close to it. If that page of the stack is
-/// not present yet, or was shared by a fork, the page fault happens now instead of after the
-/// counters are read. The agent's use of the stack causes the fault, so it must not be counted for
-/// the call.
+/// Writes to the place where the original's return address will be, or close to it. If that page of
+/// the stack is not present yet, or was shared by a fork, the page fault happens now instead of
+/// after the counters are read. The agent's use of the stack causes the fault, so it must not be
+/// counted for the call.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]

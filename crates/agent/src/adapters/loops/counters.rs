@@ -3,8 +3,8 @@
 //! id identifies.
 //!
 //! A hit that begins may never end (`longjmp`, exceptions). So the reading at its start is kept on
-//! a list of open hits. When a later hit begins, the agent removes open hits whose stack frames are
-//! gone from this list.
+//! a list of open hits. When a later hit begins, the agent removes from this list the hits whose
+//! stack frames are gone.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -631,7 +631,8 @@ pub(super) fn slot(entry: &'static Entry, numbers: [u64; 3]) -> Slot {
     Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers }
 }
 
-/// Returns the index of the innermost recorded op that the calling thread executes.
+/// Returns the index of the innermost recorded call (op, run, region or task) that the calling
+/// thread executes.
 pub fn innermost(thread: &Thread) -> Option<usize> {
     thread.innermost_slot(owner())
 }

@@ -34,10 +34,9 @@ use crate::state::run::Run;
 const WORDS: usize = 256;
 /// Length in bytes of the longest name that a signature contains.
 pub const LONGEST_NAME: usize = 1000;
-/// Maximum number of signatures with shapes. When this number is reached, further ops are
-/// distinguished by name alone.
+/// Number of entries from which on further ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
-/// Number of slots in the hash table: twice the maximum number of signatures with shapes.
+/// Number of slots in the hash table: twice [`MOST_WITH_SHAPES`].
 const SLOTS: usize = 1 << 17;
 /// Maximum number of entries. A quarter of the slots always stays free.
 const MOST: usize = SLOTS / 4 * 3;

@@ -22,7 +22,7 @@ use crate::os::sys;
 use crate::process::panics::guarded;
 use crate::state::run::Run;
 
-/// The word that the control threads wait for; null if there are no control threads.
+/// The word that the control threads wait for; null while no plugins record.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// Distinguishes the control threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);

@@ -62,7 +62,7 @@ pub static ADAPTER: Adapter = Adapter {
 /// shares this memory (`vfork`) or has a copy of it has another id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether plugins record in this process, which may be a child of the process that started
+/// Returns whether plugins record in this process; false in a child of the process that started
 /// them. This costs one load if no plugins record.
 pub fn record_here() -> bool {
     let process = RECORDS.load(Ordering::Acquire);

@@ -6,10 +6,11 @@ use std::borrow::Cow::Borrowed;
 
 /// The factors for [`Host::unseen`], in thousandths: the best value, and the lowest and the highest
 /// one. A bracket costs more in the program than in the calibration. The measured times show a part
-/// of this additional cost, and the factor turns this part into the whole. The measured times leave out the shim's work, and the cost of refilling the caches
-/// after the bracket. But taking the times touches cache lines that other brackets do not touch.
-/// Measured in a training loop on a busy machine: a profiler's samples showed 313 ns per op in the
-/// recorder and the shim, but the times of brackets showed 349 ns.
+/// of this additional cost, and the factor turns this part into the whole. The measured times leave
+/// out the shim's work, and the cost of refilling the caches after the bracket. But taking the
+/// times touches cache lines that other brackets do not touch. Measured in a training loop on a
+/// busy machine: a profiler's samples showed 313 ns per op in the recorder and the shim, but the
+/// times of brackets showed 349 ns.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];
 
 pub const HOST: Host = Host {

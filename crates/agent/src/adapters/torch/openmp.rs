@@ -202,7 +202,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
 }
 
 /// Returns the op to which a region belongs, and how it is decided whether the region is recorded.
-/// Returns `None` if the user's filter excludes the op.
+/// Returns `None` if the user's filter excludes the op, or if its metadata cannot be written.
 #[inline(always)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));

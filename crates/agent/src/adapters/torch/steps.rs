@@ -47,7 +47,7 @@ const WARM: u64 = 4;
 /// assumed cost would exceed the budget, some steps are away in any case, so that the cost is
 /// measured.
 const UNSURE: f64 = 3.0;
-/// The longest period: one step in so many is seen at least.
+/// The longest period: on average, at least one step in so many is seen.
 const LONGEST: u32 = 16;
 /// The number of steps that were away and were timed, before the cost of announcing is computed
 /// from the durations of steps.

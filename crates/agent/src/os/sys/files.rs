@@ -135,7 +135,7 @@ pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     Ok((high(&low[0])?, high(&low[1])?))
 }
 
-/// Returns whether `path` is a file that may be executed.
+/// Returns whether `path` is a file that may be executed, or a directory that may be entered.
 pub fn is_executable(path: &CStr) -> bool {
     syscall!(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK).is_ok()
 }

@@ -64,7 +64,8 @@ pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     Ok(at as *mut u8)
 }
 
-/// Makes the pages of a mapped range present, for reading or writing. Returns `EINVAL` before Linux 5.14.
+/// Makes the pages of a mapped range present, for reading or writing. Before Linux 5.14, always
+/// returns `EINVAL`.
 pub fn populate(at: usize, bytes: usize, for_writing: bool) -> Result<(), i32> {
     let advice = if for_writing { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     syscall!(libc::SYS_madvise, at, bytes, advice).map(|_| ())

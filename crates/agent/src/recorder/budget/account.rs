@@ -25,7 +25,7 @@
 pub const FIRST_TIMED: u64 = 8;
 /// Of these calls, the number of first ones whose counters are all read, if there are counters.
 pub const FIRST_COUNTED: u64 = 2;
-/// The longest period: at least one call in this many is drawn.
+/// The longest period: on average, at least one call in this many is drawn.
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
@@ -37,7 +37,7 @@ const LEAST: f64 = 1.0 / 32.0;
 const WATCHING: f64 = 0.5;
 /// The smallest part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
-/// The longest period for runs of models: at least one run in this many is watched.
+/// The longest period for runs of models: on average, at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
 /// The shortest processor time within which a debt is paid back. Usually, this time is a quarter of
 /// the processor time that the thread has used up to now.
@@ -229,8 +229,8 @@ impl Account {
     /// Returns the period with which the calls of an export are timed from now on. `timed` is the
     /// number of its timed calls, and `ticks` their total time. `current` is the present period; it
     /// is kept if it is not much too long, because fewer different periods make better estimates.
-    /// If only one run of the model in `watched` is watched, the period refers only to the calls in
-    /// watched runs.
+    /// If only one in `watched` runs of the model is watched, the period refers only to the calls
+    /// in watched runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {

@@ -52,8 +52,8 @@
 //!
 //! A period depends only on calls before the gap for which it is used. With this period, each call
 //! is drawn with the same probability, whatever the program did before. So estimates are unbiased,
-//! also for programs that repeat the same calls regularly. If a call was drawn but cannot be recorded, its draw is given
-//! back: the next drawn call then also represents this call.
+//! also for programs that repeat the same calls regularly. If a call was drawn but cannot be
+//! recorded, its draw is given back: the next drawn call then also represents this call.
 //!
 //! To count a call and to decide whether it is drawn takes one increment and one comparison, and
 //! the count is exact at every instruction. The number of calls between two drawn calls that were

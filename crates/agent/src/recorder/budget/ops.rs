@@ -1,9 +1,10 @@
 //! Begins and ends the ops of hosts that announce them (virtual machines, PyTorch), in a run with a
 //! budget, and tasks (a parallel region's work on one thread) that are only counted.
 //!
-//! These hosts call the agent before and after each op, whether the op is recorded or not. So ops
-//! that are only counted are put on a separate stack. The recorder then recognises the end of such
-//! an op, and does not attribute the op's parallel regions to the op around it.
+//! For each op that they announce, these hosts call the agent before and after it, whether the op
+//! is recorded or not. So ops that are only counted are put on a separate stack. The recorder then
+//! recognises the end of such an op, and does not attribute its parallel regions to the op around
+//! it.
 
 use std::ffi::c_void;
 
@@ -117,7 +118,8 @@ impl Thread {
     }
 
     /// If the duration of the host's call of the agent before (or after) an op that is only counted
-    /// was measured, adds it to the account. `half` says which of the two calls it was.
+    /// was measured, adds twice this duration to the measurements of what such an op costs. `half`
+    /// says which of the two calls it was.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {

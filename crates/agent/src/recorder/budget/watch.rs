@@ -181,7 +181,8 @@ impl Pattern {
 
     /// Called after a run that was not watched. Counts the known calls for it. `ticks` contains the
     /// run's duration and the recorder's cost for it, if the run was timed. Returns the number of
-    /// calls that the host would have announced in a watched run; 0 if the run failed.
+    /// calls that the host would have announced in a watched run; 0 if nothing was counted, because
+    /// the run failed or the thread now records into another part.
     pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
         if self.serial != thread.serial {
             return 0;

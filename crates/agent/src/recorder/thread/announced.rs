@@ -23,8 +23,7 @@ use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// Number of first ops of a thread that are not drawn, because the caches are colder at that time
-/// than later.
+/// Number, from 1, of the first op of a thread that is drawn. Earlier, the caches are colder.
 const FIRST: u16 = 8;
 /// The number of first announcements that are measured in quick succession, so that short programs
 /// have some measurements. Later announcements are measured rarely.

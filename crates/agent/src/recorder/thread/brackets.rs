@@ -30,8 +30,7 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// Number of first calls of a thread whose brackets are not timed, because the caches are colder at
-/// that time than later.
+/// Number, from 1, of a thread's first call whose bracket is timed. Earlier, the caches are colder.
 pub(crate) const FIRST: u16 = 8;
 /// The number of first brackets that are timed in quick succession, so that short programs have
 /// some durations. Later brackets are timed rarely.

@@ -114,7 +114,7 @@ function wholeName(head, op) {
 }
 
 /**
- * Returns all ops that have this name; they differ only in their arguments.
+ * Returns all ops that have this name; they differ in their arguments or roles.
  * @param {Head} head
  * @param {string} name
  * @returns {number[]}

@@ -24,12 +24,11 @@
  * @property {Listing[]} listings The code of functions with instrumented loops.
  * @property {string} listingsAbout What is missing in the listings; empty if nothing is.
  * @property {Roofline | null} roofline The roofline chart: ops, and the limits of the machine. Its
- *   table has the group `roofline`. Null if the work (operations and bytes) of no op is known.
- * @property {Compare | null} compare A comparison of runs. If there is one, all other data except
- *   the recording are empty.
+ *   table has the group `roofline`. Null if the work (operations or bytes) of no op is known.
+ * @property {Compare | null} compare A comparison of runs. With it, data about one run are empty.
  *
  * @typedef {object} Table
- * @property {string} id `op`, `tree`, `thread`, `site`, `module`, `loop`, `kind`, `device`, `stream`, …
+ * @property {string} id `op`, `tree`, `thread`, `site`, `module`, `loop0`, `kind`, `device`, …
  * @property {string} group The view that shows the table: `ops`, `loops`, `activities`, `roofline`.
  * @property {string} title
  * @property {string[]} lead Sentences above the table.
@@ -100,16 +99,16 @@
  *   comparison, and how they were recorded.
  * @property {Table} whole The change of a whole run, and the parts that make up this change.
  * @property {Table} rows
- * @property {[string, string[]][]} counters For each row, its name and sentences about its
- *   counters.
+ * @property {[string, string[]][]} counters Names of rows whose counters differ, with texts about
+ *   these counters.
  * @property {[string, string][]} notes The label and the text of each note.
  *
  * @typedef {object} Op
  * @property {string} label The op's label, which no other op has.
  * @property {string} name The whole name, not shortened.
  * @property {string} where The source or the library of the op; may be empty.
- * @property {[string, string][]} facts For each column of the table of ops, its label and the op's
- *   value as text.
+ * @property {[string, string][]} facts For each column of the table of ops in which the op has a
+ *   value, its label and the value as text.
  * @property {Distribution | null} times
  * @property {Lane[]} lanes The durations of the op's calls, by thread.
  * @property {Drift | null} drift
@@ -145,7 +144,7 @@
  * @property {string} counter
  * @property {string} mark A text to show before numbers of calls: `~` if the numbers are estimates,
  *   because only some calls were timed; otherwise empty.
- * @property {string} text The correlation in words.
+ * @property {string} text The correlation in words, or else the number of calls.
  * @property {number[]} x Edges of durations in ns (at most 33).
  * @property {number[]} y Edges of values (at most 33).
  * @property {string[]} xText A text for each edge, or for some edges at equal distances. The page
@@ -190,7 +189,8 @@
  *   below all lanes.
  * @property {string} label
  * @property {string} about The unit and the largest value, as text.
- * @property {number[]} at In ns. @property {(number | null)[]} values
+ * @property {number[]} at In ns.
+ * @property {(number | null)[]} values
  *
  * @typedef {object} Listing
  * @property {string} table The id of the table of the listing's module.

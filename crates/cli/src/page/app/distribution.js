@@ -19,8 +19,8 @@ import { logScale, niceStep } from "./scale.js";
 import { howMany, percentText, timeText, visible } from "./text.js";
 
 /**
- * The largest number of curves. If there are more threads, the last curve contains the calls of
- * all other threads.
+ * The largest number of curves. If the data contain more threads, the last curve contains the calls
+ * of all other threads in the data.
  */
 const MOST_CURVES = 6;
 const DURATIONS_HEIGHT = 240;

@@ -1,6 +1,6 @@
 /**
  * Sorts the calls of the timeline by lane and level, so that a binary search finds what each pixel
- * shows. Only functions that are called once go through all calls.
+ * shows. No function that is called for each picture goes through all calls.
  *
  * @typedef {import("./load.js").Calls} Calls
  * @typedef {object} Level The calls of one level of a lane, in the order of time.

@@ -1,6 +1,5 @@
 /**
- * Makes the view of the timeline: every call of every thread, with series of measured values of a
- * thread or of the machine below.
+ * Makes the view of the timeline: every call of every thread, and below them series of measured values.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -24,11 +23,7 @@ import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, pale
 /** The time in ms after which the first picture is drawn a second time. */
 const AGAIN_MS = 300;
 
-/**
- * @param {Context} context
- * @param {Params} params
- * @returns {View}
- */
+/** @param {Context} context @param {Params} params @returns {View} */
 export function timelineView(context, params) {
   const timeline = context.head.timeline;
   const place = h("div", {}, h("p", { role: "status" }, "Reading the calls …"));
@@ -181,8 +176,7 @@ function canvasView(context, timeline, lanes, params, place) {
     draw();
   };
   /**
-   * Scrolls and zooms to the chosen call. If the call would be narrower than the view's width
-   * divided by `parts`, zooms in.
+   * Scrolls to the chosen call. If it would be narrower than the view's width divided by `parts`, zooms in.
    * @param {number} [parts]
    */
   const reveal = (parts = 2000) => {
@@ -231,10 +225,7 @@ function canvasView(context, timeline, lanes, params, place) {
     chooser.show(op);
     legend.show(op);
   };
-  /**
-   * Resizes the canvas if necessary, and then draws it at once, because setting the size of a
-   * canvas makes it black.
-   */
+  /** Resizes the canvas if necessary. Then draws it at once, because setting its size makes it black. */
   const resize = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0 || isGone) return;
@@ -301,10 +292,7 @@ function canvasView(context, timeline, lanes, params, place) {
     reveal();
     write();
   };
-  /**
-   * Returns the place of the chosen call as a fraction of the width. Returns the middle if the
-   * call is not in view or no call is chosen.
-   */
+  /** Returns the place of the chosen call as a fraction of the width: the middle if it is not in view. */
   const kept = () => {
     const { chosen, from, to } = picture;
     const calls = lanes[chosen?.lane ?? -1];
@@ -385,13 +373,11 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // The canvas is resized later, in an animation frame, because Firefox reports an error if the
-  // height changes inside of the observer.
+  // In an animation frame, because Firefox reports an error if the height changes inside of the observer.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
-  // A browser may discard the first picture of a canvas, so the canvas is drawn a second time
-  // later. Chromium does so when it makes a screenshot in virtual time.
+  // Chromium discards the first picture of a canvas when it makes a screenshot in virtual time.
   resize();
   again = setTimeout(draw, AGAIN_MS);
   return {

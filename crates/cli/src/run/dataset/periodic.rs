@@ -3,7 +3,7 @@
 //! ```text
 //!  program ─► pool ─► run drains ─► profile ──────────────────────────┐
 //!                                       │ every 5 minutes, or when     │ at the end
-//!                                       ▼ 64 MB of calls are new       ▼
+//!                                       ▼ 64 MiB of calls are new      ▼
 //!                            export --dataset --goes-on        export --dataset
 //!                              ├─ one more file of calls         ├─ the last file of calls
 //!                              └─ statistics so far, replaced    └─ statistics
@@ -42,7 +42,8 @@ pub struct PeriodicExports {
 }
 
 impl PeriodicExports {
-    /// Begins to add the profile in `directory` to the dataset. Returns `None` without `--dataset`.
+    /// Begins to add the profile in `directory` to the dataset. Returns `None` without `--dataset`,
+    /// or if no thread can be started.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);

@@ -1,4 +1,4 @@
-//! Redirects the program's output while a view is on the terminal.
+//! Redirects the program's output and terminal input while a view is on the terminal.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};

@@ -16,8 +16,8 @@ use crate::view::units::{count, percent, time};
 /// that screen.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// `HOME` moves the cursor to the first line, `END_OF_LINE` erases the rest of a line, and `REST`
-/// erases the rest of the screen.
+/// `HOME` moves the cursor to the first line, `END_OF_LINE` erases the rest of a line and begins
+/// the next one, and `REST` erases the rest of the screen.
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
@@ -32,7 +32,7 @@ pub struct Screen {
 /// A terminal that shows a view. Dropping this value restores the terminal.
 pub struct View {
     terminal: File,
-    /// The settings of the terminal before the view began, if they were changed.
+    /// The settings of the terminal before the view began, if they could be read.
     before: Option<libc::termios>,
     /// Whether keys can be read.
     has_keys: bool,

@@ -1,5 +1,5 @@
-//! Prints the section of `report` about loops: the totals of all loops in one line, and the loops
-//! that took the most time.
+//! Prints the section of `report` about loops: the totals of all loops in one line, the dispatches
+//! with their loops, and the loops that took the most time.
 
 use std::io::{self, Write};
 

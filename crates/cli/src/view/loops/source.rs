@@ -354,8 +354,8 @@ fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// Prints an instruction as a line. The line begins with a bar for each machine loop that contains
-/// the instruction, and has the mark `·` if the instruction belongs to a hook.
+/// Prints an instruction as a line: `›` if it is the first one of a range, the address, `·` if it
+/// belongs to a hook, a bar for each machine loop that contains it, and its text.
 fn instruction(line: &Line) -> String {
     let mut bars = "│".repeat(line.depth as usize);
     if line.is_header {

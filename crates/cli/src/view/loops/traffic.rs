@@ -18,8 +18,8 @@ fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estima
 }
 
 /// Returns bounds of the number of bytes that the loads and stores of a loop requested. `None` if
-/// the loop's code or iterations are not known, if the loop contains other loops, or if it calls
-/// functions.
+/// the loop's code or iterations are not known, or if the code is not a single innermost machine
+/// loop without calls.
 pub fn of_code(
     loops: &Loops<'_>,
     tree: &LoopTree,

@@ -16,8 +16,8 @@ pub(super) const SCALED: &str = "~";
 /// instead.
 pub(super) const NAME_WIDTH: usize = 22;
 
-/// Returns the smallest and the largest number of iterations among the counted hits. If no hit was
-/// counted, both are the trip count that the compiler knew. `None` if neither is known.
+/// Returns the smallest and the largest number of iterations among the counted hits. If none was
+/// counted and all ended, both are the number that the text determines. `None` if neither is known.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);

@@ -13,8 +13,8 @@
 //!  …                                               ma…_3_re…                     3. around what differs
 //! ```
 //!
-//! If even the parts in which names differ do not fit, the names are replaced by the numbers of
-//! their rows.
+//! If even the parts in which names differ do not fit, only the beginnings of the names are kept,
+//! followed by different numbers (`…#1`, `…#2`).
 
 use std::collections::HashMap;
 

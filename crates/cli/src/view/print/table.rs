@@ -127,8 +127,8 @@ pub struct Column {
     /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub cells: Cells,
-    /// For a counter: for each row, the number of calls that have a value of the counter, and the
-    /// number of all calls.
+    /// For a counter, a metric or a collector's value: for each row, the number of calls that have
+    /// a value, and the number of all calls.
     pub coverage: Option<Found<(u64, u64)>>,
     /// For a counter that took turns with others: the part of the time in which the counter was
     /// counting. Only rows whose value is at least partly an estimate have such a part.
@@ -202,7 +202,7 @@ pub struct Table {
     pub rest: Vec<usize>,
     /// How the names of rows may be shortened.
     pub names: Names,
-    /// The number of rows that are not printed, because of [`Table::keep_first`].
+    /// The number of rows that are not printed, because `--top` limits their number.
     pub left_out: usize,
 }
 

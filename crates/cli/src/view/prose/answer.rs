@@ -101,8 +101,8 @@ fn with_off_cpu_in_calls(
 }
 
 /// Returns the name of the thread with the most time in calls, and how much time it spent outside
-/// of calls. A sum over all threads would include threads that only wait. If there were several
-/// passes, returns the sum over all threads instead, because each pass has its own threads.
+/// of calls. A sum over all threads would include threads that only wait. After several passes
+/// (`run --passes`), returns the sum over all threads instead, because each has its own.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);

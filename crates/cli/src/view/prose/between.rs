@@ -17,8 +17,8 @@ const IN_REPORT: usize = 28;
 const IN_SENTENCE: usize = 38;
 /// If gaps take a smaller part of the threads' time than this, a report has no line about gaps.
 const WORTH: f64 = 0.1;
-/// The largest number of threads that get a sentence about their gaps. They are the threads with
-/// the longest gaps.
+/// The largest number of threads that get a sentence about their gaps. They are the thread with the
+/// most time in calls, and those with the longest gaps.
 const THREADS: usize = 4;
 
 /// The names of the ops before and after gaps, and of the ops with the most time on each level of

@@ -43,8 +43,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// Returns a sentence for each finding, the strongest first. The last sentence says that nothing
-/// else stands out, or nothing at all. Empty if [`head`] says why there are no findings.
+/// Returns a sentence for each finding, the strongest first, and others about what does not stand
+/// out and about shapes that were not recorded. Empty if [`head`] says why there are no findings.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {

@@ -15,8 +15,8 @@ use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
 use crate::view::units::{moment, plural, shorten, time};
 
-/// Returns the few lines above a report, each with a label and a text: the most important findings,
-/// the ranks, the cost of recording if it was high, and which part of the profile is shown.
+/// Returns the few lines above a report, each with a label and a text: the findings, the ranks, the
+/// cost of recording if it was high, the budget, and which part of the profile is shown.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
@@ -35,7 +35,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns lines about the recording: the command, the machine, the time and the counters.
+/// Returns lines about the recording, such as its command, machine, time and counters.
 pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;

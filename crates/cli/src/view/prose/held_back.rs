@@ -15,9 +15,9 @@ const NAME: usize = 40;
 /// dispatches.
 const MOST_CALLS: u64 = 2_000_000;
 
-/// Returns the rules that apply; the rule that can save the most time comes first. If several
-/// threads ran dispatches, all calls are read once more, except in a large profile or a run with a
-/// budget. `summary` is a summary by op without a filter.
+/// Returns the rules that apply; the rule that can save the most time comes first. If there are
+/// dispatches and a process has several threads, all calls are read once more, except in a large
+/// profile or a run with a budget. `summary` is a summary by op without a filter.
 pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     let dispatches = summary.dispatches.is_some_and(|n| n > 0)
         || summary.rows.iter().any(|row| row.dispatches.is_some());

@@ -10,7 +10,7 @@ use crate::view::labels::{process_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::units::{plural, time};
 
-/// Returns the name, value and meaning of each length. Empty if there were several passes.
+/// Returns the name, value and meaning of each length. Empty after several passes (`run --passes`).
 pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
     let profile = overview.profile;
     let row = |length: analysis::lengths::Length| {

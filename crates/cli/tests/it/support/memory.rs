@@ -41,7 +41,8 @@ impl Memory {
         }
     }
 
-    /// Returns the directory in the test. For a command, the same directory is `/dev/shm`.
+    /// Returns the path that the directory has for the test. For a command, the same directory is
+    /// `/dev/shm`.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -189,7 +189,7 @@ pub struct Programs {
     pub two: PathBuf,
     /// A host whose signal handler forks again and again.
     pub storm: PathBuf,
-    /// A host that uses every entry point of the agent.
+    /// A host that uses most entry points of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
@@ -423,8 +423,8 @@ impl Recorded {
 
 /// Runs a program with and without Counterpoint. Checks that the program prints the same to stdout
 /// and ends in the same way, that the sorted numbers of calls of its processes are `calls`, and
-/// that the profile has exactly the `losses`. The number of a loss is `None` if any number is
-/// accepted.
+/// that the profile has exactly the `losses`. The number of a loss is `None` if any number above 0
+/// is accepted.
 pub fn same_as_without(
     program: &Path,
     what: &str,

@@ -1,16 +1,16 @@
 //! Reads usual events quickly: events without rare JSON.
 //!
-//! The scanner makes one forward pass, and neither builds a tree nor copies. Strings and numbers
-//! that are needed become fields of the event. Of the values of `args` and of unknown keys, the
-//! event only borrows the text. The scanner also records which parts of the event may vary, so that
-//! the next similar event can be read faster ([`shape`](super::shape)).
+//! The scanner makes one forward pass, builds no tree, and copies only strings with escapes.
+//! Strings and numbers that are needed become fields of the event. Of the values of `args` and of
+//! unknown keys, the event only borrows the text. The scanner also records which parts of the event
+//! may vary, so that the next similar event can be read faster ([`shape`](super::shape)).
 //!
 //! The meaning of JSON is defined by serde_json: this scanner either reads an event exactly as
 //! serde_json would, or declines the event, and then serde_json reads it. The scanner declines
-//! texts that are incomplete or not JSON. It also declines JSON that is rare: escaped keys, numbers
-//! with more than 18 digits or with exponents where a number is needed, and values that are nested
-//! more than 64 deep. So all error messages come from serde_json, and the scanner does not have to
-//! explain errors.
+//! texts that are incomplete or not JSON. It also declines JSON that is rare: escaped keys, ids
+//! with more than 18 digits, a decimal point or an exponent, and values that are nested more than
+//! 64 deep. So all error messages come from serde_json, and the scanner does not have to explain
+//! errors.
 //!
 //! The text is known to be UTF-8. This is checked once for a whole window.
 

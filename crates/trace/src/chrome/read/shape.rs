@@ -8,11 +8,12 @@
 //!
 //! Programs write traces, so most of an event is equal, byte by byte, to an earlier event. Reading
 //! JSON by its rules takes ten instructions per byte, but comparing takes only a fraction of one.
-//! So the shape of a scanned event is kept: its text without the numbers, and without the strings
-//! of `name` and in `args`. An event fits a shape if it has a number for each number and a string
-//! for each string, and if the rest of its text is equal. Then the event is JSON because the first
-//! event was, and the parts that do not vary have the same meaning. The reader guesses which shape
-//! an event has: it tries the two shapes that last followed the shape of the previous event.
+//! So the shape of a scanned event is kept: its text without the name, the times and a numeric
+//! `id`, and without the strings and numbers in `args` and unknown keys. An event fits a shape if
+//! it has the same kind of value in each of these places, and if the rest of its text is equal.
+//! Then the event is JSON because the first event was, and the parts that do not vary have the same
+//! meaning. The reader guesses which shape an event has: it tries the two shapes that last followed
+//! the shape of the previous event.
 //!
 //! The reader also guesses that each number or string is as long as in the last event of this
 //! shape, and then checks this. Then the position of the next part depends on memory that is

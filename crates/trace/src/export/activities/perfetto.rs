@@ -31,7 +31,6 @@ use crate::timeline::{
 /// The result of writing traces.
 #[derive(Debug)]
 pub struct Timeline<W> {
-    /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
     /// Number of events that were left out because their form does not exist in the format, or

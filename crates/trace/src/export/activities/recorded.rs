@@ -2,8 +2,8 @@
 //! profile. The calls that were recorded in these programs are in the same timeline. The counters
 //! of plugins are tracks of the profile, which [`crate::export::tracks`] exports.
 //!
-//! Slices are passed to the sink in the order of their starts. If a plugin did not hand its slices
-//! over in this order, all slices of its trace are kept in memory and sorted.
+//! The slices of a row are passed to the sink in the order of their starts. If a plugin did not
+//! hand them over in this order, all slices of its trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -69,7 +69,7 @@ struct Rows {
     processes: HashMap<i64, (String, String, i64)>,
     /// Name and sort index of each thread, by the numbers of its process and of the thread.
     threads: HashMap<(i64, i64), (String, i64)>,
-    /// The processes and threads that have events.
+    /// The processes and threads that have slices or instants.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
     /// Whether there is a row whose slices are not in the order of their starts.

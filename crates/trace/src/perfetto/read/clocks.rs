@@ -1,8 +1,9 @@
 //! Converts a packet's time to the clock of the timeline.
 //!
 //! A snapshot contains the readings of several clocks at one moment. A time is converted from one
-//! clock to another with the last snapshot before this time. If no snapshot contains both clocks,
-//! the time is converted over other clocks, with as few conversions as possible.
+//! clock to another with the last snapshot before this time, or else with the first one. If no
+//! snapshot contains both clocks, the time is converted over other clocks, with as few conversions
+//! as possible.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 

@@ -5,7 +5,7 @@
 //! | a plugin passes | PyTorch gets |
 //! |---|---|
 //! | a counter event (type `gpu_pm_counter`) | a counter event; the numbers in its metadata are its values |
-//! | calls of `addCounter` with the same time, device and track | one counter event |
+//! | successive calls of `addCounter` with the same time, device and track | one counter event |
 //! | a kind that the plugin has declared | its published base type, with the argument "kind" |
 //! | an id that does not fit | a new number; the argument "correlation" has all its digits |
 //! | metadata that is not JSON | a text; a line is printed for the user |

@@ -20,8 +20,8 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Returns a name as printable ASCII. Other characters become `<U+00E9>`, and bytes that are not
-/// UTF-8 become `<FF>`.
+/// Returns a name as printable ASCII that needs no escapes ([`plain`]). Other characters become,
+/// for example, `<U+00E9>`, and bytes that are not UTF-8 become `<FF>`.
 pub fn name(bytes: &[u8]) -> CString {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
