@@ -55,7 +55,8 @@ const FIRST_ROUND: usize = 1 << 14;
 /// these pages.
 pub(crate) const ROUND: usize = 1 << 18;
 
-/// The decoded pages that are kept have about as many calls as this many rounds. A round looks at
+/// How many decoded pages are kept: as many as together have about the calls that this number of
+/// rounds takes. A round looks at
 /// the calls of more than two rounds before it knows which calls are the earliest, and the next
 /// round needs most of these pages again.
 const PAGES_OF_ROUNDS: usize = 4;

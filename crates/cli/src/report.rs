@@ -70,8 +70,9 @@ pub struct Args {
     /// per second, and the part of the roof above it. `counterpoint roofline` measures the machine.
     #[arg(long, conflicts_with_all = ["by", "tree", "kind", "device", "stream", "skip_ms", "html", "raw"])]
     roofline: bool,
-    /// With --roofline, a file of rules that say how many operations and bytes an op is, each in one line:
-    /// docs/roofline.md describes it. They come before the built-in ones. Repeatable.
+    /// With --roofline, a file of rules that say how many operations an op does and how many bytes it
+    /// moves, a rule in each line: docs/roofline.md describes the file. These rules come before the
+    /// built-in ones. Repeatable.
     #[arg(long, value_name = "FILE", requires = "roofline")]
     work: Vec<PathBuf>,
     /// With --roofline, the roofs of the machine of the profile: what `counterpoint roofline --format json`

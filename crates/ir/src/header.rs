@@ -1,5 +1,5 @@
-//! Decides whether the first block of a loop works (does a part of the loop's work), or only
-//! decides whether the loop continues. If a block only decides (`while (i < n)`), its last run is
+//! Helps to find out whether the first block of a loop works (does a part of the loop's work), or
+//! only decides whether the loop continues; `iterations.rs` has the whole rule. If a block only decides (`while (i < n)`), its last run is
 //! not an iteration; if it also works, its last run is one.
 //!
 //! A block works if its effect can be seen after the loop has ended: it stores, calls a function,

@@ -92,7 +92,7 @@ impl Trouble {
         self
     }
 
-    /// Makes the error one about the whole item.
+    /// Removes the place of the error, so that the error is about the whole item.
     pub(crate) fn anywhere(self) -> Self {
         Self { at: None, ..self }
     }

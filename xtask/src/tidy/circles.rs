@@ -1,8 +1,8 @@
 //! Finds circles among the files of a crate or of the Python packages, and checks the layers of a
 //! crate.
 //!
-//! Two files that use each other can only be understood together. Uses between a parent module and
-//! its child do not count, because a parent names its children and a child belongs to its parent.
+//! Two files that use each other can only be understood together. Uses between a module and the
+//! modules inside of it, at any depth, do not count, because a module names what is inside of it.
 //! Among the remaining uses, a circle of any number of files is a finding.
 //!
 //! A use is a path in the syntax tree (`use`, types, calls, and everything that looks like a path

@@ -239,8 +239,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
 struct Brings {
     library: bool,
     variables: bool,
-    /// Whether the run file's variable is set but empty: the program to start is a part of
-    /// Counterpoint and is not to be recorded.
+    /// Whether the run file's variable is set but empty: Counterpoint itself starts this program (one
+    /// of its own parts, or a compiler), and it is not to be recorded.
     declines: bool,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The agent's functions are called on the program's stacks, and some of these are small: a thread
 //! may have 16 KiB, and the memory below a stack for `makecontext` or `sigaltstack` often is the
-//! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack
-//! (`cargo xtask tidy --built` checks this in the machine code). Work that needs more (attaching a
+//! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack,
+//! except in code that runs profiler plugins (`cargo xtask tidy --built` checks this in the machine
+//! code, and lists the exceptions). Work that needs more (attaching a
 //! thread, appending a page, registering modules, looking at files) runs on a private mapping:
 //!
 //! ```text

@@ -22,8 +22,8 @@
 //! distances are random so that this does not happen. If times drift, the interval is only wider
 //! than necessary.
 //!
-//! **Rare slow hits.** If a few of the random hits are much longer than the others, the interval of
-//! a normal distribution is too short, because most samples contain too few of the slow hits. So
+//! **Rare slow hits.** If a few of a thread's hits are much longer than the others, most samples
+//! contain too few of these slow hits, and the interval of a normal distribution is too short. So
 //! the end of the interval that is farther away is computed as by Hall (see [`Sum::interval`]),
 //! with the largest skewness that these hits can have:
 //!

@@ -109,8 +109,8 @@ pub struct SampledRun {
     /// The cost of recording as a part of the processor time that the threads would have used
     /// without it, as the recorder itself measured it. `None` if the recorder did not measure it.
     pub price: Option<f64>,
-    /// The estimates for all calls together. `calls`, `timed`, `counted` and `total` are set;
-    /// `counters` is empty.
+    /// The estimates for all calls together. `counters` is empty. `total` is `None` if calls are
+    /// inside of other calls and not all calls were timed.
     pub all: SampledRow,
     /// The estimated time in calls of each thread, by process and thread index.
     pub threads: Vec<((usize, usize), SampledRow)>,

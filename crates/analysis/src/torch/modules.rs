@@ -27,7 +27,8 @@ pub struct ModuleRow {
     pub ops: u64,
     /// The sum of the self times of the ops in `ops`.
     pub ops_ns: i64,
-    /// Number of backward ops whose forward ops belong to this module.
+    /// Number of backward ops whose forward ops belong to this module, and of the ops inside of these
+    /// backward ops.
     pub backward_ops: u64,
     /// The sum of the self times of the ops in `backward_ops`.
     pub backward_ns: i64,

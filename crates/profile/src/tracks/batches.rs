@@ -43,8 +43,8 @@ pub fn schema() -> SchemaRef {
 /// Selects series.
 pub type SeriesChooser<'a> = Box<dyn Fn(&Series) -> bool + 'a>;
 
-/// Iterates over all samples of a profile, directory by directory. The samples of a directory are
-/// in the order of its file.
+/// Iterates over the samples of a profile, one directory of tracks after the other. The samples of
+/// a directory are in the order of its `samples.arrows`.
 pub struct TrackBatches<'a> {
     profile: &'a Profile,
     choose: Option<SeriesChooser<'a>>,
