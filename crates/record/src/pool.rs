@@ -556,8 +556,8 @@ fn make_present_without_populate(
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
-/// Maps a part of the pool, at an address that the kernel chooses or, with `MAP_FIXED`, in place of
-/// memory of our own. The function makes a raw system call because the agent replaces the function
+/// Maps a part of the pool (or private memory, with `MAP_ANONYMOUS`), at an address that the kernel
+/// chooses or, with `MAP_FIXED`, in place of a mapping that this process has. The function makes a raw system call because the agent replaces the function
 /// `mmap`.
 fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
     let number = |n: i32| libc::c_long::from(n);

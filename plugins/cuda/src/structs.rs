@@ -137,7 +137,8 @@ pub fn call_or_older<P: Call>(
     }
 }
 
-/// Makes a message from CUPTI's code, with advice.
+/// Makes the message for an error code that CUPTI returned. For some codes, the message contains
+/// advice.
 pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
     let advice = match code {
         INVALID_NAME => "; `ncu --query-metrics` lists the names",

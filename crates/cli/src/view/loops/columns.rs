@@ -190,8 +190,9 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes the CSV of TVM's original lightweight profiling. It has a row for each chosen function
-/// and loop that was entered, with the total time of all of its hits in whole ticks. The offsets
+/// Writes the CSV of TVM's original lightweight profiling. It has a row for each function
+/// and loop that the view shows and that was entered, with the total time of all of its hits in
+/// whole ticks (empty if it is not known). The offsets
 /// are those of the machine code, if it is known. Otherwise they are return addresses, which are
 /// only known in mode log.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {

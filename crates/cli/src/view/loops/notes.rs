@@ -83,7 +83,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     if costs.is_empty() {
         return "as measured: the cost of a hit is not known".to_owned();
     }
-    // If a mode has no hits of some kind, the cost of this kind of hits is 0 and is not printed.
+    // A cost of 0 is not printed: the mode has no such hits, or no counters were read.
     type OfCost = fn(&HitCost) -> f64;
     let kinds: [(OfCost, &str); 3] = [
         (|cost| cost.timed, "a timed hit"),
