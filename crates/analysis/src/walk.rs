@@ -125,7 +125,7 @@ pub(crate) fn walk_several<A: Adder>(
     }
     let inside = times.inside_of_later(&homes);
     let nested =
-        add_nested(profile, &clusters, workers, brackets, round, with_gaps, &inside, &make);
+        add_nested(profile, (&clusters, &inside), workers, brackets, round, with_gaps, &make);
     let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
     for (adders, of_clusters, found, again) in nested {
         parts.push(adders);
@@ -209,12 +209,11 @@ type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>, PageTim
 /// Marks the pages of all clusters and adds them to new adders.
 fn add_nested<A: Adder>(
     profile: &Profile,
-    clusters: &[Vec<PageSpan>],
+    (clusters, inside): (&[Vec<PageSpan>], &Inside),
     workers: usize,
     brackets: &Brackets,
     round: Option<usize>,
     with_gaps: Option<Wanted>,
-    inside: &Inside,
     make: &(impl Fn() -> Vec<A> + Sync),
 ) -> Vec<Nested<A>> {
     let next = AtomicUsize::new(0);

@@ -20,12 +20,13 @@ const NAME: usize = 60;
 /// Returns up to three sentences.
 ///
 /// 1. How long the calls took, and in which rows most of this time was: `125 ms in 40,200 calls
-/// (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
+///    (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
 ///
 /// 2. How much of its time a thread was outside of calls; the thread is the one with the most time
-/// in calls: `worker-0 (4712), with the most time in calls of 2 threads, spent 86.2 % of the 455 ms
-/// since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls were
-/// mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of 410 ms`.
+///    in calls: `worker-0 (4712), with the most time in calls of 2 threads, spent 86.2 % of the
+///    455 ms since its first call outside of calls, 86.8 % of that off a CPU`. If the thread's calls
+///    were mostly off a CPU, the sentence ends with `; in calls, it was off a CPU for 67.0 % of
+///    410 ms`.
 ///
 /// 3. Which op or range takes the most time together with the calls inside of it, except for ops
 ///    and ranges that take nearly all of their threads' time:
