@@ -56,8 +56,7 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // The decoder writes the targets of branches and other addresses as distances from the
-    // instruction.
+    // The decoder writes the targets of branches and other addresses as distances from the instruction.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -267,8 +266,7 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits. Such an operation counts as one
-/// of 128 bits.
+/// Whether a vector operation has operands of 64 and of 128 bits. Such an operation counts as one of 128 bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {

@@ -335,8 +335,7 @@ impl<'plan> ThreadCounters<'plan> {
         self.ask(0, self.nr as usize, self.leader, &mut out.words)
     }
 
-    /// Returns the addresses of the pages that are read without the kernel. A forked child does not
-    /// have them.
+    /// Returns the addresses of the pages that are read without the kernel. A forked child does not have them.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let table = unsafe { self.table.as_ref() };
@@ -351,10 +350,9 @@ impl<'plan> ThreadCounters<'plan> {
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
-    /// Reads every group into `out`. A perf group that [`ThreadCounters::user_reads`] includes is
-    /// read from the CPU's counters, if they are on the CPU at the moment, or from the ring buffers
-    /// of software counters. Otherwise it is read with one `read(2)`. Simulated groups need no
-    /// system call.
+    /// Reads every group into `out`. A perf group that [`ThreadCounters::user_reads`] includes is read from the CPU's
+    /// counters, if they are on the CPU at the moment, or from the ring buffers of software counters. Otherwise it is
+    /// read with one `read(2)`. Simulated groups need no system call.
     ///
     /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
     /// value is being read (use a guard against re-entry).
@@ -497,9 +495,8 @@ impl<'plan> ThreadCounters<'plan> {
         fd >= 0 && sys::perf_event_id(fd) == Ok(id)
     }
 
-    /// Checks, without reading, that every descriptor is still ours, and returns whether that is
-    /// so. If one is not, the counters are lost from now on. Costs one ioctl (0.1 µs) per counter.
-    /// Returns true if nothing is open.
+    /// Checks, without reading, that every descriptor is still ours, and returns whether that is so. If one is not,
+    /// the counters are lost from now on. Costs one ioctl (0.1 µs) per counter. Returns true if nothing is open.
     pub fn verify(&mut self) -> bool {
         let ours = (0..MAX_COUNTERS).all(|i| self.fds[i] < 0 || self.is_ours(i));
         if !ours {
@@ -539,25 +536,22 @@ impl<'plan> ThreadCounters<'plan> {
         self.release();
     }
 
-    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Software
-    /// counters get no ring buffers, because only a few readings follow, and mapping ring buffers
-    /// takes longer.
+    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Software counters get no
+    /// ring buffers, because only a few readings follow, and mapping ring buffers takes longer.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
         self.open_groups(plan, Target::CALLING_THREAD, false)
     }
 
-    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A counter
-    /// goes on counting until both its descriptor and its page are gone. May be called on any
-    /// thread, any number of times.
+    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A counter goes on counting
+    /// until both its descriptor and its page are gone. May be called on any thread, any number of times.
     pub fn close(&mut self) {
         self.release();
         self.sim.clear();
     }
 
-    /// Does what [`ThreadCounters::close`] does, except for scripted counters. It writes field by
-    /// field, because a whole new value would be on the stack first, and would take most of the
-    /// stack that the recorder may use.
+    /// Does what [`ThreadCounters::close`] does, except for scripted counters. It writes field by field, because a
+    /// whole new value would be on the stack first, and would take most of the stack that the recorder may use.
     fn release(&mut self) {
         // Members are closed before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {

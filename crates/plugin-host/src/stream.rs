@@ -344,8 +344,7 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Number of bytes of the texts that events have named so far; a text counts once for each
-    /// event that names it.
+    /// Number of bytes of the texts that events have named so far; a text counts once for each event that names it.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
@@ -454,8 +453,7 @@ impl<R: Read> Reader<R> {
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
-    /// Does what [`Reader::text`] does, for a text that is written again for each event that names
-    /// it.
+    /// Does what [`Reader::text`] does, for a text that is written again for each event that names it.
     fn repeated_text(&mut self) -> Result<usize, Stop> {
         let number = self.text()?;
         self.repeat(number)?;

@@ -358,9 +358,8 @@ impl Pool {
         })
     }
 
-    /// Claims `count` consecutive free pages. The search begins at the end of the pool, where such
-    /// pages do not get in the way of single pages. Returns the first page, or `None` if there are
-    /// not enough consecutive free pages.
+    /// Claims `count` consecutive free pages. The search begins at the end of the pool, where such pages do not get
+    /// in the way of single pages. Returns the first page, or `None` if there are not enough consecutive free pages.
     pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
         let claims = self.claims();
         let take = |n: usize| {
@@ -418,8 +417,7 @@ impl Pool {
         self.place(page).load(Ordering::Acquire)
     }
 
-    /// Unmaps the page from this process, whichever process has claimed it. The content stays in
-    /// the pool.
+    /// Unmaps the page from this process, whichever process has claimed it. The content stays in the pool.
     ///
     /// # Safety
     /// Nothing in this process may write to the page any more.
@@ -465,8 +463,7 @@ impl Pool {
         mapped
     }
 
-    /// Maps other memory in place of a page that is already mapped and that nobody else in this
-    /// process uses.
+    /// Maps other memory in place of a page that is already mapped and that nobody else in this process uses.
     fn map_again(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
         let at = self.page(page);
         if at.is_null() {

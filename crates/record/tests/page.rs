@@ -1,6 +1,4 @@
 //! Tests that a reader finds what a writer has committed, and reports what is damaged.
-//!
-//! above 600 lines: all of these tests write the same calls into the same kind of memory.
 
 use record::page::{
     GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,

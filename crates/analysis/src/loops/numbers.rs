@@ -378,8 +378,7 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     }
     let own = match numbers.child_ticks {
         _ if !tree => None,
-        // This difference is exact, because the row's time and the time inside were measured in the
-        // same hits.
+        // This difference is exact, because the row's time and the time inside were measured in the same hits.
         Some(children) if mode == Mode::Timed => {
             Some(Sum::exact(numbers.ticks as f64 - children as f64))
         }
@@ -413,10 +412,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it. There are no shares of a function
-/// or loop of which not all hits ended, because the rows inside may then have taken longer. If the
-/// rows inside took longer only by chance (because they are estimates), the shares are parts of the
-/// sum of their times.
+/// Computes each row's share of the function or loop around it. There are no shares of a function or loop of which
+/// not all hits ended, because the rows inside may then have taken longer. If the rows inside took longer only by
+/// chance (because they are estimates), the shares are parts of the sum of their times.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -490,9 +488,8 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Few hits of the two loops inside were timed. Three hits of the outer loop result in an
-    /// estimate that is longer than the function, and the estimate of the inner loop is even
-    /// longer.
+    /// Few hits of the two loops inside were timed. Three hits of the outer loop result in an estimate that is longer
+    /// than the function, and the estimate of the inner loop is even longer.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -546,9 +543,8 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop
-    /// would take 150 % of the function around it. So in this tree nothing is subtracted, but in
-    /// the other tree the compensation is used.
+    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop would take 150 % of
+    /// the function around it. So in this tree nothing is subtracted, but in the other tree the compensation is used.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
@@ -568,10 +564,9 @@ mod tests {
         assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
     }
 
-    /// A row of exactly 100 ticks contains a loop of which some hits were timed. If the loop's
-    /// estimate is 90 ± 2, it may have taken all 100 ticks. So its interval is extended to 100, and
-    /// the interval of the outer row's self time is extended to 0. If the estimate is 30, the room
-    /// of 70 is longer than it, so the loop has no interval.
+    /// A row of exactly 100 ticks contains a loop of which some hits were timed. If the loop's estimate is 90 ± 2, it
+    /// may have taken all 100 ticks. So its interval is extended to 100, and the interval of the outer row's self
+    /// time is extended to 0. If the estimate is 30, the room of 70 is longer than it, so the loop has no interval.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {
@@ -588,8 +583,7 @@ mod tests {
         assert_eq!(of(30.0), [None, None, Some(70.0)]);
     }
 
-    /// The estimate of a loop is 104 ± 10 ticks. The loop around it was estimated at 100 ± 10
-    /// ticks, from other hits.
+    /// The estimate of a loop is 104 ± 10 ticks. The loop around it was estimated at 100 ± 10 ticks, from other hits.
     #[test]
     fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
         let sampled = |ticks: u128| Cell {

@@ -34,9 +34,8 @@ const PAGES_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    /// The sum of the durations of the op's calls, in units of 1/[`crate::amounts::PARTS`] tick. In
-    /// a run with a budget, each duration is multiplied by the weight of its call, in units of
-    /// 1/[`crate::sampled::SCALE`].
+    /// The sum of the durations of the op's calls, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
+    /// budget, each duration is multiplied by the weight of its call, in units of 1/[`crate::sampled::SCALE`].
     pub total: u128,
     /// The calls by process and thread.
     parts: Vec<((usize, usize), OfThread)>,
@@ -51,8 +50,7 @@ pub(super) enum Who {
     Rank(Option<u32>),
 }
 
-/// The calls of one thread or rank: they have the positions `from` to `to - 1` among the calls of
-/// the op.
+/// The calls of one thread or rank: they have the positions `from` to `to - 1` among the calls of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub who: Who,
@@ -67,8 +65,7 @@ pub(super) struct Part {
 pub(super) struct Recorder {
     /// Number of calls of the op inside of others, which are not described.
     pub inner: u64,
-    /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`]
-    /// tick.
+    /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`] tick.
     pub taken: u128,
     pub brackets: BracketCounts,
 }
@@ -269,8 +266,7 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
     Column { values, missing }
 }
 
-/// The ops that are collected in one pass over all pages, and the memory that they have taken so
-/// far.
+/// The ops that are collected in one pass over all pages, and the memory that they have taken so far.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// The ops to collect; `None` to collect all ops.
@@ -341,9 +337,8 @@ pub(super) fn collect(
     Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
-/// Whether the columns of a call include, as the last one, the duration as it was recorded. A
-/// metric that uses the duration is computed from it, because the counters in the metric cannot be
-/// corrected call by call.
+/// Whether the columns of a call include, as the last one, the duration as it was recorded. A metric that uses the
+/// duration is computed from it, because the counters in the metric cannot be corrected call by call.
 pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
@@ -490,9 +485,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than
-    /// the batch allows, leaves out an op. If another worker has left out an op, frees the op's
-    /// memory.
+    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than the batch allows,
+    /// leaves out an op. If another worker has left out an op, frees the op's memory.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {

@@ -6,17 +6,15 @@
 //!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
-//! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
-//! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
-//! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
-//! negative or very large numbers) are replaced by free ids; an id that was a text becomes the name
-//! of its process.
+//! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a thread. A category
+//! becomes a library, and each name in a category becomes an op. Calls are made from complete slices (`X`), and from
+//! each `B` with its `E`. Ids that are not process ids (texts, negative or very large numbers) are replaced by free
+//! ids; an id that was a text becomes the name of its process.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
 //! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
 //!
-//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full
-//! yet, but no events.
+//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full yet, but no events.
 
 mod counters;
 mod held;
@@ -49,8 +47,7 @@ pub use recorded::Added;
 use recorded::{Recorded, moment};
 use spans::Spans;
 
-/// The ticks that the time 0 of a foreign trace gets. They are so large that earlier times have
-/// positive ticks, too.
+/// The ticks that the time 0 of a foreign trace gets. They are so large that earlier times have positive ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
 /// Maximum number of slices in one row that are open at the same time.
 const MOST_OPEN: usize = 1 << 16;
@@ -68,8 +65,7 @@ pub struct Import {
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
-    /// The first and the last time of counter values. They are used for a trace that has only
-    /// counters.
+    /// The first and the last time of counter values. They are used for a trace that has only counters.
     counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
@@ -86,19 +82,16 @@ pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// The number of ns that is added to this trace's times to get times on the clock of the first
-    /// trace.
+    /// The number of ns that is added to this trace's times to get times on the clock of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
     /// The numbers of processes whose ids are not their numbers.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the previous event. It is looked at first, because the next event often has the
-    /// same row.
+    /// The row of the previous event. It is looked at first, because the next event often has the same row.
     last: Option<(Ids, usize)>,
-    /// The export for each name and category in each process, and whether its calls are a
-    /// profiler's own work.
+    /// The export for each name and category in each process, and whether its calls are a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// The exports of asynchronous spans, for each name and category in each process.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
@@ -110,8 +103,7 @@ pub struct OneTrace<'a> {
     rounded: u64,
     /// Number of calls whose duration was rounded to 0.
     too_short: u64,
-    /// Number of counter values that are not numbers, and of calls whose times cannot be stored in
-    /// a profile.
+    /// Number of counter values that are not numbers, and of calls whose times cannot be stored in a profile.
     no_numbers: u64,
     unpaired: u64,
     text: String,
@@ -200,9 +192,8 @@ impl Import {
         })
     }
 
-    /// Begins a trace. `name` is the name of its directory of activities. It must be one word, and
-    /// must differ for each trace. `shift_ns` is added to the trace's times to get times of the
-    /// first trace.
+    /// Begins a trace. `name` is the name of its directory of activities. It must be one word, and must differ for
+    /// each trace. `shift_ns` is added to the trace's times to get times of the first trace.
     ///
     /// # Errors
     /// Fails if the profile is not writable.
@@ -492,8 +483,7 @@ impl OneTrace<'_> {
                     self.all.calls.name_process(key, &given);
                 }
             }
-            // Kineto uses the name of the program as the name of each device, and the device's own
-            // name as the label.
+            // Kineto uses the name of the program as the name of each device, and the device's own name as the label.
             Some("process_labels") if given.starts_with("GPU ") => {
                 let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
                 let key = self.process(Some(&id))?;
@@ -546,8 +536,7 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Converts an event to the data that reports use: a call, a span, the name of a row, or values
-    /// of a counter.
+    /// Converts an event to the data that reports use: a call, a span, the name of a row, or values of a counter.
     fn understand(
         &mut self,
         event: &Event<'_>,
@@ -604,8 +593,7 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// Returns a number for a name, and 0 if there is no name. No trace has so many names that 32 bits
-/// are not enough.
+/// Returns a number for a name, and 0 if there is no name. No trace has so many names that 32 bits are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -152,8 +152,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     add_json(key, json);
   }
 
-  /* Stores a text until the next event. It is for texts that would otherwise become invalid too
-   * early. */
+  /* Stores a text until the next event. It is for texts that would otherwise become invalid too early. */
   std::string_view keep(std::string&& from) { return fresh() = std::move(from); }
 
  private:
@@ -237,8 +236,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
   std::size_t depth_ = 0;
 };
 
-/* Returns the number of a row in the same way as Kineto: without its sign, because rows have no
- * negative numbers. */
+/* Returns the number of a row in the same way as Kineto: without its sign, because rows have no negative numbers. */
 std::int64_t row_of(std::int64_t resource) {
   if (resource == INT64_MIN) return 0;
   return std::llabs(resource);

@@ -1,12 +1,10 @@
 /* Records ops with hardware counters. PyTorch calls the observer in this file before and after each
  * op, and the observer passes both calls on to libcounterpoint.so (counterpoint/torch_ops.h).
  *
- * If torch.profiler records at the same time, the counts of an op become arguments of the op's
- * event in torch.profiler's results. For this, the counts must be matched with events by PyTorch's
- * correlation ids. PyTorch passes these ids only to child profilers, so this file registers one.
- * The child profiler makes no events itself. It only learns which id belongs to the op that has
- * just begun on this thread. When PyTorch collects its results, the child profiler finds the events
- * by their ids.
+ * If torch.profiler records at the same time, the counts of an op become arguments of the op's event in
+ * torch.profiler's results. For this, counts are matched with events by PyTorch's correlation ids, which PyTorch
+ * passes only to child profilers. So this file registers one, which makes no events itself: it learns which id
+ * belongs to the op that has just begun on this thread, and finds the events by their ids at the end.
  */
 /* PyTorch's wheels are built with NDEBUG, and the layout of at::RecordFunction depends on it. */
 #ifndef NDEBUG
@@ -142,8 +140,7 @@ struct Mine {
 };
 thread_local Mine mine;
 
-/* Returns the state of this thread, prepared for the recording that is in progress; null if that
- * fails. */
+/* Returns the state of this thread, prepared for the recording that is in progress; null if that fails. */
 Mine* ready(std::uint32_t recording) {
   if (mine.recording != recording) {
     try {
@@ -235,8 +232,7 @@ std::uint64_t data_type(c10::ScalarType type) {
     case T::Float8_e5m2fnuz: return of(13, 8);
     default: break;
   }
-  /* DLPack has no number for this type. It is encoded as a custom type with the code 128 +
-   * PyTorch's number. */
+  /* DLPack has no number for this type. It is encoded as a custom type with the code 128 + PyTorch's number. */
   return of(128 + (static_cast<std::uint64_t>(type) & 0x7F), 8 * c10::elementSize(type));
 }
 
@@ -314,8 +310,7 @@ std::uint32_t kind_of(const at::RecordFunction& function) {
   }
 }
 
-/* Begins an op that the recorder does not know by its schema, or a range. Passes the name to the
- * recorder. */
+/* Begins an op that the recorder does not know by its schema, or a range. Passes the name to the recorder. */
 __attribute__((noinline)) void begin_by_name(
     const at::RecordFunction& function, counterpoint_torch_call_t& call) {
   if (call.identity != nullptr) {
@@ -329,9 +324,8 @@ __attribute__((noinline)) void begin_by_name(
   table->begin(&function, &call);
 }
 
-/* Begins an op or a range. This function is inlined into its callers. Mitigations against
- * speculative execution in the kernel make returns from functions slow after counters were read, so
- * as few functions as possible are called. */
+/* Begins an op or a range. This function is inlined into its callers. Mitigations against speculative execution in
+ * the kernel make returns from functions slow after counters were read, so as few functions as possible are called. */
 __attribute__((always_inline)) inline std::unique_ptr<at::ObserverContext> begin(
     const at::RecordFunction& function, const std::uint64_t* tensors, std::size_t words) {
   counterpoint_torch_call_t call = {
@@ -388,8 +382,7 @@ std::unique_ptr<at::ObserverContext> began_with_shapes(const at::RecordFunction&
 
 void ended(const at::RecordFunction& function, at::ObserverContext* context);
 
-/* Ends an op on the stack. If the recorder asks for it, then measures what an announcement
- * costs. */
+/* Ends an op on the stack. If the recorder asks for it, then measures what an announcement costs. */
 inline void end_on_stack(const at::RecordFunction& function, counterpoint_torch_counts_t* counts) {
   const std::int32_t times = table->end(&function, counts);
   if (__builtin_expect(times > 0, false)) counterpoint::announce(table, ended, function.scope(), times);
@@ -503,9 +496,8 @@ class Session : public libkineto::IActivityProfilerSession {
       if (op.id == 0 || op.names == 0) return;
       const std::vector<std::string>& names = all_names[op.names - 1];
       if (counts.count == 0 || counts.count > names.size()) return;
-      /* PyTorch made the event and owns it until the results are deleted. The event is passed as
-       * const, because other child profilers only refer to it, but PyTorch's object itself is not
-       * const. */
+      /* PyTorch made the event and owns it until the results are deleted. The event is passed as const, because
+       * other child profilers only refer to it, but PyTorch's object itself is not const. */
       auto* event = dynamic_cast<libkineto::GenericTraceActivity*>(
           const_cast<libkineto::ITraceActivity*>(get_linked(op.id)));
       if (event == nullptr) return;
@@ -528,8 +520,7 @@ class Session : public libkineto::IActivityProfilerSession {
   std::vector<std::shared_ptr<Ops>> threads_;
 };
 
-/* The numbers of users that want ops recorded: without shapes, and with shapes. users_lock protects
- * them. */
+/* The numbers of users that want ops recorded: without shapes, and with shapes. users_lock protects them. */
 std::mutex users_lock;
 std::array<std::int32_t, 2> users = {0, 0};
 bool observes = false;
@@ -549,8 +540,7 @@ class Profiler : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<libkineto::ActivityType>&, const libkineto::Config&) override {
-    /* A session is made even if no user wants ops now, because one may want them before the
-     * recording ends. */
+    /* A session is made even if no user wants ops now, because one may want them before the recording ends. */
     return std::make_unique<Session>();
   }
 
