@@ -175,6 +175,7 @@ impl Member {
     /// Returns whether this member must stay, because `new` is an earlier state of the same
     /// recording: in `new`, the recording had not ended, and did not have more calls. A member with
     /// names does not stay if `new` is redacted, because somebody wants the names to be removed.
+    #[cfg(feature = "write")]
     pub(crate) fn is_later_than(&self, new: &Self) -> bool {
         let ahead = self.recorded_calls.cmp(&new.recorded_calls);
         let is_later = ahead.is_gt() || ahead.is_eq() && !self.unfinished;
@@ -185,12 +186,14 @@ impl Member {
     /// Returns what decides which of two versions of a recording `merge` takes, the most important
     /// first: whether the recording had ended, whether there are rows of calls, whether there are
     /// names, and the number of recorded calls.
+    #[cfg(feature = "write")]
     pub(crate) fn order(&self) -> (bool, bool, bool, u64) {
         (!self.unfinished, self.calls, !self.redacted, self.recorded_calls)
     }
 
     /// Returns whether this version of a recording has everything that `new`, another version of
     /// it, would add.
+    #[cfg(feature = "write")]
     pub(crate) fn has_all_of(&self, new: &Self) -> bool {
         self.redacted == new.redacted
             && self.calls >= new.calls
