@@ -48,7 +48,7 @@ def stripped(table):
 # The two adds have the same op, shapes and device: 10 + 30.5 = 40.5 us, 5 + 15.25 = 20.25 %, two
 # calls, 1 + 3 = 4 faults, mean imbalance (1 + 2) / 2 = 1.5. Sum: 100 + 40.5 = 140.5 us, 70.25 %,
 # three calls, 2004 faults, no imbalance. Widths: Name 10 (the separator), Duration 13, Percent 7,
-# Device 6, Count 5, Argument Shapes 25, Imbalance 9, page-faults 11; two spaces behind each.
+# Device 6, Count 5, Argument Shapes 25, Imbalance 9, page-faults 11; two spaces after each.
 AGGREGATED = """\
 Name        Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
 matmul             100.00    50.00    cpu0      1              float32[8, 8]                    2000

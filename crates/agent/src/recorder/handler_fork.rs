@@ -46,7 +46,7 @@ const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
-    /// The function behind `pthread_atfork`, because glibc provides `pthread_atfork` only in a
+    /// The function that `pthread_atfork` calls, because glibc provides `pthread_atfork` only in a
     /// static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,

@@ -1,9 +1,8 @@
 //! Computes the numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! The numbers are computed for all threads together and for each thread, from the innermost loops
-//! outwards. So before the self time of a loop is computed, two things are known of each loop
-//! inside: its inclusive time, and the time that its hits add to the loop around it. `estimate` has
-//! the formulas.
+//! The numbers are computed for all threads together and for each thread, from the innermost loops outwards. So
+//! before the self time of a loop is computed, two things are known of each loop inside: its inclusive time, and the
+//! time that its hits add to the loop around it. `estimate` has the formulas.
 //!
 //! **Slow hits that no sample contains.** In mode sampled, random hits are timed. If none of the
 //! slow hits is timed, nothing shows how long they took. So a row has an interval only if slow hits
@@ -49,9 +48,8 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Number of hits whose iterations are known.
     pub iterated: u128,
-    /// The sum of the iterations of all hits; an estimate if only some hits were counted. Missing
-    /// if there is no estimate for the hits that were not counted (see [`super::trips`]), or if no
-    /// hit was counted.
+    /// The sum of the iterations of all hits; an estimate if only some hits were counted. Missing if there is no
+    /// estimate for the hits that were not counted (see [`super::trips`]), or if no hit was counted.
     pub estimated_iterations: Option<f64>,
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
@@ -64,13 +62,11 @@ pub struct Numbers {
     /// Times after subtracting the time that measuring has added. Missing without `raw`, if the
     /// cost of a hit, or of a hit inside, is not known, and if `refused` is set.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than ten times the cost of timing a hit. Then the times of
-    /// hits are only useful as samples, and the self times of the loops around this row are
-    /// doubtful.
+    /// Whether the mean hit takes less than ten times the cost of timing a hit. Then the times of hits are only
+    /// useful as samples, and the self times of the loops around this row are doubtful.
     pub sampled_only: bool,
-    /// Whether the time that measuring has added was not subtracted in this function, because a
-    /// time would have become negative, or a loop would have become shorter than the loops inside
-    /// of it.
+    /// Whether the time that measuring has added was not subtracted in this function, because a time would have
+    /// become negative, or a loop would have become shorter than the loops inside of it.
     pub refused: bool,
 }
 
@@ -78,6 +74,12 @@ impl Numbers {
     /// Returns the sum of a counter of the profile.
     pub fn counter(&self, index: usize) -> Option<CounterSum> {
         *self.counters.get(index)?
+    }
+
+    /// Returns how many timed hits began, and how many of them ended. `None` if no hit was timed. A
+    /// row can have timed hits without times, because none of them ended.
+    pub fn timed_hits(&self) -> Option<(u128, u128)> {
+        (self.raw.is_some() || self.begun > 0).then_some((self.begun, self.ended))
     }
 
     /// Returns the number of timed hits that began and did not end.
@@ -111,16 +113,14 @@ impl CounterSum {
 pub struct Times {
     /// The time of all hits from start to end, including everything inside.
     pub inclusive: Estimate,
-    /// Self time: the time without the instrumented loops directly inside. It is never negative.
-    /// Missing without a side table, and if the loops inside took longer by more than chance.
-    /// Except in mode timed, also missing if the time of a loop inside is missing, or if not all
-    /// hits ended, because loops inside may have ended in those hits.
+    /// Self time: the time without the instrumented loops directly inside. It is never negative. Missing without a
+    /// side table, and if the loops inside took longer by more than chance. Except in mode timed, also missing if the
+    /// time of a loop inside is missing, or if not all hits ended, because loops inside may have ended in those hits.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The row's part of the inclusive time of the function or loop around it. Missing for
-    /// outermost rows, if that inclusive time is not above 0, and if not all hits of the function
-    /// or loop around it ended.
+    /// The row's part of the inclusive time of the function or loop around it. Missing for outermost rows, if that
+    /// inclusive time is not above 0, and if not all hits of the function or loop around it ended.
     pub share: Option<Estimate>,
 }
 
@@ -131,8 +131,7 @@ pub(super) struct Cell {
     pub trips: TripSum,
     /// The sum of the squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// The time of all hits with its variance. `None` if the time of one of the added rows is
-    /// missing.
+    /// The time of all hits with its variance. `None` if the time of one of the added rows is missing.
     pub time: Option<Sum>,
     /// The number of hits that ended. It is an estimate if not all hits were timed.
     pub ended: f64,
@@ -142,8 +141,7 @@ pub(super) struct Cell {
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The cost of timing one hit, in ticks. If the registrations have different costs, this is the
-    /// largest one.
+    /// The cost of timing one hit, in ticks. If the registrations have different costs, this is the largest one.
     pub probe: f64,
 }
 
@@ -176,8 +174,7 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may have no row for the loop around a loop. Then the next loop outwards that has
-        // a row is used.
+        // A thread may have no row for the loop around a loop. Then the next loop outwards that has a row is used.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -236,12 +233,11 @@ fn inner(
     inner
 }
 
-/// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the
-/// loop. If subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree
-/// of that function, so only measured times remain. Measured times can break a rule as well: if not
-/// all outer hits ended, or if the times of outer and inner loops come from different hits. Then
-/// the self time is missing, or 0 if its interval contains 0. Returns, for each row, the sum of the
-/// times of the loops directly inside.
+/// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the loop. If
+/// subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree of that function, so only
+/// measured times remain. Measured times can break a rule as well: if not all outer hits ended, or if the times of
+/// outer and inner loops come from different hits. Then the self time is missing, or 0 if its interval contains 0.
+/// Returns, for each row, the sum of the times of the loops directly inside.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -254,10 +250,9 @@ fn hold(
         }
         id
     };
-    // Measured times can break the rules as well, because the times of outer and inner loops come
-    // from different hits. If the measured times already break a rule, the correction is not the
-    // cause. It is not the cause either if the interval contains a time that does not break the
-    // rule.
+    // Measured times can break the rules as well, because the times of outer and inner loops come from different
+    // hits. If the measured times already break a rule, the correction is not the cause. It is not the cause either
+    // if the interval contains a time that does not break the rule.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -281,8 +276,7 @@ fn hold(
         }
     }
     for numbers in all.values_mut() {
-        // In mode timed, the time of the loops inside was measured in exactly those hits that
-        // ended.
+        // In mode timed, the time of the loops inside was measured in exactly those hits that ended.
         let is_partial = numbers.unended() > 0 && numbers.child_ticks.is_none();
         for times in [&mut numbers.raw, &mut numbers.compensated].into_iter().flatten() {
             times.own = times.own.filter(|_| !is_partial).and_then(not_negative);
@@ -481,6 +475,13 @@ mod tests {
             cost_known: true,
             ..Cell::default()
         }
+    }
+
+    /// The text said that one hit had not ended, but JSON and CSV said nothing of timed hits.
+    #[test]
+    fn a_hit_that_never_ended_was_timed() {
+        assert_eq!(cell(1, 1, 0, 0).numbers.timed_hits(), Some((1, 0)));
+        assert_eq!(Numbers { hits: 5, ..Numbers::default() }.timed_hits(), None);
     }
 
     fn rows(cells: Vec<Cell>, parents: &[Option<u32>]) -> BTreeMap<u32, Numbers> {

@@ -284,8 +284,8 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
 }
 
 /// Calls an instrument `calls` times around ops that do nothing and have three tensors, for
-/// calibration. The measured instrument has no user's instrument behind it, and the time that the
-/// VM itself needs to call it is not included. `bookkeeping` selects bookkeeping ops, for which no
+/// calibration. The measured instrument calls no instrument of a user, and the time that the VM
+/// itself needs to call it is not included. `bookkeeping` selects bookkeeping ops, for which no
 /// counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);

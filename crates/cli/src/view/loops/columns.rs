@@ -118,8 +118,8 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("text_first_line", &|line| whole(line.entry?.text[0].into()));
     add("text_last_line", &|line| whole(line.entry?.text[1].into()));
     add("hits", &|line| whole(line.numbers.hits));
-    add("timed_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.begun)));
-    add("ended_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.ended)));
+    add("timed_hits", &|line| whole(line.numbers.timed_hits()?.0));
+    add("ended_hits", &|line| whole(line.numbers.timed_hits()?.1));
     add("iterations", &|line| iterations(line.entry, line.numbers).and_then(whole));
     add("iterations_per_hit", &|line| {
         iterations_per_hit(line.entry, line.numbers).map(Value::Number)

@@ -167,12 +167,12 @@ fn row<'a>(
 }
 
 fn numbers(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode, of: &Numbers) -> impl Serialize {
-    let is_timed = of.raw.is_some();
+    let (timed, has_times) = (of.timed_hits(), of.raw.is_some());
     let counters = loops.profile.manifest.counters.iter().zip(&of.counters);
     object! {
         hits: of.hits,
-        timed_hits: is_timed.then_some(of.begun),
-        ended_hits: is_timed.then_some(of.ended),
+        timed_hits: timed.map(|(begun, _)| begun),
+        ended_hits: timed.map(|(_, ended)| ended),
         iterations: iterations(tree.entry(node), of),
         iterations_per_hit: iterations_per_hit(tree.entry(node), of),
         iterated_hits: Some(of.iterated).filter(|n| *n > 0),
@@ -188,12 +188,12 @@ fn numbers(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode, of: &Numbers) ->
                 })
                 .collect::<Vec<_>>(),
         }),
-        measured_ticks: is_timed.then_some(of.ticks),
+        measured_ticks: has_times.then_some(of.ticks),
         child_ticks: of.child_ticks,
         deviation_ticks: of.deviation,
         raw: of.raw.as_ref().map(|times| times_out(tree, times)),
         compensated: of.compensated.as_ref().map(|times| times_out(tree, times)),
-        sampled_only: is_timed.then_some(of.sampled_only),
+        sampled_only: has_times.then_some(of.sampled_only),
         counters: counters
             .filter_map(|(counter, sum)| {
                 let (name, sum) = (counter.name.as_str(), (*sum)?);

@@ -230,7 +230,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     if unended {
         add(3, "not ended", Kind::Number, &|line| Some(count(line.numbers.unended())));
     }
-    add(11, "timed", Kind::Number, &|line| line.numbers.raw.map(|_| count(line.numbers.begun)));
+    add(11, "timed", Kind::Number, &|line| Some(count(line.numbers.timed_hits()?.0)));
     for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
         add(COUNTERS, &counter.name, Kind::Number, &|line| {
             let mean = line.numbers.counter(i)?.per_hit();
