@@ -115,13 +115,14 @@ fn page_of(shown: &Path) -> String {
     format!(" (for a page in the browser, add --html={})", typed(&page))
 }
 
-/// Returns a path quoted for a shell, if it needs quotes.
+/// Returns a path quoted for a shell, if it needs quotes. If the path begins with a dash, `./` is put
+/// before it, so that it is not an option.
 pub fn typed(path: &Path) -> String {
     let text = path.display().to_string();
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
     let plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%".contains(c);
-    match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+    match !text.is_empty() && text.chars().all(plain) {
         true => text,
-        false if text.starts_with('-') => format!("-- '{}'", text.replace('\'', r"'\''")),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
@@ -194,7 +195,8 @@ mod tests {
             ("train.cpt", "train.cpt"),
             ("../a b/x.cpt", "'../a b/x.cpt'"),
             ("it's.cpt", r"'it'\''s.cpt'"),
-            ("-x.cpt", "-- '-x.cpt'"),
+            ("-x.cpt", "./-x.cpt"),
+            ("-x y.cpt", "'./-x y.cpt'"),
             ("größe/x.cpt", "größe/x.cpt"),
             ("a;b", "'a;b'"),
         ] {
