@@ -90,7 +90,7 @@ pub fn reads(llvm: u32) -> Option<PathBuf> {
     let plain = std::env::split_paths(&path).map(|folder| folder.join("clang"));
     let all = named.map(PathBuf::from).into_iter().chain(plain).chain(versioned);
     all.filter(|file| file.components().count() == 1 || file.is_file())
-        .find(|file| version(file).is_some_and(|version| version >= llvm))
+        .find(|file| version(file).is_some_and(|version| version >= llvm) && is_clang(file))
 }
 
 /// The result of instrumenting LLVM IR.
