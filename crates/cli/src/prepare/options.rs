@@ -109,6 +109,7 @@ impl Recording {
         if let Some(part) = config::text(Key::Budget)
             && self.budget.is_none()
             && self.loops.is_none()
+            && !self.plugins.plugin_ids
         {
             let part = budget(part);
             self.budget = Some(

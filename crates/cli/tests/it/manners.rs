@@ -353,3 +353,23 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
     assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }
+
+/// A budget in `counterpoint.toml` is a default. With options that need each call to be recorded,
+/// there is no budget.
+#[test]
+fn a_default_budget_gives_way_to_ids_for_plugins() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.join("counterpoint.toml"), "budget = \"2%\"\n").unwrap();
+    let budget = |profile: &str, option: &[&str]| {
+        let mut command = counterpoint(&["run", "-e", "none", "-o", profile]);
+        command.args(option).args(["--", "true"]);
+        command.env("XDG_CONFIG_HOME", scratch.path()).current_dir(scratch.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let manifest = std::fs::read_to_string(scratch.join(profile) + "/manifest.json").unwrap();
+        serde_json::from_str::<serde_json::Value>(&manifest).unwrap()["budget"].clone()
+    };
+    assert!(!budget("with.cpt", &[]).is_null());
+    assert!(budget("ids.cpt", &["--plugin-ids"]).is_null());
+    assert!(budget("loops.cpt", &["--loops"]).is_null());
+}
