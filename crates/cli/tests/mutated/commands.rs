@@ -11,7 +11,7 @@ use crate::{Cli, run_command};
 /// The views in their formats, with the options that make a view compute something else. `PROFILE`
 /// stands for the path of the profile. Also the commands that recover or end a recording. The
 /// output goes to standard output, which is `/dev/null` here.
-const READING: [&str; 37] = [
+const READING: [&str; 60] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60",
     "report PROFILE --by cpu --filter m*",
@@ -44,10 +44,33 @@ const READING: [&str; 37] = [
     "trace export PROFILE -o - --from 1us --to 20us",
     "trace export PROFILE -o - --category cpu_op --from 2us",
     "trace export PROFILE -o - --format pftrace --category *op* --to 1ms",
+    "report PROFILE --tree",
+    "report PROFILE --roofline",
+    "report PROFILE --by site --format csv",
+    "report PROFILE --by between --format json",
+    "report PROFILE --by loop --format csv",
+    "report PROFILE --by module",
+    "report PROFILE --by line",
+    "report PROFILE --by arguments --top 3",
+    "report PROFILE --html -",
+    "explain PROFILE",
+    "explain PROFILE --format json --top 0",
+    "critical-path PROFILE",
+    "critical-path PROFILE --format csv",
+    "diff PROFILE --against PROFILE",
+    "diff PROFILE --against PROFILE --format json",
+    "loops report PROFILE --all --threads",
+    "loops report PROFILE --asm --source --format json",
+    "loops report PROFILE --format lwp-csv",
+    "export PROFILE --format pprof -o -",
+    "export PROFILE --format folded",
+    "export PROFILE --format speedscope",
+    "export PROFILE --format csv --what counts",
+    "export PROFILE --format json --what loops",
+    "export PROFILE --format parquet --what loop-events -o -",
     "recover PROFILE",
     "recover PROFILE --close",
     "session finish PROFILE",
-    "hook report PROFILE",
     "hook report PROFILE",
 ];
 
@@ -55,7 +78,7 @@ const READING: [&str; 37] = [
 fn of(origin: Origin) -> &'static [&'static str] {
     match origin {
         Origin::Hook => &READING,
-        _ => &READING[..READING.len() - 2],
+        _ => &READING[..READING.len() - 1],
     }
 }
 
