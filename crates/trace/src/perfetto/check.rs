@@ -213,15 +213,15 @@ impl Check {
             let mut all = Vec::new();
             let at = at + place as u64;
             let mut primary = None;
-            self.each(at, bytes, |number, value, _| match number {
-                clocks::CLOCKS => all.extend(value.bytes()),
+            self.each(at, bytes, |number, value, place| match number {
+                clocks::CLOCKS => all.extend(value.bytes().map(|bytes| (bytes, place))),
                 clocks::PRIMARY => primary = value.uint(),
                 _ => {}
             });
             let mut shown = Vec::new();
-            for clock in all {
+            for (clock, place) in all {
                 let (mut id, mut time) = (0, 0);
-                self.each(at, clock, |number, value, _| match number {
+                self.each(at + place as u64, clock, |number, value, _| match number {
                     clocks::ID => id = value.uint().unwrap_or(0),
                     clocks::TIMESTAMP => time = value.uint().unwrap_or(0),
                     _ => {}
@@ -232,14 +232,16 @@ impl Check {
             self.snapshot(at, primary, &shown);
         }
         if let Some((bytes, place)) = p.defaults {
+            let at = at + place as u64;
             let mut track = None;
-            self.each(at + place as u64, bytes, |number, value, _| match number {
+            self.each(at, bytes, |number, value, place| match number {
                 defaults::TIMESTAMP_CLOCK_ID => sequence.clock = value.uint().unwrap_or(0),
-                defaults::TRACK_EVENT => track = value.bytes(),
+                defaults::TRACK_EVENT => track = value.bytes().map(|bytes| (bytes, place)),
                 _ => {}
             });
             sequence.extra_tracks = 0;
-            self.each(at, track.unwrap_or_default(), |number, value, _| match number {
+            let (track, place) = track.unwrap_or_default();
+            self.each(at + place as u64, track, |number, value, _| match number {
                 defaults::TRACK_UUID => sequence.track = value.uint().unwrap_or(0),
                 defaults::EXTRA_COUNTER_TRACKS => sequence.extra_tracks += 1,
                 _ => {}
