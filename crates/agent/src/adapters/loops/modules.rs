@@ -303,7 +303,11 @@ fn base_of(address: usize) -> Option<u64> {
         // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the result that
         // `look` was registered with.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, Option<u64>)>()) };
-        // SAFETY: the linker's description gives the address and the length of its own array.
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the linker's description gives the address and the length of its own array, and
+        // the address is not null.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let holds = headers.iter().any(|header| {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr);

@@ -197,8 +197,11 @@ impl Library {
     /// `info` must describe a loaded library.
     unsafe fn read(info: &libc::dl_phdr_info) -> Option<Self> {
         let base = info.dlpi_addr as usize;
-        // SAFETY: by contract, `info` describes a loaded library, so it contains the address and
-        // the number of the library's headers.
+        if info.dlpi_phdr.is_null() {
+            return None;
+        }
+        // SAFETY: by contract, `info` describes a loaded library, so it contains the address, which
+        // is not null, and the number of the library's headers.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let range = |header: &libc::Elf64_Phdr| {
