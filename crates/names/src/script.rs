@@ -61,7 +61,7 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
         match term.name.as_str() {
             "unit" => {
                 let known = (0..=u8::MAX).map_while(Unit::from_u8).find(|u| u.name() == value);
-                let problem = "a unit is count, ns, bytes or cycles";
+                let problem = "a unit is count, ns, bytes, cycles, J or other";
                 unit = known.ok_or_else(|| value_error(term, value, problem))?;
             }
             "enabled" => {

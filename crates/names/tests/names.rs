@@ -179,7 +179,7 @@ fn errors_say_what_where_and_what_instead() {
         ("sim//", 0, "\"\": a simulated counter begins with its name", "ScriptIncomplete"),
         ("sim/a,readings=1:y/", 6, "\"y\": a reading is ADD[@RUNNING][!][xTIMES], as in 7, 7@400, !, 7x3", ""),
         ("sim/a,readings=1x99999/", 6, "\"1x99999\": a script has at most 65536 readings", ""),
-        ("sim/a,readings=1,unit=m/", 17, "\"m\": a unit is count, ns, bytes or cycles", ""),
+        ("sim/a,readings=1,unit=m/", 17, "\"m\": a unit is count, ns, bytes, cycles, J or other", ""),
         ("sim/a,x=1/", 6, "sim has no event or term \"x\"", "ScriptTerm"),
         ("sim/a,,b/", 6, "expected a term, found ','", ""),
         ("sim/a,readings=/", 15, "expected a value, found '/'", ""),
