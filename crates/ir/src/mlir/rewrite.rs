@@ -96,9 +96,8 @@ impl Work<'_> {
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));
-        for (name, value, kind) in [("yes", "true", "i1"), ("no", "false", "i1")] {
-            let kind = if kind == "i1" { " : i1" } else { "" };
-            lines.line(format_args!("%cpt.{name} = llvm.mlir.constant({value}){kind}"));
+        for (name, value) in [("yes", "true"), ("no", "false")] {
+            lines.line(format_args!("%cpt.{name} = llvm.mlir.constant({value}) : i1"));
         }
         lines.line(format_args!("%cpt.unknown = llvm.mlir.constant(-1 : i64) : i64"));
         lines.line(format_args!("%cpt.null = llvm.mlir.zero : !llvm.ptr"));
