@@ -65,10 +65,25 @@ pub fn in_words(at: &Place, why: &str) -> String {
     let inner = why.rsplit_once("DataFusionError(").and_then(|(_, inner)| {
         let (_, text) = inner.split_once("(\"")?;
         let (text, _) = text.rsplit_once("\")")?;
-        let known = [("\\\"", "\""), ("\\'", "'"), ("\\n", "\n"), ("\\\\", "\\")];
-        Some(known.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)))
+        Some(unescaped(text))
     });
     inner.unwrap_or_else(|| format!("ballista://{at}: {why}"))
+}
+
+/// Returns a text without the escapes of Rust's debug format for quotes, line breaks and backslashes.
+fn unescaped(text: &str) -> String {
+    let mut all = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match (c, rest.clone().next()) {
+            ('\\', Some(of @ ('"' | '\'' | '\\' | 'n'))) => {
+                rest.next();
+                all.push(if of == 'n' { '\n' } else { of });
+            }
+            _ => all.push(c),
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -80,6 +95,7 @@ mod tests {
         let at = Place { host: "a".to_owned(), port: 1 };
         let why = "Job 0 failed: Task failed: DataFusionError(Shared(Execution(\"no \\\"x\\\"\")))";
         assert_eq!(in_words(&at, why), "no \"x\"");
+        assert_eq!(unescaped(r"\\n is not\na line break"), "\\n is not\na line break");
         assert_eq!(in_words(&at, "nobody is there"), "ballista://a:1: nobody is there");
     }
 }
