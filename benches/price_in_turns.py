@@ -12,13 +12,19 @@ each process does a single step, and then one of the others does; the order is d
 processes ever run at the same time, from their start to their end. What differs between two ways is then what
 these ways do.
 
+`typical-cpu` and `typical-wall` are the times of all steps, if what other programs on the machine did to a few
+of them is left out. A step of a way is compared with the step of the same number of the way `alone`, which ran
+within a few seconds of it. The middle half of these differences is averaged.
+
 The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At its
-end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step.
+end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step, and `steps`
+contains the times of each step.
 """
 
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -76,6 +82,20 @@ class Way:
             yield from price.stated(self.counterpoint, self.profile)
 
 
+def middle(values):
+    """Returns the mean of the middle half of the values."""
+    cut = len(values) // 4
+    return statistics.mean(sorted(values)[cut : len(values) - cut])
+
+
+def typical(way, alone):
+    """Returns the times of all steps without what happened in few of them."""
+    for clock in ("cpu", "wall"):
+        own, theirs = (of.found["steps"][clock] for of in (way, alone))
+        more = middle([a - b for a, b in zip(own, theirs, strict=True)])
+        yield f"typical-{clock}", (middle(theirs) + more) * len(own), "ns"
+
+
 def main():
     cut = sys.argv.index("--")
     counterpoint, profiles, *ways = sys.argv[1:cut]
@@ -93,8 +113,9 @@ def main():
             way.turn()
             time.sleep(CALM_S)
         going = [way for way in going if not way.has_ended()]
+    alone = next(way for way in all if way.name == "alone")
     for way in all:
-        for name, value, unit in way.readings():
+        for name, value, unit in [*way.readings(), *typical(way, alone)]:
             print(f"{way.name}-{name} {value} {unit}")
 
 

@@ -185,6 +185,19 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
                 part("true / stated, steps", "calls-cpu", "stated-calls", Some(AT_MOST)),
                 part("true / stated, process", "cpu", "stated", None),
             ]);
+            // With a budget, some steps are recorded and others are not, so none is typical.
+            if !mode.starts_with("budget") {
+                figures.extend([
+                    slowdown("processor time of typical steps", "typical-cpu", at_most),
+                    slowdown("wall time of typical steps", "typical-wall", at_most),
+                    part(
+                        "true / stated, typical steps",
+                        "typical-cpu",
+                        "stated-calls",
+                        Some(AT_MOST),
+                    ),
+                ]);
+            }
         }
     }
     Ok(Plan {
@@ -194,6 +207,7 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
         notes: vec![
             "the processes of a round take turns with their steps, and no two run at the same time".into(),
             "processor time of the steps: of all threads, without the start and the end of the process, divided by that of the process without the recorder".into(),
+            "typical steps: the mean of the middle half of the differences between a step and the step of the same number without the recorder, which ran within seconds of it".into(),
             "true / stated: the difference of these two, divided by the cost that the report states for the calls; 0.8 to 1.25 is within 25 %".into(),
         ],
     })
@@ -248,6 +262,7 @@ fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[M
         rounds: USUAL_ROUNDS,
         notes: vec![
             "processor time: of the whole process, divided by that without the recorder in the same round".into(),
+            "typical steps: the mean of the middle half of the differences between a step and the step of the same number without the recorder, which ran within seconds of it".into(),
             "true / stated: the difference of these two, divided by the cost that the report states; 0.83 to 1.25 is within 20 %".into(),
             "true / stated, calls: the same of the inferences alone, without the start and the end of the process".into(),
             "an interval that is wider than the target says that the cost is lost in the noise between processes".into(),
