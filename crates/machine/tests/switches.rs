@@ -17,6 +17,7 @@ fn two_threads_take_turns_with_and_without_counters() {
     }
     let plan =
         Plan::new(Resolver::new(&Machine::here()).resolve("page-faults:u").unwrap()).unwrap();
+    let cpus = std::thread::available_parallelism().unwrap();
     let Some(found) = switches::measure(&plan) else {
         return skip("threads cannot be kept on one CPU");
     };
@@ -27,7 +28,6 @@ fn two_threads_take_turns_with_and_without_counters() {
     let [least, most] = found.added_range_ns;
     assert!(least <= most && found.added_ns <= most.max(0.0), "{found:?}");
     // The CPUs on which the caller may run are the same as before.
-    let cpus = std::thread::available_parallelism().unwrap();
     assert_eq!(cpus, std::thread::available_parallelism().unwrap());
 }
 

@@ -26,6 +26,7 @@
 
 use std::collections::HashMap;
 
+use super::flips::split_mix;
 use super::ranks::median;
 use super::recorded::{By, Identity, Recorded, RunRow};
 use super::values::part_of;
@@ -249,13 +250,4 @@ fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     let part = |log: f64| log.exp_m1();
     let middle = median(&all).unwrap_or(0.0);
     (part(middle), [part(all[low]), part(all[all.len() - 1 - low])])
-}
-
-/// Returns a random number (SplitMix64, after Sebastiano Vigna).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
